@@ -1,0 +1,132 @@
+"""Parts that several kinds share: conditions, places on volumes, where a model comes from."""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from rowen.crds.base import ApiModel, Name, ReadModel, Timestamp, exactly_one, rules
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(ReadModel):
+    """A `metav1.Condition`."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Condition type, in CamelCase."""
+    status: ConditionStatus
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """Why, in one CamelCase word."""
+    message: Annotated[str, Field(max_length=32768)] = ""
+    """Why, in a sentence for a person."""
+    last_transition_time: Timestamp
+    """When the status last changed."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the object that this was computed from."""
+
+
+Conditions = Annotated[
+    list[Condition],
+    Field(
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
+]
+
+
+def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The condition of that type, or None."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition of that type is present and True."""
+    condition = find_condition(conditions, type_)
+    return condition is not None and condition.status == "True"
+
+
+def set_condition(
+    current: Iterable[Condition],
+    type_: str,
+    status: ConditionStatus,
+    reason: str,
+    message: str,
+    *,
+    generation: int,
+    now: str,
+) -> Condition:
+    """The new condition; its transition time moves only when its status changes."""
+    previous = find_condition(current, type_)
+    unchanged = previous is not None and previous.status == status
+    return Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=previous.last_transition_time if previous and unchanged else now,
+        observed_generation=generation,
+    )
+
+
+class VolumePath(ApiModel):
+    """A file or folder on a PersistentVolumeClaim of the same namespace."""
+
+    claim_name: Name
+    """Name of the PersistentVolumeClaim."""
+    path: Annotated[
+        str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")
+    ]
+    """Path inside the volume, relative to its root."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("!self.path.split('/').exists(part, part == '..')", "path must not contain '..'"),
+        )
+    )
+
+
+class HuggingFaceModel(ApiModel):
+    """A model on the Hugging Face hub; needs a network path to the hub from the pod."""
+
+    repo: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[\w.-]+(/[\w.-]+)?$")]
+    """Repository, e.g. `meta-llama/Llama-3.1-8B`."""
+    revision: Annotated[str, Field(min_length=1, max_length=128)]
+    """Commit, tag or branch; pin a commit for repeatable results."""
+
+
+class ModelSource(ApiModel):
+    """Where a model comes from: a folder on a volume, or the Hugging Face hub."""
+
+    claim_name: Name | None = None
+    """PersistentVolumeClaim that holds the model folder."""
+    path: Annotated[
+        str | None, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")
+    ] = None
+    """Folder of the model inside the volume."""
+    hugging_face: HuggingFaceModel | None = None
+    """Model on the Hugging Face hub."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            exactly_one(["claimName", "huggingFace"]),
+            ("has(self.claimName) == has(self.path)", "claimName and path go together"),
+            ("!has(self.path) || !self.path.split('/').exists(part, part == '..')", "path must not contain '..'"),
+        )
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.claim_name is None) == (self.hugging_face is None) or (self.claim_name is None) != (self.path is None):
+            raise ValueError("exactly one of claimName (with path) and huggingFace must be set")
+        return self
+
+
+class ObjectRef(ReadModel):
+    """A namespaced object, by name."""
+
+    namespace: Annotated[str, Field(max_length=63)]
+    """Namespace of the object."""
+    name: Annotated[str, Field(max_length=253)]
+    """Name of the object."""

@@ -1,0 +1,40 @@
+"""Names that more than one component must agree on."""
+
+GROUP = "rowen.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+CATEGORY = "rowen"
+
+# Server-side apply field managers, one per component.
+OPERATOR_MANAGER = "rowen.dev/operator"
+SCHEDULER_MANAGER = "rowen.dev/scheduler"
+AGENT_MANAGER = "rowen.dev/agent"
+
+FINALIZER = "rowen.dev/cleanup"
+
+# Extended resources served by the node agent through the kubelet's device plugin API.
+ONLINE_RESOURCE = "rowen.dev/online"
+HARVEST_RESOURCE = "rowen.dev/harvest"
+
+# Labels and annotations on pods.
+SERVICE_LABEL = "rowen.dev/service"
+JOB_LABEL = "rowen.dev/job"
+JOB_UID_LABEL = "rowen.dev/job-uid"
+ATTEMPT_LABEL = "rowen.dev/attempt"
+ASSIGNMENT_ANNOTATION = "rowen.dev/assignment"
+DEVICES_ANNOTATION = "rowen.dev/devices"
+
+ENGINE_CONTAINER = "engine"
+WORKER_CONTAINER = "worker"
+
+# Set by the device plugin in a tenant's container.
+LIBRARY_ENV = "ROWEN_LIBRARY"
+DEVICE_PAGE_ENV = "ROWEN_DEVICE_PAGE"
+TENANT_PAGE_ENV = "ROWEN_TENANT_PAGE"
+
+# Set by the operator in a job's container.
+JOB_SPEC_ENV = "ROWEN_JOB_SPEC"
+ATTEMPT_ENV = "ROWEN_ATTEMPT"
+
+VOLUMES_DIRECTORY = "/volumes"
+TERMINATION_LOG = "/dev/termination-log"

@@ -1,0 +1,142 @@
+"""NodeHarvest: what a node's agent observes of its devices; one per node, named like it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rowen.crds.base import ApiModel, ReadModel, Timestamp
+from rowen.crds.common import ObjectRef
+
+
+class NodeHarvestSpec(ApiModel):
+    """How the agent collects and reports."""
+
+    window_seconds: Annotated[int, Field(ge=10, le=86400)] = 60
+    """Window over which fractions and percentiles are computed."""
+    interval_seconds: Annotated[int, Field(ge=1, le=300)] = 5
+    """Time between two reports; each report renews the leases of the node's assignments."""
+
+
+class Interval(ReadModel):
+    """A stretch of time."""
+
+    start: float
+    """Unix time, seconds."""
+    end: float
+    """Unix time, seconds."""
+
+
+class Quantiles(ReadModel):
+    """Quantiles of a latency over the window, in seconds."""
+
+    count: int
+    """Samples."""
+    p50: float
+    """50th percentile."""
+    p90: float
+    """90th percentile."""
+    p95: float
+    """95th percentile."""
+    p99: float
+    """99th percentile."""
+    max: float
+    """Largest."""
+
+
+class OnlineTenant(ReadModel):
+    """The online engine on a device."""
+
+    pod: ObjectRef
+    """Its pod."""
+    service: Annotated[str, Field(max_length=253)] | None = None
+    """Its OnlineService, where the pod belongs to one."""
+    attached: bool
+    """Whether the engine's plugin has attached; without it nothing is harvested."""
+    in_flight: int
+    """Requests in flight now."""
+    ttft: Quantiles | None = None
+    """Time to first token."""
+    tpot: Quantiles | None = None
+    """Time per output token."""
+
+
+class OfflineTenant(ReadModel):
+    """An offline pod on a device."""
+
+    pod: ObjectRef
+    """Its pod."""
+    job: Annotated[str, Field(max_length=253)] | None = None
+    """Its OfflineJob, where the pod belongs to one."""
+    attached: bool
+    """Whether at least one of its processes is behind the gate."""
+    completed: int = 0
+    """Units (steps, rows) done."""
+    total: int = 0
+    """Units in all; 0 while unknown."""
+    tokens: int = 0
+    """Tokens processed by this pod so far."""
+    granted_seconds: float = 0.0
+    """Time for which this pod could run so far, between its first and its last token."""
+    preemptions: int = 0
+    """Times this pod was stopped."""
+    backstops: int = 0
+    """Times the agent had to stop it with SIGSTOP, since it did not acknowledge in time."""
+
+
+class Preemptions(ReadModel):
+    """Preemptions of offline work on a device."""
+
+    total: int
+    """Since the agent started."""
+    latency: Quantiles | None = None
+    """From the online side turning busy to the last offline thread stopped, over the window."""
+    per_request_max: int
+    """Most preemptions that one online request has met over the window."""
+
+
+class DeviceHarvest(ReadModel):
+    """A device: a GPU, or a core with a pool of memory."""
+
+    id: Annotated[str, Field(max_length=63)]
+    """Name of the device, unique on its node."""
+    type: Annotated[str, Field(max_length=63)]
+    """Hardware type, e.g. `cpu`; profiles are kept per type."""
+    memory_bytes: int
+    """Pool of memory that its tenants share."""
+    harvestable: bool
+    """Whether offline work may be placed: the online engine is there and attached."""
+    gate_open: bool
+    """Whether offline work may compute at the moment of the report."""
+    idle_fraction: float
+    """Fraction of the window in which offline work may run, cooldowns taken off."""
+    harvested_fraction: float
+    """Fraction of the window in which offline work did run."""
+    decode_gap_seconds: float
+    """Largest gap between two engine steps of a busy engine over the gap window."""
+    cooldown_seconds: float
+    """Idle time before offline work resumes: twice the decode gap."""
+    busy_intervals: Annotated[list[Interval], Field(max_length=256)] = []
+    """When the gate was closed, for alignment; newest last, neighbours merged where they are many."""
+    preemptions: Preemptions
+    """Preemptions so far."""
+    online: OnlineTenant | None = None
+    """The online engine on it."""
+    tenants: Annotated[list[OfflineTenant], Field(max_length=16)] = []
+    """Offline pods on it."""
+
+
+class NodeHarvestStatus(ReadModel):
+    """What the agent observes."""
+
+    update_time: Timestamp | None = None
+    """When the report was made; readers pass over stale ones."""
+    backend: Literal["cpu", "nvidia"] | None = None
+    """How devices are shared on this node."""
+    devices: Annotated[
+        list[DeviceHarvest],
+        Field(
+            max_length=64,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
+        ),
+    ] = []
+    """One entry per device."""

@@ -1,0 +1,229 @@
+"""OfflineJob: fine-tuning, batch inference or any pod that runs on harvested device time."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from rowen.crds.base import ApiModel, Quantity, ReadModel, Timestamp, exactly_one, rules
+from rowen.crds.common import Conditions, ModelSource, VolumePath
+
+
+class Lora(ApiModel):
+    """Low-rank adaptation (PEFT's `LoraConfig`)."""
+
+    rank: Annotated[int, Field(ge=1, le=512)] = 16
+    """Rank of the update matrices."""
+    alpha: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Scaling numerator: updates are scaled by alpha / rank."""
+    target_modules: Annotated[
+        list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]+$", max_length=128)]], Field(min_length=1, max_length=32)
+    ] = ["q_proj", "v_proj"]
+    """Linear layers that are adapted, by the last part of their name."""
+
+
+class FineTune(ApiModel):
+    """LoRA fine-tuning of a base model on a JSONL dataset."""
+
+    base_model: ModelSource
+    """Model to adapt."""
+    dataset: VolumePath
+    """JSONL file: one object a line with `text`, or with `prompt` and `completion`."""
+    output: VolumePath
+    """Folder that receives the adapter and, while it runs, the checkpoints."""
+    lora: Lora = Lora()
+    """Adapter shape."""
+    epochs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Passes over the dataset."""
+    batch_size: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Sequences per optimizer step."""
+    sequence_length: Annotated[int, Field(ge=8, le=131072)] = 128
+    """Tokens per sequence; longer rows are cut."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.001
+    """Learning rate of AdamW."""
+    held_out_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.1
+    """Part of the dataset that is kept for evaluation."""
+    checkpoint_steps: Annotated[int, Field(ge=1, le=100000)] = 10
+    """Optimizer steps between two checkpoints."""
+    seed: Annotated[int, Field(ge=0, le=2147483647)] = 0
+    """Seed of the data order and of the adapter's first weights."""
+
+
+class BatchInference(ApiModel):
+    """Batch inference over a file in the OpenAI batch format."""
+
+    model: ModelSource
+    """Model that answers."""
+    input: VolumePath
+    """JSONL file of requests: `custom_id`, `method`, `url`, `body`."""
+    output: VolumePath
+    """JSONL file of results: one line per request, each exactly once."""
+
+
+class Sla(ApiModel):
+    """What the job is promised."""
+
+    throughput_fraction: Annotated[float, Field(gt=0, le=1)]
+    """Least throughput, as a fraction of the job's throughput alone on a device."""
+
+
+_IMMUTABLE = [
+    (
+        f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
+        f"{name} is immutable; make a new OfflineJob",
+    )
+    for name in ("fineTune", "batchInference", "template")
+]
+
+
+class OfflineJobSpec(ApiModel):
+    """What the user asks for."""
+
+    fine_tune: FineTune | None = None
+    """Fine-tuning job."""
+    batch_inference: BatchInference | None = None
+    """Batch inference job."""
+    template: Annotated[
+        dict[str, Any] | None,
+        Field(json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+    ] = None
+    """A PodTemplateSpec: any pod; its first container becomes the tenant."""
+    devices: Annotated[int, Field(ge=1, le=16)] = 1
+    """Devices of one node that the job runs on in lockstep."""
+    memory: Quantity = "4Gi"
+    """Memory per device: the job's fixed part of the device's pool."""
+    sla: Sla | None = None
+    """Least throughput; best effort where absent."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Jobs of higher priority are placed first."""
+    suspend: bool = False
+    """Hold the job: its pod is removed and it waits; finished work is kept."""
+    managed_by: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """Controller that manages the job; Rowen leaves it alone unless this is absent or `rowen.dev/operator`."""
+    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
+    """Failed attempts before the job fails; evictions and lost nodes do not count."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0)] | None = None
+    """Delete the job so long after it finished."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            exactly_one(["fineTune", "batchInference", "template"]),
+            *_IMMUTABLE,
+            ("self.devices == oldSelf.devices", "devices is immutable; make a new OfflineJob"),
+            ("self.memory == oldSelf.memory", "memory is immutable; make a new OfflineJob"),
+        )
+    )
+
+
+class Lease(ReadModel):
+    """The node's hold on an assignment; it is renewed by the node's reports."""
+
+    duration_seconds: Annotated[int, Field(ge=1)]
+    """Without renewal for so long the assignment is lost."""
+    renew_time: Timestamp
+    """Last renewal."""
+
+
+class Assignment(ReadModel):
+    """Where the job may run."""
+
+    id: Annotated[str, Field(max_length=63)]
+    """Identifies this assignment; a new placement gets a new one."""
+    node: Annotated[str, Field(max_length=253)]
+    """Node."""
+    devices: Annotated[list[Annotated[str, Field(max_length=63)]], Field(max_length=16)]
+    """Devices of the node."""
+    predicted_fraction: float
+    """Predicted throughput as a fraction of the throughput alone on a device."""
+    time: Timestamp
+    """When it was made."""
+    lease: Lease
+    """The node's hold on it."""
+
+
+class Throughput(ReadModel):
+    """Tokens per second, predicted and measured."""
+
+    solo_tokens_per_second: float | None = None
+    """Alone on a device: the profile of the workload class."""
+    predicted_tokens_per_second: float | None = None
+    """Predicted on the assigned devices."""
+    measured_tokens_per_second: float | None = None
+    """Measured over the monitor's window."""
+    measured_fraction: float | None = None
+    """Measured over solo."""
+
+
+class Progress(ReadModel):
+    """How far the job is."""
+
+    unit: Literal["steps", "rows"] | None = None
+    """What is counted."""
+    completed: int
+    """Units done."""
+    total: int
+    """Units in all."""
+
+
+class CandidateExplanation(ReadModel):
+    """What the scheduler thought of one candidate."""
+
+    node: Annotated[str, Field(max_length=253)]
+    """Node."""
+    devices: Annotated[list[Annotated[str, Field(max_length=63)]], Field(max_length=16)]
+    """Devices of the node."""
+    idle: float
+    """Idle factor I in [0, 1]."""
+    memory: float
+    """Memory factor M: 1 fits, 0 does not."""
+    alignment: float
+    """Least pairwise alignment A of the devices; 1 for a single one."""
+    sharing: float
+    """Part of the idle time that is left beside other offline tenants."""
+    predicted_fraction: float
+    """Predicted throughput over solo."""
+    chosen: bool
+    """Whether the job was placed here."""
+    reason: Annotated[str, Field(max_length=1024)]
+    """Which factor decided, with its number."""
+
+
+class Explanation(ReadModel):
+    """Why the job is where it is, or is nowhere."""
+
+    message: Annotated[str, Field(max_length=4096)]
+    """Summary in a sentence."""
+    candidates: Annotated[list[CandidateExplanation], Field(max_length=16)] = []
+    """Best candidates first."""
+
+
+class OfflineJobStatus(ReadModel):
+    """What Rowen observes. Conditions are the truth; `state` is derived from them for display."""
+
+    observed_generation: int | None = None
+    """Generation that the status was computed from."""
+    conditions: Conditions = []
+    """Suspended, Admitted, Placed, Running, Preempted, SLAMet, Finished."""
+    state: Annotated[str, Field(max_length=64)] | None = None
+    """One word for people, derived from the conditions."""
+    kind: Annotated[str, Field(max_length=32)] | None = None
+    """FineTune, BatchInference or Template, for people."""
+    assignment: Assignment | None = None
+    """Where the job may run now."""
+    attempts: int | None = None
+    """Pods started so far."""
+    failures: int | None = None
+    """Attempts that failed and count against backoffLimit."""
+    evictions: int | None = None
+    """Placements that the scheduler withdrew."""
+    progress: Progress | None = None
+    """How far the job is."""
+    throughput: Throughput | None = None
+    """Predicted and measured throughput."""
+    start_time: Timestamp | None = None
+    """When the first pod started."""
+    completion_time: Timestamp | None = None
+    """When the job finished."""
+    result: Annotated[str, Field(max_length=4096)] | None = None
+    """What the worker said when it ended, e.g. losses or row counts."""
+    explanation: Explanation | None = None
+    """Why the job is where it is, or is nowhere."""

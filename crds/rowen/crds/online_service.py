@@ -1,0 +1,117 @@
+"""OnlineService: a latency-critical LLM service whose idle device time may be harvested."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from rowen.crds.base import ApiModel, DurationString, Name, Quantity, ReadModel, exactly_one, rules
+from rowen.crds.common import Conditions, ModelSource
+
+
+class Engine(ApiModel):
+    """An inference engine that Rowen runs: a Deployment and a Service of the OnlineService's name."""
+
+    type: Literal["vLLM"] = "vLLM"
+    """Engine to run."""
+    model: ModelSource
+    """Model to serve; it is served under the OnlineService's name."""
+    image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """Container image; the operator's runtime image where absent."""
+    args: Annotated[list[Annotated[str, Field(max_length=1024)]], Field(max_length=64)] = []
+    """Further arguments of the engine's API server."""
+    replicas: Annotated[int, Field(ge=0, le=1000)] = 1
+    """Pods; each takes one device."""
+    memory: Quantity = "4Gi"
+    """Memory of one replica: its fixed part of the device's pool."""
+
+
+class WorkloadRef(ApiModel):
+    """A Deployment or StatefulSet of the same namespace that runs the engine already."""
+
+    api_version: Literal["apps/v1"] = "apps/v1"
+    """API version of the workload."""
+    kind: Literal["Deployment", "StatefulSet"]
+    """Kind of the workload."""
+    name: Name
+    """Name of the workload."""
+
+
+class LatencyTarget(ApiModel):
+    """A percentile of a latency that has to stay below a target."""
+
+    percentile: Literal[50, 90, 95, 99] = 99
+    """Percentile that is compared."""
+    target: DurationString
+    """Upper bound, e.g. `500ms`."""
+
+
+class Slo(ApiModel):
+    """The service's latency objective."""
+
+    ttft: LatencyTarget
+    """Time to first token."""
+    tpot: LatencyTarget
+    """Time per output token after the first."""
+
+
+class Harvest(ApiModel):
+    """Whether offline work may run in this service's idle device time."""
+
+    enabled: bool = True
+    """Let offline jobs run while the service is idle."""
+
+
+class OnlineServiceSpec(ApiModel):
+    """What the user asks for."""
+
+    engine: Engine | None = None
+    """Engine that Rowen runs."""
+    workload_ref: WorkloadRef | None = None
+    """Workload that runs already and is adopted; Rowen does not change it."""
+    slo: Slo
+    """Latency objective that harvesting must not break."""
+    harvest: Harvest = Harvest()
+    """Harvesting of idle device time."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            exactly_one(["engine", "workloadRef"]),
+            ("has(self.engine) == has(oldSelf.engine)", "engine and workloadRef cannot be exchanged; make a new OnlineService"),
+        )
+    )
+
+
+class ObservedLatency(ReadModel):
+    """A latency as measured over the report window."""
+
+    percentile: int
+    """Percentile of the objective."""
+    value_seconds: float
+    """The percentile's value, in seconds."""
+    target_seconds: float
+    """The objective, in seconds."""
+
+
+class OnlineServiceStatus(ReadModel):
+    """What Rowen observes."""
+
+    observed_generation: int | None = None
+    """Generation that the status was computed from."""
+    conditions: Conditions = []
+    """Ready, SLOMet, HarvestEnabled, Degraded."""
+    replicas: int | None = None
+    """Pods that exist."""
+    ready_replicas: int | None = None
+    """Pods that are Ready."""
+    selector: Annotated[str, Field(max_length=1024)] | None = None
+    """Label selector of the pods, for autoscalers."""
+    endpoint: Annotated[str, Field(max_length=512)] | None = None
+    """URL of the service inside the cluster."""
+    model: Annotated[str, Field(max_length=512)] | None = None
+    """Model, for people."""
+    ttft: ObservedLatency | None = None
+    """Observed time to first token."""
+    tpot: ObservedLatency | None = None
+    """Observed time per output token."""
+    harvested_fraction: float | None = None
+    """Fraction of the devices' time that offline work ran, over the report window."""
