@@ -75,9 +75,7 @@ class VolumePath(ApiModel):
 
     claim_name: Name
     """Name of the PersistentVolumeClaim."""
-    path: Annotated[
-        str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")
-    ]
+    path: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")]
     """Path inside the volume, relative to its root."""
 
     model_config = ConfigDict(
@@ -101,9 +99,7 @@ class ModelSource(ApiModel):
 
     claim_name: Name | None = None
     """PersistentVolumeClaim that holds the model folder."""
-    path: Annotated[
-        str | None, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")
-    ] = None
+    path: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")] = None
     """Folder of the model inside the volume."""
     hugging_face: HuggingFaceModel | None = None
     """Model on the Hugging Face hub."""

@@ -76,7 +76,10 @@ class OnlineServiceSpec(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             exactly_one(["engine", "workloadRef"]),
-            ("has(self.engine) == has(oldSelf.engine)", "engine and workloadRef cannot be exchanged; make a new OnlineService"),
+            (
+                "has(self.engine) == has(oldSelf.engine)",
+                "engine and workloadRef cannot be exchanged; make a new OnlineService",
+            ),
         )
     )
 

@@ -1,0 +1,81 @@
+# Rowen's commands. `make demo` and `make test` set up whatever they need.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+UV_VERSION := 0.13.8
+CLUSTER_COMMAND := $(PYTHON) -m rowen.cluster
+PACKAGES := -p rowen.crds -p rowen.operator -p rowen.scheduler -p rowen.node_agent -p rowen.runtime -p rowen.demo -p rowen.cluster
+export KUBECONFIG ?= /var/lib/rowen-dev/kubeconfig
+export PATH := $(PATH):/var/lib/rowen-dev/bin
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: venv
+venv: $(VENV)/.installed ## Python environment from the hashed lock, with the native library
+
+$(VENV)/.locked: requirements/dev.txt
+	@echo "==> Python environment in $(VENV) (some 6 GB: the engine and its libraries)"
+	@test -x $(PYTHON) || python3 -m venv $(VENV)
+	@test -x $(VENV)/bin/uv || $(PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(VENV)/bin/uv pip sync --quiet --python $(PYTHON) --require-hashes requirements/dev.txt
+	@touch $@
+
+NATIVE := $(wildcard node_agent/native/*.c node_agent/native/*.h) setup.py pyproject.toml
+$(VENV)/.installed: $(VENV)/.locked $(NATIVE)
+	@echo "==> Rowen itself, editable, with the native gate library"
+	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: tools
+tools: venv ## Kubernetes, etcd, helm and kubeconform, built once on this machine
+	@$(CLUSTER_COMMAND) tools
+
+.PHONY: cluster
+cluster: tools ## A real Kubernetes: CLUSTER=local (two nodes on this machine), kind or existing
+	@$(CLUSTER_COMMAND) up
+
+.PHONY: images
+images: cluster ## Container images, built and loaded into the nodes
+	@$(CLUSTER_COMMAND) images
+
+.PHONY: demo
+demo: images ## The main job end to end: service, two jobs, live traffic, report
+	@$(PYTHON) -m rowen.demo run
+
+.PHONY: lint
+lint: venv ## Style, types, import contracts, generated files
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy $(PACKAGES)
+	@$(VENV)/bin/lint-imports
+	@$(PYTHON) -m rowen.crds.generate --check
+
+.PHONY: test
+test: lint tools ## Lint, types, contracts, unit and integration tests
+	@$(PYTHON) -m pytest
+
+.PHONY: e2e
+e2e: images ## End-to-end tests on the cluster
+	@$(PYTHON) -m pytest e2e
+
+.PHONY: bench
+bench: venv ## The benchmarks, each beside its baselines (some minutes)
+	@$(PYTHON) benchmarks/preempt.py
+	@$(PYTHON) benchmarks/interference.py
+
+.PHONY: down
+down: ## Remove the cluster: nothing stays running, mounted or routed
+	@if test -x $(PYTHON); then $(CLUSTER_COMMAND) down; fi
+
+.PHONY: lock
+lock: ## Resolve the dependencies anew and write the hashed locks
+	@for target in "dev --all-extras" "controlplane --extra=operator --extra=scheduler" "agent --extra=agent" "runtime --extra=runtime"; do \
+	  set -- $$target; name=$$1; shift; \
+	  $(VENV)/bin/uv pip compile --quiet --no-header --generate-hashes --no-emit-index-url --python-version 3.11 \
+	    --output-file requirements/$$name.txt pyproject.toml "$$@"; \
+	done
