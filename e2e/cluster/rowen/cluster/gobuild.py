@@ -1,0 +1,86 @@
+"""Programs that are built from Go modules, into a cache with a stamp per group."""
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowen.cluster.errors import ClusterError
+from rowen.cluster.layout import Layout
+from rowen.cluster.shell import run
+
+KUBERNETES = "1.34.4"
+MODULE = Path(__file__).parents[2] / "go"
+_VERSION = "k8s.io/component-base/version"
+# Without these a cluster calls itself v0.0.0, and charts that ask for a version refuse it.
+_FLAGS = (
+    "-s -w"
+    f" -X {_VERSION}.gitVersion=v{KUBERNETES}"
+    f" -X {_VERSION}.gitMajor={KUBERNETES.split('.')[0]}"
+    f" -X {_VERSION}.gitMinor={KUBERNETES.split('.')[1]}"
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Programs built by one command. With a `version` the package is a module of its own."""
+
+    name: str
+    programs: tuple[str, ...]
+    packages: tuple[str, ...]
+    version: str = ""
+
+    def stamp(self) -> str:
+        """Changes when the group has to be built again."""
+        digest = hashlib.sha256("\0".join((*self.packages, self.version, _FLAGS)).encode())
+        if not self.version:
+            digest.update((MODULE / "go.sum").read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def _kubernetes(*programs: str) -> tuple[str, ...]:
+    return tuple(f"k8s.io/kubernetes/cmd/{program}" for program in programs)
+
+
+_NODE = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+SERVERS = Group("servers", ("kube-apiserver", "etcd"), (*_kubernetes("kube-apiserver"), "go.etcd.io/etcd/server/v3"))
+NODE = Group("node", (*_NODE, "pause"), (*_kubernetes(*_NODE), "./pause"))
+KUBECTL = Group("kubectl", ("kubectl",), _kubernetes("kubectl"))
+HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0")
+KUBECONFORM = Group("kubeconform", ("kubeconform",), ("github.com/yannh/kubeconform/cmd/kubeconform",), "v0.8.0")
+KIND = Group("kind", ("kind",), ("sigs.k8s.io/kind",), "v0.33.0")
+
+
+def built(layout: Layout, group: Group) -> bool:
+    """Whether the cache holds the group as it is described now."""
+    stamp = _stamp_path(layout, group)
+    there = all((layout.bin / program).exists() for program in group.programs)
+    return there and stamp.exists() and stamp.read_text() == group.stamp()
+
+
+def build(layout: Layout, group: Group) -> None:
+    """Build a group; the first of them takes minutes, later ones seconds."""
+    if shutil.which("go") is None:
+        raise ClusterError("Go is not installed; it is what builds Kubernetes here (golang-go, or go.dev/dl)")
+    scratch = layout.root / "build" / group.name
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    log = layout.logs / f"build-{group.name}.log"
+    if group.version:
+        packages = [f"{package}@{group.version}" for package in group.packages]
+        command = ["go", "install", "-trimpath", "-ldflags", "-s -w", *packages]
+    else:
+        command = ["go", "build", "-trimpath", "-ldflags", _FLAGS, "-o", f"{scratch}/", *group.packages]
+    environment = {"GOBIN": str(scratch), "GOFLAGS": ""}
+    run(command, timeout=3600, env=environment, cwd=MODULE, log=log)
+    if (scratch / "server").exists():
+        (scratch / "server").rename(scratch / "etcd")
+    layout.bin.mkdir(parents=True, exist_ok=True)
+    for program in group.programs:
+        (scratch / program).replace(layout.bin / program)
+    _stamp_path(layout, group).write_text(group.stamp())
+    shutil.rmtree(scratch)
+
+
+def _stamp_path(layout: Layout, group: Group) -> Path:
+    return layout.bin / f".{group.name}.stamp"

@@ -1,0 +1,135 @@
+"""CLUSTER=local: two real nodes on this machine, without a container engine."""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rowen.cluster import buildah, cgroup, control_plane, daemon, network, node, pki, registry, tools
+from rowen.cluster.console import step
+from rowen.cluster.errors import ClusterError
+from rowen.cluster.layout import CGROUP, Layout
+from rowen.cluster.node import NODES, Node
+from rowen.cluster.node_config import PAUSE_IMAGE
+from rowen.cluster.shell import wait_until
+
+# Belongs to one cluster, as opposed to the caches that outlive it.
+CLUSTER_STATE = ("etcd", "pki", "config", "pid", "kubeconfig")
+NODE_STATE = ("kubelet", "log", "etc")
+
+
+@contextmanager
+def exclusive(layout: Layout) -> Iterator[None]:
+    """One command at a time may change the cluster."""
+    layout.root.mkdir(parents=True, exist_ok=True)
+    with layout.lock.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ClusterError("another `python -m rowen.cluster` is at work; wait for it") from None
+        yield
+
+
+def up(layout: Layout) -> None:
+    """Bring the cluster up, doing only what is missing."""
+    cgroup.hierarchies()
+    tools.ensure(layout)
+    layout.make()
+    with step("Certificates") as now:
+        identities = (*pki.CONTROL_PLANE, *(each.identity() for each in NODES))
+        if pki.ensure(layout, identities) == 0:
+            now.skip("there")
+    with step("Network") as now:
+        if not network.ensure_host(layout):
+            now.skip("there")
+    with step("Registry") as now:
+        if not registry.start(layout):
+            now.skip("running")
+    with step("Pause image") as now:
+        if not _ensure_pause(layout):
+            now.skip("there")
+    with step("Control plane") as now:
+        if not control_plane.start(layout):
+            now.skip("running")
+    start_nodes(layout, NODES)
+
+
+def start_nodes(layout: Layout, nodes: tuple[Node, ...]) -> None:
+    """Start nodes together, then wait until each is Ready."""
+    for each in nodes:
+        with step(f"Node {each.name}") as now:
+            if not node.start(layout, each):
+                now.skip("running")
+    with step("Nodes ready"):
+        for each in nodes:
+            wait_until(lambda name=each.name: _ready(layout, name), f"{each.name} Ready", timeout=90, interval=0.5)
+
+
+def _ready(layout: Layout, name: str) -> bool:
+    for kind in ("kubelet", "containerd", "proxy"):
+        if daemon.running(layout, f"{name}-{kind}") is None:
+            log = daemon.log_path(layout, f"{name}-{kind}")
+            raise ClusterError(f"{name}-{kind} ended: {daemon.last_words(log)}")
+    path = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    try:
+        return control_plane.kubectl(layout, "get", "node", name, path) == "True"
+    except ClusterError:
+        return False  # the kubelet has not registered the node yet
+
+
+def _ensure_pause(layout: Layout) -> bool:
+    repository, _, tag = PAUSE_IMAGE.partition("/")[2].rpartition(":")
+    if registry.has(repository, tag):
+        return False
+    buildah.from_files("localhost/rowen/pause:1", [(layout.bin / "pause", "/pause")], ["--entrypoint", '["/pause"]'])
+    buildah.push("localhost/rowen/pause:1", PAUSE_IMAGE)
+    return True
+
+
+def down(layout: Layout, *, purge: bool) -> None:
+    """Leave nothing running, mounted or routed; `purge` also removes the caches."""
+    for each in NODES:
+        with step(f"Node {each.name}") as now:
+            with suppress(ClusterError):
+                node.forget_containers(layout, each)
+            killed = node.stop(layout, each)
+            now.note = f"{killed} processes"
+    with step("Control plane") as now:
+        now.note = f"{control_plane.stop(layout)} processes"
+        daemon.stop(layout, registry.NAME)
+        cgroup.kill(CGROUP)
+        cgroup.remove(CGROUP)
+    with step("Network"):
+        network.remove_host(layout)
+    with step("State"):
+        _remove_state(layout, purge=purge)
+
+
+def _remove_state(layout: Layout, *, purge: bool) -> None:
+    for target in node.BINDS.values():
+        with suppress(OSError):
+            Path(target).rmdir()  # only the mount points we made are empty
+    if purge:
+        shutil.rmtree(layout.root, ignore_errors=True)
+        return
+    for name in CLUSTER_STATE:
+        _remove(layout.root / name)
+    for each in NODES:
+        for name in NODE_STATE:
+            _remove(layout.node(each.name) / name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def leftovers(layout: Layout) -> list[str]:
+    """What `down` should have removed and did not."""
+    processes = [f"process {pid}" for pid in sorted(cgroup.members(CGROUP))]
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if str(layout.root) in line]
+    groups = [str(tree / CGROUP) for tree in cgroup.hierarchies() if (tree / CGROUP).exists()]
+    return processes + mounts + groups + network.leftovers()
