@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from rowen.crds.base import ApiModel, ReadModel, Timestamp
 from rowen.crds.common import ObjectRef
@@ -125,6 +125,23 @@ class DeviceHarvest(ReadModel):
     """Offline pods on it."""
 
 
+class NodeSummary(ReadModel):
+    """The node in one line; derived from its devices."""
+
+    devices: int
+    """Devices of the node."""
+    harvestable: int
+    """Devices on which offline work may be placed."""
+    tenants: int
+    """Offline pods on them."""
+    preemptions: int
+    """Preemptions since the agent started."""
+    idle: str
+    """Mean idle fraction of the harvestable devices, in percent."""
+    harvested: str
+    """Mean harvested fraction of the harvestable devices, in percent."""
+
+
 class NodeHarvestStatus(ReadModel):
     """What the agent observes."""
 
@@ -140,3 +157,21 @@ class NodeHarvestStatus(ReadModel):
         ),
     ] = []
     """One entry per device."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def summary(self) -> NodeSummary:
+        """The node in one line, for people."""
+        offered = [device for device in self.devices if device.harvestable]
+        return NodeSummary(
+            devices=len(self.devices),
+            harvestable=len(offered),
+            tenants=sum(len(device.tenants) for device in self.devices),
+            preemptions=sum(device.preemptions.total for device in self.devices),
+            idle=_percent([device.idle_fraction for device in offered]),
+            harvested=_percent([device.harvested_fraction for device in offered]),
+        )
+
+
+def _percent(fractions: list[float]) -> str:
+    return f"{sum(fractions) / len(fractions):.0%}" if fractions else "-"

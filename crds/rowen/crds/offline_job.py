@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, computed_field
 
 from rowen.crds.base import ApiModel, Quantity, ReadModel, Timestamp, exactly_one, rules
 from rowen.crds.common import Conditions, ModelSource, VolumePath
@@ -162,6 +162,12 @@ class Progress(ReadModel):
     """Units done."""
     total: int
     """Units in all."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def display(self) -> str:
+        """Completed and total units, for people."""
+        return f"{self.completed}/{self.total}"
 
 
 class CandidateExplanation(ReadModel):

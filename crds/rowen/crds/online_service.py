@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, computed_field
 
 from rowen.crds.base import ApiModel, DurationString, Name, Quantity, ReadModel, exactly_one, rules
 from rowen.crds.common import Conditions, ModelSource
@@ -94,6 +94,12 @@ class ObservedLatency(ReadModel):
     target_seconds: float
     """The objective, in seconds."""
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def display(self) -> str:
+        """Value in milliseconds, for people."""
+        return f"{self.value_seconds * 1000:.3g}ms"
+
 
 class OnlineServiceStatus(ReadModel):
     """What Rowen observes."""
@@ -118,3 +124,9 @@ class OnlineServiceStatus(ReadModel):
     """Observed time per output token."""
     harvested_fraction: float | None = None
     """Fraction of the devices' time that offline work ran, over the report window."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def harvested(self) -> str | None:
+        """Harvested fraction in percent, for people."""
+        return None if self.harvested_fraction is None else f"{self.harvested_fraction:.0%}"
