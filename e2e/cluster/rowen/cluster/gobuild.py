@@ -34,7 +34,8 @@ class Group:
         """Changes when the group has to be built again."""
         digest = hashlib.sha256("\0".join((*self.packages, self.version, _FLAGS)).encode())
         if not self.version:
-            digest.update((MODULE / "go.sum").read_bytes())
+            for source in (MODULE / "go.sum", *sorted(MODULE.glob("*/*.go"))):
+                digest.update(source.read_bytes())
         return digest.hexdigest()[:16]
 
 
@@ -44,7 +45,7 @@ def _kubernetes(*programs: str) -> tuple[str, ...]:
 
 _NODE = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 SERVERS = Group("servers", ("kube-apiserver", "etcd"), (*_kubernetes("kube-apiserver"), "go.etcd.io/etcd/server/v3"))
-NODE = Group("node", (*_NODE, "pause"), (*_kubernetes(*_NODE), "./pause"))
+NODE = Group("node", (*_NODE, "pause", "cripull"), (*_kubernetes(*_NODE), "./pause", "./cripull"))
 KUBECTL = Group("kubectl", ("kubectl",), _kubernetes("kubectl"))
 HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0")
 KUBECONFORM = Group("kubeconform", ("kubeconform",), ("github.com/yannh/kubeconform/cmd/kubeconform",), "v0.8.0")
@@ -61,7 +62,7 @@ def built(layout: Layout, group: Group) -> bool:
 def build(layout: Layout, group: Group) -> None:
     """Build a group; the first of them takes minutes, later ones seconds."""
     if shutil.which("go") is None:
-        raise ClusterError("Go is not installed; it is what builds Kubernetes here (golang-go, or go.dev/dl)")
+        raise ClusterError("Go is not installed; it is what builds Kubernetes here")
     scratch = layout.root / "build" / group.name
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)

@@ -4,6 +4,8 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rowen.cluster import buildah, cgroup, control_plane, daemon, network, node, pki, registry, tools
@@ -57,25 +59,33 @@ def up(layout: Layout) -> None:
 
 def start_nodes(layout: Layout, nodes: tuple[Node, ...]) -> None:
     """Start nodes together, then wait until each is Ready."""
+    began = datetime.now(UTC).replace(microsecond=0)
+    started = []
     for each in nodes:
         with step(f"Node {each.name}") as now:
-            if not node.start(layout, each):
+            if node.start(layout, each):
+                started.append(each)
+            else:
                 now.skip("running")
     with step("Nodes ready"):
         for each in nodes:
-            wait_until(lambda name=each.name: _ready(layout, name), f"{each.name} Ready", timeout=90, interval=0.5)
+            since = began if each in started else None
+            wait_until(partial(_ready, layout, each.name, since), f"{each.name} Ready", timeout=90, interval=0.5)
 
 
-def _ready(layout: Layout, name: str) -> bool:
+def _ready(layout: Layout, name: str, since: datetime | None) -> bool:
+    """A node that comes back is still called Ready for a while: only a heartbeat `since` the start counts."""
     for kind in ("kubelet", "containerd", "proxy"):
         if daemon.running(layout, f"{name}-{kind}") is None:
             log = daemon.log_path(layout, f"{name}-{kind}")
             raise ClusterError(f"{name}-{kind} ended: {daemon.last_words(log)}")
-    path = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    condition = '{.status.conditions[?(@.type=="Ready")]'
+    path = f"-o=jsonpath={condition}.status}} {condition}.lastHeartbeatTime}}"
     try:
-        return control_plane.kubectl(layout, "get", "node", name, path) == "True"
+        status, _, heartbeat = control_plane.kubectl(layout, "get", "node", name, path).partition(" ")
     except ClusterError:
         return False  # the kubelet has not registered the node yet
+    return status == "True" and (since is None or datetime.fromisoformat(heartbeat) >= since)
 
 
 def _ensure_pause(layout: Layout) -> bool:

@@ -9,7 +9,7 @@ the same as pulling its plug.
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.cluster import cgroup, daemon, network, node_config, pki
+from rowen.cluster import cgroup, daemon, files, network, node_config, pki
 from rowen.cluster.daemon import Daemon
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CGROUP, HOST_ADDRESS, REGISTRY, Layout
@@ -155,9 +155,8 @@ def _write_configs(layout: Layout, node: Node) -> None:
     for source, target in BINDS.items():
         (folder / source).mkdir(parents=True, exist_ok=True)
         Path(target).mkdir(parents=True, exist_ok=True)
-    (folder / "etc/certs.d" / REGISTRY).mkdir(exist_ok=True)
-    (folder / "etc/certs.d" / REGISTRY / "hosts.toml").write_text(node_config.registry_host())
-    (folder / "etc/cni/10-rowen.conflist").write_text(node_config.cni(node.pod_network))
+    files.write(folder / "etc/certs.d" / REGISTRY / "hosts.toml", node_config.registry_host())
+    files.write(folder / "etc/cni/10-rowen.conflist", node_config.cni(node.pod_network))
     kubeconfig = pki.write_kubeconfig(layout, "proxy", layout.configs / "proxy.kubeconfig")
     pki.write_kubeconfig(layout, node.identity().name, layout.configs / f"{node.name}-kubelet.kubeconfig")
     texts = {
@@ -167,7 +166,7 @@ def _write_configs(layout: Layout, node: Node) -> None:
         "proxy.json": node_config.kube_proxy(node.name, node.address, str(kubeconfig)),
     }
     for suffix, text in texts.items():
-        (layout.configs / f"{node.name}-{suffix}").write_text(text)
+        files.write(layout.configs / f"{node.name}-{suffix}", text)
 
 
 def _containerd(layout: Layout, node: Node, enter: tuple[str, ...]) -> Daemon:

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowen.cluster import files
 from rowen.cluster.layout import API_SERVER, HOST_ADDRESS, SERVICE_IP, Layout
 from rowen.cluster.shell import run
 
@@ -100,10 +101,7 @@ def _sign(folder: Path, identity: Identity) -> None:
 def write_kubeconfig(layout: Layout, identity: str, path: Path) -> Path:
     """A kubeconfig with everything inside, readable by root alone; rewritten only when it changed."""
     text = render_kubeconfig(*(_encoded(layout.pki / name) for name in ("ca.crt", f"{identity}.crt", f"{identity}.key")))
-    if not path.exists() or path.read_text() != text:
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        path.write_text(text)
+    files.write(path, text, mode=0o600)
     return path
 
 

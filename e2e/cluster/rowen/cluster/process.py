@@ -10,6 +10,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rowen.cluster import files
+from rowen.cluster.errors import ClusterError
 from rowen.cluster.shell import wait_until
 
 PROC = Path("/proc")
@@ -26,9 +28,7 @@ class ProcessRecord(BaseModel):
     digest: str = ""
 
     def save(self, path: Path) -> None:
-        scratch = path.with_suffix(".tmp")
-        scratch.write_text(self.model_dump_json())
-        scratch.replace(path)
+        files.write(path, self.model_dump_json())
 
 
 def load(path: Path) -> ProcessRecord | None:
@@ -72,6 +72,6 @@ def stop(known: ProcessRecord, *, grace: float) -> None:
         os.kill(known.pid, sig)
         try:
             wait_until(lambda: not alive(known), f"end of process {known.pid}", timeout=timeout, interval=0.05)
-        except Exception:
+        except ClusterError:
             if sig is signal.SIGKILL:
                 raise

@@ -3,7 +3,7 @@
 import urllib.error
 import urllib.request
 
-from rowen.cluster import daemon, node_config
+from rowen.cluster import daemon, files, node_config
 from rowen.cluster.daemon import Daemon
 from rowen.cluster.layout import REGISTRY, Layout
 
@@ -15,7 +15,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def start(layout: Layout) -> bool:
     """Have the registry run and answer; returns whether it had to be started."""
     config = layout.configs / "registry.json"
-    config.write_text(node_config.registry(str(layout.registry)))
+    files.write(config, node_config.registry(str(layout.registry)))
     changed = daemon.ensure(layout, Daemon(NAME, ("docker-registry", "serve", str(config)), configs=(config,)))
     daemon.wait_ready(layout, NAME, lambda: _answers("/v2/"), timeout=20)
     return changed
