@@ -18,9 +18,7 @@ class KubectlError(Exception):
 
 def kubectl(*args: str, stdin: str | None = None, timeout: float = CALL_SECONDS) -> str:
     """Standard output of `kubectl ARGS`. Raises `KubectlError` with its standard error."""
-    done = subprocess.run(
-        ["kubectl", *args], input=stdin, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    done = subprocess.run(["kubectl", *args], input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
         raise KubectlError(done.stderr.strip())
     return done.stdout

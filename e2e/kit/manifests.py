@@ -1,0 +1,96 @@
+"""The objects that the tests apply, built as a user would write them."""
+
+from typing import Any
+
+API_VERSION = "rowen.dev/v1alpha1"
+SLO = {"ttft": {"percentile": 99, "target": "2s"}, "tpot": {"percentile": 99, "target": "200ms"}}
+
+
+def model(path: str) -> dict[str, str]:
+    """A model on the `models` claim."""
+    return {"claimName": "models", "path": path}
+
+
+def online_service(
+    name: str, namespace: str, model_path: str, *, replicas: int = 1, harvest: bool = True
+) -> dict[str, Any]:
+    """An OnlineService that Rowen runs."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "OnlineService",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "engine": {
+                "model": model(model_path),
+                "replicas": replicas,
+                "memory": "3Gi",
+                "args": [
+                    "--dtype=float32",
+                    "--max-model-len=512",
+                    "--max-num-seqs=16",
+                    "--kv-cache-memory-bytes=64M",
+                ],
+            },
+            "slo": SLO,
+            "harvest": {"enabled": harvest},
+        },
+    }
+
+
+def _job(name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "OfflineJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"memory": "2Gi", **spec},
+    }
+
+
+def fine_tune(name: str, namespace: str, model_path: str, dataset: str, output: str, **fields: Any) -> dict[str, Any]:
+    """A fine-tuning job; `fields` go into `spec.fineTune`."""
+    return _job(
+        name,
+        namespace,
+        {
+            "fineTune": {
+                "baseModel": model(model_path),
+                "dataset": {"claimName": "data", "path": dataset},
+                "output": {"claimName": "models", "path": output},
+                "lora": {"rank": 4, "targetModules": ["q_proj", "v_proj"]},
+                **fields,
+            }
+        },
+    )
+
+
+def batch(name: str, namespace: str, model_path: str, requests: str, results: str, **fields: Any) -> dict[str, Any]:
+    """A batch inference job; `fields` go into `spec`."""
+    return _job(
+        name,
+        namespace,
+        {
+            "batchInference": {
+                "model": model(model_path),
+                "input": {"claimName": "data", "path": requests},
+                "output": {"claimName": "data", "path": results},
+            },
+            **fields,
+        },
+    )
+
+
+def spinning(name: str, namespace: str, image: str, **fields: Any) -> dict[str, Any]:
+    """A job of the `template` kind whose pod computes until it is removed."""
+    container = {
+        "name": "worker",
+        "image": image,
+        "command": ["python", "-c", "while True: pass"],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    return _job(name, namespace, {"memory": "256Mi", "template": {"spec": {"containers": [container]}}, **fields})

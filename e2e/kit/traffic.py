@@ -1,0 +1,86 @@
+"""Online requests, sent open-loop, and what became of them."""
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+
+import httpx
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One request as its client saw it."""
+
+    sent: float
+    """Monotonic seconds."""
+    ttft_seconds: float | None
+    error: str | None
+
+
+async def _ask(client: httpx.AsyncClient, model: str, tokens: int) -> Answer:
+    sent = time.monotonic()
+    first: float | None = None
+    body = {
+        "model": model,
+        "prompt": "how do I return an order",
+        "max_tokens": tokens,
+        "stream": True,
+        "ignore_eos": True,
+    }
+    try:
+        async with client.stream("POST", "/v1/completions", json={**body, "stream": True}) as response:
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                if first is None and line.startswith("data: {"):
+                    first = time.monotonic() - sent
+    except httpx.HTTPError as error:
+        return Answer(sent, first, f"{type(error).__name__}: {error}")
+    return Answer(sent, first, None if first is not None else "no token")
+
+
+async def _send(url: str, model: str, seconds: float, gap_seconds: float, tokens: int) -> list[Answer]:
+    async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+        tasks = []
+        started = time.monotonic()
+        while time.monotonic() - started < seconds:
+            tasks.append(asyncio.create_task(_ask(client, model, tokens)))
+            await asyncio.sleep(gap_seconds)
+        return list(await asyncio.gather(*tasks))
+
+
+def send(url: str, model: str, *, seconds: float, gap_seconds: float = 0.5, tokens: int = 16) -> list[Answer]:
+    """Sends a request every `gap_seconds` for `seconds`, whether or not earlier ones were answered."""
+    return asyncio.run(_send(url, model, seconds, gap_seconds, tokens))
+
+
+class Background:
+    """Traffic that runs beside a test and is looked at afterwards."""
+
+    def __init__(self, url: str, model: str) -> None:
+        self._url, self._model = url, model
+        self.answers: list[Answer] = []
+
+    async def _run(self, stop: asyncio.Event, gap_seconds: float) -> None:
+        async with httpx.AsyncClient(base_url=self._url, timeout=30, trust_env=False) as client:
+            tasks = []
+            while not stop.is_set():
+                tasks.append(asyncio.create_task(_ask(client, self._model, 16)))
+                await asyncio.sleep(gap_seconds)
+            self.answers = list(await asyncio.gather(*tasks))
+
+    def __enter__(self) -> "Background":
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(self._stop, 0.5),))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=60)
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong, by request."""
+        return [answer.error for answer in self.answers if answer.error]

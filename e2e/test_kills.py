@@ -1,0 +1,150 @@
+"""Every component may be killed at any moment: online requests do not notice, offline work pauses and goes on."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kit import manifests, volumes
+from kit.kubectl import apply, delete, get, items, kubectl, wait_condition, wait_until
+from kit.traffic import Background
+from kit.world import World
+
+ROWS = 48
+COMPONENTS = {
+    "operator": ("rowen-system", "app.kubernetes.io/component=operator"),
+    "scheduler": ("rowen-system", "app.kubernetes.io/component=scheduler"),
+    "agent": ("rowen-agent", "app.kubernetes.io/component=agent"),
+}
+
+
+def _kill(component: str) -> None:
+    """SIGKILL: the pods are removed without a grace period."""
+    namespace, selector = COMPONENTS[component]
+    names = [pod["metadata"]["name"] for pod in items("pods", namespace, selector)]
+    assert names, f"no {component} runs"
+    kubectl("delete", "pods", "-n", namespace, *names, "--force", "--grace-period=0", timeout=90)
+
+
+def _ready(component: str) -> bool:
+    namespace, selector = COMPONENTS[component]
+    pods = items("pods", namespace, selector)
+    return bool(pods) and all(
+        entry["status"] == "True"
+        for pod in pods
+        for entry in pod["status"].get("conditions", [])
+        if entry["type"] == "Ready"
+    )
+
+
+def _requests() -> str:
+    rows = (
+        {
+            "custom_id": f"row-{number}",
+            "method": "POST",
+            "url": "/v1/completions",
+            "body": {"prompt": f"order number {number}", "max_tokens": 24},
+        }
+        for number in range(ROWS)
+    )
+    return "\n".join(json.dumps(row) for row in rows) + "\n"
+
+
+def _completed(world: World, name: str) -> int:
+    return (get("ojob", name, world.namespace) or {}).get("status", {}).get("progress", {}).get("completed", 0)
+
+
+def test_killing_each_component_under_traffic(world: World) -> None:
+    volumes.write(world.namespace, "data/many.jsonl", _requests())
+    with Background(world.url, world.service) as traffic:
+        apply(manifests.batch("survivor", world.namespace, world.model, "many.jsonl", "many-results.jsonl"))
+        wait_condition("ojob", "survivor", world.namespace, "Running", timeout_seconds=180)
+        for component in COMPONENTS:
+            _kill(component)
+            wait_until(lambda name=component: _ready(name), f"{component} is Ready again", 120)
+        finished = wait_condition("ojob", "survivor", world.namespace, "Finished", timeout_seconds=420)
+    try:
+        assert finished["reason"] == "Completed"
+        assert traffic.errors == []
+        assert len(traffic.answers) > 10
+        lines = volumes.read(world.namespace, "data/many-results.jsonl").splitlines()
+        assert sorted(json.loads(line)["custom_id"] for line in lines) == sorted(f"row-{n}" for n in range(ROWS))
+    finally:
+        delete("ojob", "survivor", world.namespace)
+
+
+def test_killing_the_worker_loses_and_doubles_no_row(world: World) -> None:
+    volumes.write(world.namespace, "data/killed.jsonl", _requests())
+    apply(manifests.batch("reborn", world.namespace, world.model, "killed.jsonl", "killed-results.jsonl"))
+    try:
+        wait_until(lambda: _completed(world, "reborn") > 0, "some rows are done", 240)
+        worker = items("pods", world.namespace, "rowen.dev/job=reborn")[0]["metadata"]["name"]
+        kubectl("delete", "pod", worker, "-n", world.namespace, "--force", "--grace-period=0")
+        finished = wait_condition("ojob", "reborn", world.namespace, "Finished", timeout_seconds=420)
+        assert finished["reason"] == "Completed"
+        lines = volumes.read(world.namespace, "data/killed-results.jsonl").splitlines()
+        assert sorted(json.loads(line)["custom_id"] for line in lines) == sorted(f"row-{n}" for n in range(ROWS))
+    finally:
+        delete("ojob", "reborn", world.namespace)
+
+
+def _counting_job(world: World) -> dict[str, Any]:
+    """A job that counts in a file while it may compute."""
+    program = (
+        "import itertools\n"
+        "for n in itertools.count():\n"
+        "    sum(range(20000))\n"
+        "    if n % 50 == 0:\n"
+        "        open('/volumes/data/count', 'w').write(str(n))\n"
+    )
+    manifest = manifests.spinning("counter", world.namespace, world.runtime_image)
+    pod = manifest["spec"]["template"]["spec"]
+    pod["containers"][0]["command"] = ["python", "-c", program]
+    pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/volumes/data"}]
+    pod["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    return manifest
+
+
+@contextmanager
+def _no_agents() -> Iterator[None]:
+    """Takes every agent away, without a grace period, and gives them back."""
+    nowhere = {"spec": {"template": {"spec": {"nodeSelector": {"rowen-e2e": "nowhere"}}}}}
+    somewhere = {"spec": {"template": {"spec": {"nodeSelector": {"rowen-e2e": None}}}}}
+    namespace, selector = COMPONENTS["agent"]
+    (name,) = [entry["metadata"]["name"] for entry in items("daemonsets", namespace, selector)]
+    kubectl("patch", "daemonset", name, "-n", namespace, "--type=merge", "-p", json.dumps(nowhere))
+    _kill("agent")
+    wait_until(lambda: not items("pods", namespace, selector), "no agent is left", 60)
+    try:
+        yield
+    finally:
+        kubectl("patch", "daemonset", name, "-n", namespace, "--type=merge", "-p", json.dumps(somewhere))
+        wait_until(lambda: _ready("agent"), "the agents are Ready again", 120)
+
+
+def test_without_its_agent_offline_work_pauses_and_then_resumes(world: World) -> None:
+    apply(_counting_job(world))
+
+    def count() -> int:
+        text = volumes.read(world.namespace, "data/count") if volumes.exists(world.namespace, "data/count") else ""
+        return int(text or 0)
+
+    def moves() -> bool:
+        before = count()
+        time.sleep(1)
+        return count() > before
+
+    try:
+        wait_condition("ojob", "counter", world.namespace, "Running", timeout_seconds=180)
+        wait_until(moves, "the worker counts", 60)
+        with _no_agents():
+            wait_until(lambda: not moves(), "the worker stands still once the page's lease is over", 30)
+            stopped = count()
+            with Background(world.url, world.service) as traffic:
+                time.sleep(3)
+            assert traffic.errors == []
+            assert count() == stopped
+        wait_until(moves, "the worker counts again", 90)
+    finally:
+        delete("ojob", "counter", world.namespace)
