@@ -15,7 +15,7 @@ MIRROR_FILE = Path("/etc/apt/sources.list.d/debian.sources")
 
 def ensure(layout: Layout) -> bool:
     """Make the image; returns whether it had to be made."""
-    if buildah.exists(BASE):
+    if buildah.exists(layout, BASE):
         return False
     folder = layout.root / "base"
     shutil.rmtree(folder, ignore_errors=True)
@@ -26,7 +26,7 @@ def ensure(layout: Layout) -> bool:
     log = layout.logs / "debootstrap.log"
     run(["debootstrap", *options, "bookworm", folder, *mirror()], timeout=900, log=log)
     _trim(folder)
-    buildah.from_files(BASE, [(folder, "/")], ["--cmd", "python3", "--env", "PYTHONUNBUFFERED=1"])
+    buildah.from_files(layout, BASE, [(folder, "/")], ["--cmd", "python3", "--env", "PYTHONUNBUFFERED=1"])
     shutil.rmtree(folder)
     return True
 

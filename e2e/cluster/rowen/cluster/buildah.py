@@ -1,37 +1,91 @@
-"""Building and pushing images without a Docker engine."""
+"""Building and pushing images without a Docker engine, in a store of our own."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rowen.cluster.layout import REGISTRY
+from rowen.cluster import files
+from rowen.cluster.layout import Layout
 from rowen.cluster.shell import run, succeeds
 
-# chroot: `RUN` needs no further privilege and keeps the network of the machine.
-ENVIRONMENT = {"BUILDAH_ISOLATION": "chroot", "BUILDAH_FORMAT": "oci"}
+# Configuration of this machine that a build must see to reach its package index.
+MACHINE_CONFIG = (
+    ("/etc/ssl/certs", "/etc/ssl/certs"),
+    ("/etc/pip.conf", "/etc/pip.conf"),
+    ("~/.config/pip/pip.conf", "/root/.config/pip/pip.conf"),
+    ("/etc/uv/uv.toml", "/etc/uv/uv.toml"),
+    ("~/.config/uv/uv.toml", "/root/.config/uv/uv.toml"),
+)
 
 
-def buildah(*words: str | Path, timeout: float = 120, log: Path | None = None) -> str:
-    return run(["buildah", *words], timeout=timeout, env=ENVIRONMENT, log=log)
+def _environment(layout: Layout) -> dict[str, str]:
+    """chroot isolation needs no privilege beyond what we have and keeps the machine's network."""
+    config = layout.root / "containers/storage.conf"
+    store = layout.root / "containers"
+    files.write(config, f'[storage]\ndriver = "overlay"\ngraphroot = "{store}/graph"\nrunroot = "{store}/run"\n')
+    return {"BUILDAH_ISOLATION": "chroot", "BUILDAH_FORMAT": "oci", "CONTAINERS_STORAGE_CONF": str(config)}
 
 
-def exists(image: str) -> bool:
-    """Whether the image is in the local store."""
-    return succeeds(["buildah", "inspect", "--type", "image", image])
+def buildah(layout: Layout, *words: str | Path, timeout: float = 120, log: Path | None = None) -> str:
+    return run(["buildah", *words], timeout=timeout, env=_environment(layout), log=log)
 
 
-def from_files(image: str, files: Sequence[tuple[Path, str]], config: Sequence[str]) -> None:
+def exists(layout: Layout, image: str) -> bool:
+    """Whether the image is in our store."""
+    return succeeds(["buildah", "inspect", "--type", "image", image], env=_environment(layout))
+
+
+def from_files(layout: Layout, image: str, content: Sequence[tuple[Path, str]], config: Sequence[str]) -> None:
     """An image that holds nothing but these files."""
-    container = buildah("from", "scratch").strip()
+    container = buildah(layout, "from", "scratch").strip()
     try:
-        for source, target in files:
-            buildah("copy", container, source, target, timeout=600)
-        buildah("config", *config, container)
-        buildah("commit", container, image, timeout=600)
+        for source, target in content:
+            buildah(layout, "copy", container, source, target, timeout=600)
+        buildah(layout, "config", *config, container)
+        buildah(layout, "commit", container, image, timeout=600)
     finally:
-        buildah("rm", container)
+        buildah(layout, "rm", container)
 
 
-def push(image: str, reference: str) -> None:
-    """Push to the local registry; compressing would only cost time on one machine."""
-    plain = ["--disable-compression", "--tls-verify=false"] if reference.startswith(REGISTRY) else []
-    buildah("push", "--quiet", *plain, image, f"docker://{reference}", timeout=1800)
+def build(
+    layout: Layout, image: str, dockerfile: Path, context: Path, arguments: Mapping[str, str], log: Path
+) -> None:
+    """Build a Dockerfile, with the machine's package caches mounted so that nothing is fetched twice."""
+    words: list[str | Path] = ["build", "--layers", "--file", dockerfile, "--tag", image]
+    for name, value in arguments.items():
+        words += ["--build-arg", f"{name}={value}"]
+    for volume in _volumes():
+        words += ["--volume", volume]
+    buildah(layout, *words, context, timeout=3600, log=log)
+
+
+def _volumes() -> list[str]:
+    caches = {
+        "/root/.cache/uv": Path(os.environ.get("UV_CACHE_DIR", "~/.cache/uv")).expanduser(),
+        "/root/.cache/pip": Path(os.environ.get("PIP_CACHE_DIR", "~/.cache/pip")).expanduser(),
+    }
+    for path in caches.values():
+        path.mkdir(parents=True, exist_ok=True)
+    config = [(Path(source).expanduser(), target) for source, target in MACHINE_CONFIG]
+    return [f"{path}:{target}" for target, path in caches.items()] + [
+        f"{path}:{target}:ro" for path, target in config if path.exists()
+    ]
+
+
+def push(layout: Layout, image: str, reference: str) -> None:
+    """Push to a registry elsewhere."""
+    buildah(layout, "push", "--quiet", image, f"docker://{reference}", timeout=3600)
+
+
+def push_uncompressed(layout: Layout, image: str, reference: str) -> None:
+    """Push to the registry on this machine, layers as they are.
+
+    `buildah push --disable-compression` compresses all the same; keeping the digests does not.
+    """
+    words = ["skopeo", "copy", "--quiet", "--preserve-digests", "--dest-tls-verify=false"]
+    run([*words, f"containers-storage:{image}", f"docker://{reference}"], timeout=1800, env=_environment(layout))
+
+
+def unmount(layout: Layout) -> None:
+    """The overlay driver leaves its own folder mounted."""
+    succeeds(["umount", str(layout.root / "containers/graph/overlay")])

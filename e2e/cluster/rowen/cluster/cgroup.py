@@ -54,6 +54,18 @@ def _fill_cpuset(path: Path) -> None:
             file.write_text((path.parent / name).read_text())
 
 
+def set_cpus(group: str, cpus: str) -> None:
+    """Move a group's processes to other cores."""
+    for tree in hierarchies():
+        if (tree / group / "cpuset.cpus").exists():
+            (tree / group / "cpuset.cpus").write_text(cpus)
+
+
+def all_cpus() -> str:
+    """Every core of the machine, in the kernel's notation."""
+    return Path("/sys/devices/system/cpu/online").read_text().strip()
+
+
 def members(group: str) -> set[int]:
     """All processes in the group and the groups below it."""
     pids: set[int] = set()

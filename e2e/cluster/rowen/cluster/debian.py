@@ -23,6 +23,7 @@ CLUSTER = {
     "nsenter": "util-linux",
     "openssl": "openssl",
     "runc": "runc",
+    "skopeo": "skopeo",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
 }
 POLICY = Path("/usr/sbin/policy-rc.d")

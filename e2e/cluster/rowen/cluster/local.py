@@ -92,8 +92,9 @@ def _ensure_pause(layout: Layout) -> bool:
     repository, _, tag = PAUSE_IMAGE.partition("/")[2].rpartition(":")
     if registry.has(repository, tag):
         return False
-    buildah.from_files("localhost/rowen/pause:1", [(layout.bin / "pause", "/pause")], ["--entrypoint", '["/pause"]'])
-    buildah.push("localhost/rowen/pause:1", PAUSE_IMAGE)
+    name = "localhost/rowen/pause:1"
+    buildah.from_files(layout, name, [(layout.bin / "pause", "/pause")], ["--entrypoint", '["/pause"]'])
+    buildah.push_uncompressed(layout, name, PAUSE_IMAGE)
     return True
 
 
@@ -112,6 +113,7 @@ def down(layout: Layout, *, purge: bool) -> None:
         cgroup.remove(CGROUP)
     with step("Network"):
         network.remove_host(layout)
+        buildah.unmount(layout)
     with step("State"):
         _remove_state(layout, purge=purge)
 
@@ -120,6 +122,7 @@ def _remove_state(layout: Layout, *, purge: bool) -> None:
     for target in node.BINDS.values():
         with suppress(OSError):
             Path(target).rmdir()  # only the mount points we made are empty
+    shutil.rmtree(layout.root / "build", ignore_errors=True)
     if purge:
         shutil.rmtree(layout.root, ignore_errors=True)
         return

@@ -2,9 +2,11 @@
 
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from rowen.cluster.errors import ClusterError
 
@@ -18,34 +20,45 @@ def run(
     cwd: Path | None = None,
     log: Path | None = None,
 ) -> str:
-    """Run a program and return its output; an exit status other than 0 is a ClusterError."""
+    """Run a program and return its output; an exit status other than 0 is a ClusterError.
+
+    With `log`, both streams go there while it runs, so that a long build can be watched.
+    """
     words = [str(word) for word in argv]
-    try:
-        done = subprocess.run(
-            words,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, **(env or {})},
-            cwd=cwd,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise ClusterError(f"{words[0]} is not installed; run `python -m rowen.cluster tools`") from None
-    except subprocess.TimeoutExpired:
-        raise ClusterError(f"{' '.join(words[:4])} … took longer than {timeout:.0f} s") from None
-    if log is not None:
-        log.write_text(done.stdout + done.stderr)
+    sink = log.open("w+") if log else tempfile.TemporaryFile("w+")
+    with sink as output, tempfile.TemporaryFile("w+") as errors:
+        try:
+            done = subprocess.run(
+                words,
+                input=stdin,
+                stdin=None if stdin is not None else subprocess.DEVNULL,
+                stdout=output,
+                stderr=output if log else errors,
+                text=True,
+                timeout=timeout,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise ClusterError(f"{words[0]} is not installed; run `python -m rowen.cluster tools`") from None
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"{' '.join(words[:4])} … took longer than {timeout:.0f} s") from None
+        said, complained = _text(output), _text(errors)
     if done.returncode != 0:
-        raise ClusterError(_failure(words, done.stdout, done.stderr, log))
-    return done.stdout
+        raise ClusterError(_failure(words, said, complained, log))
+    return said
 
 
-def succeeds(argv: Sequence[str | Path], *, timeout: float = 30) -> bool:
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
+def succeeds(argv: Sequence[str | Path], *, timeout: float = 30, env: Mapping[str, str] | None = None) -> bool:
     """Whether a program exits with 0."""
     try:
-        run(argv, timeout=timeout)
+        run(argv, timeout=timeout, env=env)
     except ClusterError:
         return False
     return True

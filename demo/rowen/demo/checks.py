@@ -1,0 +1,138 @@
+"""What the demo must have shown. Each check is a pure function of evidence; none passes without evidence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from rowen.demo.traffic.replay import Outcome
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim, whether it holds, and what it rests on."""
+
+    name: str
+    passed: bool
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What was seen of the service while it was watched."""
+
+    observations: int
+    """How often it was looked at."""
+    seconds: float
+    """For how long."""
+    lapses: tuple[str, ...]
+    """Each time it was not Ready, was restarted or replaced."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a job stood at the end."""
+
+    name: str
+    finished: bool
+    """Whether it ended, well or not."""
+    succeeded: bool
+    state: str
+    message: str
+    completed: int
+    total: int
+
+
+class PodEvidence(BaseModel):
+    """What a pod with the volumes and vLLM found (`rowen.demo.evidence`)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    adapter_error: str | None = None
+    adapter_tokens: int = 0
+    """Tokens that vLLM wrote with the adapter."""
+    adapter_differs: bool = False
+    """Whether its answers differ from the base model's."""
+    base_loss: float | None = None
+    """Held-out loss of the base model."""
+    adapter_loss: float | None = None
+    """Held-out loss with the adapter."""
+    input_rows: int = 0
+    output_rows: int = 0
+    missing: int = 0
+    """Rows of the input without a result."""
+    doubled: int = 0
+    """Results beyond the first of a row."""
+    unknown: int = 0
+    """Results of no row, or unreadable."""
+    failed_rows: int = 0
+    """Results that are errors."""
+
+
+def service_ready(readiness: Readiness) -> Check:
+    """The service was Ready throughout."""
+    passed = readiness.observations > 1 and not readiness.lapses
+    evidence = f"looked at {readiness.observations} times in {readiness.seconds:.0f} s; "
+    evidence += "; ".join(readiness.lapses[:3]) if readiness.lapses else "Ready each time, same pods, no restart"
+    return Check("service Ready throughout", passed, evidence)
+
+
+def requests_answered(outcomes: Sequence[Outcome], expected: int) -> Check:
+    """Every request of the replay was answered in full."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    evidence = f"{len(outcomes) - len(errors)} of {expected} requests answered in full"
+    if errors:
+        evidence += f"; first error: {errors[0]}"
+    return Check("every request answered", expected > 0 and len(outcomes) == expected and not errors, evidence)
+
+
+def job_finished(job: JobResult) -> Check:
+    """A job ended well."""
+    evidence = f"{job.name}: {job.state}, {job.completed} of {job.total}. {job.message}".strip()
+    return Check(f"{job.name} finished", job.finished and job.succeeded, evidence)
+
+
+def adapter_loads(found: PodEvidence) -> Check:
+    """vLLM loads the adapter and answers with it."""
+    if found.adapter_error is not None:
+        return Check("adapter loads in vLLM", False, found.adapter_error)
+    differs = "differ from" if found.adapter_differs else "equal"
+    evidence = f"{found.adapter_tokens} tokens written with it; answers {differs} the base model's"
+    return Check("adapter loads in vLLM", found.adapter_tokens > 0, evidence)
+
+
+def loss_is_lower(found: PodEvidence) -> Check:
+    """The adapter's held-out loss is below the base model's."""
+    name = "held-out loss lower than the base model's"
+    if found.base_loss is None or found.adapter_loss is None:
+        return Check(name, False, "the tuner left no held-out losses")
+    evidence = f"{found.base_loss:.4f} before, {found.adapter_loss:.4f} after"
+    return Check(name, found.adapter_loss < found.base_loss, evidence)
+
+
+def rows_exactly_once(found: PodEvidence) -> Check:
+    """Every row of the batch has exactly one result."""
+    evidence = (
+        f"{found.input_rows} rows, {found.output_rows} results: {found.missing} missing, {found.doubled} doubled, "
+        f"{found.unknown} unknown, {found.failed_rows} errors"
+    )
+    whole = found.input_rows > 0 and found.output_rows == found.input_rows
+    passed = whole and not (found.missing or found.doubled or found.unknown or found.failed_rows)
+    return Check("batch output has every row exactly once", passed, evidence)
+
+
+def preempted(preemptions: int, latencies_ms: tuple[float, float]) -> Check:
+    """Offline work was preempted during the replay."""
+    p50, p99 = latencies_ms
+    evidence = f"{preemptions} preemptions of running offline work; stopped within p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+    return Check("preemptions happened", preemptions > 0, evidence)
+
+
+def at_most_one_each(per_request: Sequence[int]) -> Check:
+    """No request met more than one preemption. `per_request` holds the count of each request."""
+    name = "no request met more than one preemption"
+    if not per_request:
+        return Check(name, False, "the agent recorded no request")
+    met = sum(1 for count in per_request if count == 1)
+    evidence = f"{len(per_request)} requests: {met} met one, most met by any is {max(per_request)}"
+    return Check(name, max(per_request) <= 1, evidence)

@@ -1,0 +1,114 @@
+"""The picture of a run: request bursts, who holds the device, TTFT against the SLO."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowen.demo.statistics import Span, percentile
+from rowen.demo.timeline import Holder
+from rowen.demo.traffic.replay import Outcome
+
+_COLORS: dict[Holder, str] = {"online": "#1f77b4", "offline": "#2ca02c", "none": "#e3e3e3"}
+_LABELS: dict[Holder, str] = {"online": "online serving", "offline": "offline jobs", "none": "nobody"}
+_SLO_COLOR = "#d62728"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn. Times are Unix times in seconds."""
+
+    start: float
+    end: float
+    device: str
+    """Name of the device, for the row's title."""
+    outcomes: Sequence[Outcome]
+    held: Sequence[tuple[Span, Holder]]
+    """Who held the device, without gaps."""
+    ttft_slo: float
+    """Seconds."""
+    source: str
+    """Where the traffic comes from."""
+
+
+def in_flight_steps(outcomes: Sequence[Outcome], start: float) -> tuple[list[float], list[int]]:
+    """Requests in flight over time: seconds from `start` and the count from then on."""
+    edges = sorted([(outcome.arrival, 1) for outcome in outcomes] + [(outcome.end, -1) for outcome in outcomes])
+    times, counts, count = [0.0], [0], 0
+    for moment, change in edges:
+        count += change
+        times.append(moment - start)
+        counts.append(count)
+    return times, counts
+
+
+def shares(held: Sequence[tuple[Span, Holder]]) -> dict[Holder, float]:
+    """Fraction of the time per holder."""
+    seconds: dict[Holder, float] = {"online": 0.0, "offline": 0.0, "none": 0.0}
+    for (start, end), holder in held:
+        seconds[holder] += end - start
+    total = sum(seconds.values())
+    return {holder: value / total if total else 0.0 for holder, value in seconds.items()}
+
+
+def draw(drawing: Drawing, path: Path) -> None:
+    """Writes the picture as PNG. Raises `OSError`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 7.2), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    bursts, holders, ttft = figure.subplots(3, 1, sharex=True, height_ratios=[3, 1.5, 3])
+    _draw_bursts(bursts, drawing)
+    _draw_holders(holders, drawing)
+    _draw_ttft(ttft, drawing)
+    ttft.set_xlim(0, drawing.end - drawing.start)
+    ttft.set_xlabel("seconds of the replay")
+    figure.suptitle("Rowen: online serving and offline jobs on one device", fontsize=15, fontweight="bold")
+    figure.text(0.995, 0.004, f"traffic: {drawing.source}", ha="right", va="bottom", fontsize=7, color="#666666")
+    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def _draw_bursts(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    times, counts = in_flight_steps(drawing.outcomes, drawing.start)
+    axes.fill_between(times, counts, step="post", color=_COLORS["online"], alpha=0.35, linewidth=0)
+    axes.step(times, counts, where="post", color=_COLORS["online"], linewidth=0.8)
+    axes.set_ylabel("requests in flight")
+    axes.set_ylim(bottom=0)
+    axes.set_title("Request bursts", loc="left", fontsize=11)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def _draw_holders(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    part = shares(drawing.held)
+    for row, holder in enumerate(("offline", "online")):
+        spans = [(start - drawing.start, end - start) for (start, end), who in drawing.held if who == holder]
+        axes.broken_barh([(0, drawing.end - drawing.start)], (row + 0.1, 0.8), facecolors=_COLORS["none"])
+        axes.broken_barh(spans, (row + 0.1, 0.8), facecolors=_COLORS[holder], linewidth=0)
+    axes.set_yticks(
+        [0.5, 1.5], [f"{_LABELS[holder]}\n{part[holder]:.0%} of the time" for holder in ("offline", "online")]
+    )
+    axes.set_ylim(0, 2)
+    axes.set_title(f"Who holds the device ({drawing.device})", loc="left", fontsize=11)
+    axes.tick_params(axis="y", length=0)
+
+
+def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    answered = [(outcome.arrival, outcome.ttft) for outcome in drawing.outcomes if outcome.ttft is not None]
+    values = [value * 1000 for _, value in answered]
+    slo = drawing.ttft_slo * 1000
+    colors = [_SLO_COLOR if value > slo else _COLORS["online"] for value in values]
+    axes.scatter([arrival - drawing.start for arrival, _ in answered], values, s=11, c=colors, linewidths=0)
+    axes.axhline(slo, color=_SLO_COLOR, linestyle="--", linewidth=1.2)
+    axes.text(1, slo, f" SLO: {slo:.0f} ms", color=_SLO_COLOR, va="bottom", fontsize=9)
+    failed = [outcome.arrival - drawing.start for outcome in drawing.outcomes if outcome.error is not None]
+    axes.scatter(failed, [slo] * len(failed), marker="x", color=_SLO_COLOR)
+    axes.set_ylabel("TTFT (ms)")
+    axes.set_yscale("log")
+    axes.set_title(
+        f"Time to first token per request: p50 {percentile(values, 50):.0f} ms, p99 {percentile(values, 99):.0f} ms",
+        loc="left",
+        fontsize=11,
+    )
+    axes.grid(axis="y", alpha=0.3)

@@ -1,0 +1,101 @@
+"""Who held a device when, from the agent's transitions and the requests in flight."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rowen.demo.statistics import Span, clip, union
+
+Holder = Literal["online", "offline", "none"]
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One close of a device's gate and its reopening; Unix times in seconds."""
+
+    closed: float
+    acknowledged: float | None
+    """When the last offline thread had stopped; None while pending."""
+    opened: float | None
+    """When offline work could go on; None while closed."""
+    latency: float | None
+    """Seconds from close to acknowledgement."""
+    tenants: int
+    """Offline processes that were stopped."""
+
+    @classmethod
+    def from_wire(cls, value: dict[str, Any]) -> "Transition":
+        """Parses the agent's answer."""
+        return cls(
+            closed=value["closed"],
+            acknowledged=value.get("acknowledged"),
+            opened=value.get("opened"),
+            latency=value.get("latency_seconds"),
+            tenants=value["tenants"],
+        )
+
+
+@dataclass(frozen=True)
+class ServedRequest:
+    """A finished request as the engine's plugin saw it."""
+
+    end: float
+    """Unix time, seconds."""
+    ttft: float
+    tpot: float
+    preemptions: int
+    """Preemptions of offline work that it met."""
+    tenant_present: bool
+
+    @classmethod
+    def from_wire(cls, value: dict[str, Any]) -> "ServedRequest":
+        """Parses the agent's answer."""
+        return cls(
+            end=value["end"],
+            ttft=value.get("ttft_seconds") or 0.0,
+            tpot=value.get("tpot_seconds") or 0.0,
+            preemptions=value["preemptions"],
+            tenant_present=value["tenant_present"],
+        )
+
+
+def offline_spans(transitions: Sequence[Transition], start: float, end: float, *, tenants_now: int) -> list[Span]:
+    """When the gate was open with offline processes behind it.
+
+    A stretch between an opening and the next close counts as held where that close stopped at least one process;
+    the last one, still open, where there are tenants now.
+    """
+    ordered = sorted(transitions, key=lambda transition: transition.closed)
+    spans: list[Span] = []
+    for before, after in zip(ordered, ordered[1:], strict=False):
+        if before.opened is not None and after.tenants > 0:
+            spans.append((before.opened, after.closed))
+    if ordered and ordered[0].tenants > 0:
+        spans.append((start, ordered[0].closed))
+    if ordered and ordered[-1].opened is not None and tenants_now > 0:
+        spans.append((ordered[-1].opened, end))
+    return union(clip(spans, start, end))
+
+
+def holder_spans(online: Iterable[Span], offline: Iterable[Span], start: float, end: float) -> list[tuple[Span, Holder]]:
+    """Who held the device from `start` to `end`, without gaps. Where both seem to, the online side does."""
+    online_spans = union(clip(online, start, end))
+    offline_only = union(clip(offline, start, end))
+    edges = sorted({start, end, *(edge for span in (*online_spans, *offline_only) for edge in span)})
+    held: list[tuple[Span, Holder]] = []
+    for left, right in zip(edges, edges[1:], strict=False):
+        middle = (left + right) / 2
+        holder: Holder = "none"
+        if _covers(online_spans, middle):
+            holder = "online"
+        elif _covers(offline_only, middle):
+            holder = "offline"
+        if held and held[-1][1] == holder:
+            held[-1] = ((held[-1][0][0], right), holder)
+        else:
+            held.append(((left, right), holder))
+    return held
+
+
+def _covers(spans: Iterable[Span], moment: float) -> bool:
+    return any(start <= moment < end for start, end in spans)

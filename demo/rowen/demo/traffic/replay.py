@@ -1,0 +1,165 @@
+"""Open-loop replay: requests are sent at their arrival times, whether or not earlier ones were answered."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+
+from rowen.demo.traffic.scaling import Request
+
+MAX_REQUESTS = 2000
+MAX_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one request. Times are Unix times and durations in seconds."""
+
+    arrival: float
+    """Unix time at which it was due."""
+    lateness: float
+    """How much later than due it was sent: the replayer's own delay."""
+    end: float
+    """Unix time of the last token or of the error."""
+    ttft: float | None
+    """From due to the first token; None where none came."""
+    tpot: float | None
+    """Mean time per token after the first; None where there were fewer than two."""
+    tokens: int
+    """Tokens received."""
+    error: str | None
+    """Why it failed; None where it was answered in full."""
+
+
+@dataclass
+class Progress:
+    """A running replay, for those who watch it."""
+
+    started: float = 0.0
+    """Unix time of the start; 0 before."""
+    total: int = 0
+    sent: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet answered."""
+        return self.sent - len(self.outcomes)
+
+
+async def replay(
+    requests: Sequence[Request],
+    *,
+    endpoint: Callable[[], str],
+    model: str,
+    progress: Progress,
+    timeout: float = 60.0,
+) -> list[Outcome]:
+    """Sends the requests to `endpoint()`/v1/completions and returns what became of each, in order of arrival.
+
+    Args:
+        requests: What to send; at most `MAX_REQUESTS`, arriving within `MAX_SECONDS`.
+        endpoint: Base URL, asked for anew for each request, since a tunnel may move.
+        model: Name of the served model.
+        progress: Filled while the replay runs.
+        timeout: Seconds after which a request counts as failed.
+
+    Raises:
+        ValueError: More or longer than the bounds.
+    """
+    if len(requests) > MAX_REQUESTS or (requests and requests[-1].arrival > MAX_SECONDS):
+        raise ValueError(f"a replay is at most {MAX_REQUESTS} requests in {MAX_SECONDS:.0f} s")
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    progress.total = len(requests)
+    progress.started = time.time()
+    # A monotonic clock paces the replay; its Unix times are derived from one reading, so no clock step distorts them.
+    origin = time.monotonic()
+    unix_offset = progress.started - origin
+    async with (
+        httpx.AsyncClient(timeout=httpx.Timeout(timeout), limits=limits, trust_env=False) as client,
+        asyncio.TaskGroup() as group,
+    ):
+
+        async def one(request: Request) -> Outcome:
+            outcome = await _send(client, endpoint(), model, request, origin + request.arrival, unix_offset, timeout)
+            progress.outcomes.append(outcome)
+            return outcome
+
+        tasks = []
+        for request in requests:
+            await asyncio.sleep(max(0.0, origin + request.arrival - time.monotonic()))
+            progress.sent += 1
+            tasks.append(group.create_task(one(request)))
+    return [task.result() for task in tasks]
+
+
+@dataclass
+class _Stream:
+    """What a streamed answer has shown so far; times are monotonic."""
+
+    first: float | None = None
+    last: float = 0.0
+    tokens: int = 0
+
+    def feed(self, line: str, now: float) -> None:
+        if not line.startswith("data: ") or line == "data: [DONE]":
+            return
+        event = json.loads(line.removeprefix("data: "))
+        if "error" in event:
+            raise ValueError(str(event["error"]))
+        if event.get("choices"):
+            self.first = now if self.first is None else self.first
+            self.last = now
+        if event.get("usage"):
+            self.tokens = event["usage"]["completion_tokens"]
+
+
+async def _send(
+    client: httpx.AsyncClient,
+    url: str,
+    model: str,
+    request: Request,
+    due: float,
+    unix_offset: float,
+    timeout: float,
+) -> Outcome:
+    body = {
+        "model": model,
+        "prompt": list(request.prompt),
+        "max_tokens": request.output_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    lateness = time.monotonic() - due
+    stream = _Stream()
+    error: str | None = None
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            client.stream("POST", f"{url}/v1/completions", json=body) as response,
+        ):
+            if response.status_code != httpx.codes.OK:
+                error = f"HTTP {response.status_code}: {(await response.aread()).decode(errors='replace')[:200]}"
+            else:
+                async for line in response.aiter_lines():
+                    stream.feed(line, time.monotonic())
+    except (httpx.HTTPError, TimeoutError, ValueError) as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    if error is None and stream.tokens != request.output_tokens:
+        error = f"{stream.tokens} tokens instead of {request.output_tokens}"
+    first = stream.first
+    between = stream.tokens - 1
+    return Outcome(
+        arrival=due + unix_offset,
+        lateness=lateness,
+        end=time.monotonic() + unix_offset,
+        ttft=None if first is None else first - due,
+        tpot=(stream.last - first) / between if first is not None and between > 0 else None,
+        tokens=stream.tokens,
+        error=error,
+    )

@@ -1,0 +1,223 @@
+"""The live view: a screen where there is a terminal, a line now and then where there is none."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.demo.statistics import Latency, latency, recent
+from rowen.demo.traffic.replay import Progress
+from rowen.demo.world import World
+
+_RECENT_SECONDS = 30.0
+_PLAIN_INTERVAL = 10.0
+_JOBS_TITLE = "Offline jobs"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The service's SLO, in seconds at the 99th percentile."""
+
+    ttft: float
+    tpot: float
+
+
+def holder(device: DeviceHarvest) -> str:
+    """Who holds a device now: `online`, `offline: JOBS` or `nobody`."""
+    if device.online is not None and device.online.in_flight > 0:
+        return "online"
+    names = [tenant.job or tenant.pod.name for tenant in device.tenants if tenant.attached]
+    if device.gate_open and names:
+        return f"offline: {', '.join(names)}"
+    return "nobody"
+
+
+def milliseconds(seconds: float) -> str:
+    """A latency for people; a dash where there is none."""
+    return "–" if seconds != seconds else f"{seconds * 1000:.0f} ms"  # noqa: PLR0124 - NaN
+
+
+def plain_line(world: World, replay: Progress, now: float) -> str:
+    """One line that says how things stand."""
+    overall = latency(replay.outcomes)
+    last = latency(recent(replay.outcomes, now, _RECENT_SECONDS))
+    elapsed = now - replay.started if replay.started else 0.0
+    parts = [
+        f"{elapsed:4.0f} s",
+        f"requests {len(replay.outcomes)}/{replay.total} ({replay.in_flight} in flight, {overall.errors} errors)",
+        f"TTFT p50/p99 {milliseconds(last.ttft_p50)}/{milliseconds(last.ttft_p99)} now, "
+        f"{milliseconds(overall.ttft_p50)}/{milliseconds(overall.ttft_p99)} overall",
+        f"TPOT {milliseconds(last.tpot_p50)}/{milliseconds(last.tpot_p99)} now, "
+        f"{milliseconds(overall.tpot_p50)}/{milliseconds(overall.tpot_p99)} overall",
+    ]
+    for (node, name), record in sorted(world.devices.items()):
+        device = record.harvest
+        if device.online is not None:
+            parts.append(
+                f"{node}/{name}: {holder(device)}, harvested {device.harvested_fraction:.0%}, "
+                f"{device.preemptions.total} preemptions"
+            )
+    for job in sorted(world.jobs):
+        result = world.job_result(job)
+        parts.append(f"{job}: {result.state} {result.completed}/{result.total}")
+    if world.problem:
+        parts.append(f"(cluster not read: {world.problem[:80]})")
+    return " | ".join(parts)
+
+
+def screen(world: World, replay: Progress, objective: Objective, now: float) -> RenderableType:
+    """The whole screen."""
+    parts: list[RenderableType] = [
+        Panel(_latency_table(replay, objective, now), title=_replay_title(replay, now), title_align="left"),
+        Panel(_device_table(world), title="Devices", title_align="left"),
+        Panel(_job_table(world), title=_JOBS_TITLE, title_align="left"),
+    ]
+    if world.problem:
+        parts.append(Text(f"cluster not read just now: {world.problem}", style="yellow"))
+    return Group(*parts)
+
+
+def _replay_title(replay: Progress, now: float) -> str:
+    if not replay.started:
+        return "Live traffic: not started"
+    return (
+        f"Live traffic: {now - replay.started:.0f} s, {len(replay.outcomes)} of {replay.total} answered, "
+        f"{replay.in_flight} in flight"
+    )
+
+
+def _latency_table(replay: Progress, objective: Objective, now: float) -> Table:
+    table = Table(box=None, expand=True)
+    for title in ("", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "requests", "errors"):
+        table.add_column(title, justify="left" if not title else "right")
+    for title, values in (
+        (f"last {_RECENT_SECONDS:.0f} s", latency(recent(replay.outcomes, now, _RECENT_SECONDS))),
+        ("overall", latency(replay.outcomes)),
+    ):
+        table.add_row(title, *_latency_cells(values, objective))
+    table.add_row("SLO", "", f"< {milliseconds(objective.ttft)}", "", f"< {milliseconds(objective.tpot)}", style="dim")
+    return table
+
+
+def _latency_cells(values: Latency, objective: Objective) -> list[Text]:
+    def cell(value: float, target: float | None = None) -> Text:
+        style = "" if target is None else ("red" if value > target else "green")
+        return Text(milliseconds(value), style=style)
+
+    return [
+        cell(values.ttft_p50),
+        cell(values.ttft_p99, objective.ttft),
+        cell(values.tpot_p50),
+        cell(values.tpot_p99, objective.tpot),
+        Text(str(values.requests)),
+        Text(str(values.errors), style="red" if values.errors else ""),
+    ]
+
+
+def _device_table(world: World) -> Table:
+    table = Table(box=None, expand=True)
+    for title in ("device", "held by", "idle", "harvested", "preemptions", "stopped in p50 / p99", "most per request"):
+        table.add_column(title)
+    for (node, name), record in sorted(world.devices.items()):
+        device = record.harvest
+        stops = device.preemptions.latency
+        held = holder(device)
+        style = "blue" if held == "online" else "green" if held.startswith("offline") else "dim"
+        table.add_row(
+            f"{node}/{name}",
+            Text(held, style=style),
+            f"{device.idle_fraction:.0%}",
+            f"{device.harvested_fraction:.0%}",
+            str(device.preemptions.total),
+            f"{stops.p50 * 1000:.2f} / {stops.p99 * 1000:.2f} ms" if stops else "–",
+            str(device.preemptions.per_request_max),
+        )
+    return table
+
+
+def _job_table(world: World) -> Table:
+    table = Table(box=None, expand=True)
+    for title in ("job", "state", "progress", "", "of solo speed: predicted", "measured"):
+        table.add_column(title)
+    for name, status in sorted(world.jobs.items()):
+        result = world.job_result(name)
+        measured = status.throughput.measured_fraction if status.throughput else None
+        unit = status.progress.unit or "" if status.progress else ""
+        table.add_row(
+            name,
+            result.state,
+            ProgressBar(total=max(1, result.total), completed=result.completed, width=24),
+            f"{result.completed}/{result.total} {unit}",
+            f"{status.assignment.predicted_fraction:.0%}" if status.assignment else "–",
+            f"{measured:.0%}" if measured is not None else "–",
+        )
+    return table
+
+
+class View(Protocol):
+    """Shows how things stand, as often as it likes."""
+
+    def refresh(self) -> None:
+        """Something may have changed."""
+
+    def __enter__(self) -> "View": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class ScreenView:
+    """A screen that is drawn anew."""
+
+    def __init__(self, console: Console, render: Callable[[], RenderableType]) -> None:
+        """Draws what `render` returns."""
+        self._render = render
+        self._live = Live(render(), console=console, auto_refresh=False)
+
+    def refresh(self) -> None:
+        """Draws now."""
+        self._live.update(self._render(), refresh=True)
+
+    def __enter__(self) -> "ScreenView":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+
+class PlainView:
+    """A line every ten seconds."""
+
+    def __init__(self, console: Console, line: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        """Prints what `line` returns."""
+        self._console = console
+        self._line = line
+        self._clock = clock
+        self._next = clock()
+
+    def refresh(self) -> None:
+        """Prints when it is time."""
+        if self._clock() >= self._next:
+            self._next = self._clock() + _PLAIN_INTERVAL
+            self._console.print(self._line(), highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> "PlainView":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def make_view(console: Console, world: World, replay: Progress, objective: Objective) -> View:
+    """A screen on a terminal, lines elsewhere."""
+    if console.is_terminal:
+        return ScreenView(console, lambda: screen(world, replay, objective, time.time()))
+    return PlainView(console, lambda: plain_line(world, replay, time.time()))

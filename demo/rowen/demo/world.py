@@ -1,0 +1,189 @@
+"""What the demo knows of the cluster: devices, jobs and the service's readiness, read again and again."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from rowen.crds.common import find_condition
+from rowen.crds.names import SERVICE_LABEL
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.online_service import OnlineServiceStatus
+from rowen.demo.checks import JobResult, Readiness
+from rowen.demo.cluster import READ_ERRORS, Cluster, Object
+from rowen.demo.timeline import ServedRequest, Transition
+
+AGENT_NAMESPACE = "rowen-agent"
+AGENT_PORT = 9090
+
+_INTERVAL = 1.0
+# The timeline is asked for again a little before the last answer: a transition may have been pending then.
+_OVERLAP = 30.0
+
+DeviceKey = tuple[str, str]
+"""A device: node and id."""
+
+
+@dataclass
+class DeviceRecord:
+    """A device with its history since the world is watched."""
+
+    harvest: DeviceHarvest
+    transitions: dict[float, Transition] = field(default_factory=dict)
+    """By time of close."""
+    requests: set[ServedRequest] = field(default_factory=set)
+
+
+@dataclass
+class World:
+    """The latest reading, and what accumulates over time."""
+
+    since: float = field(default_factory=time.time)
+    """Unix time since which it is watched."""
+    devices: dict[DeviceKey, DeviceRecord] = field(default_factory=dict)
+    jobs: dict[str, OfflineJobStatus] = field(default_factory=dict)
+    observations: int = 0
+    lapses: list[str] = field(default_factory=list)
+    problem: str = ""
+    """Why the last reading failed; empty when it did not."""
+    pods: dict[str, int] = field(default_factory=dict)
+    """Pods of the service by uid, with their restarts, as first seen."""
+
+    @property
+    def readiness(self) -> Readiness:
+        """What was seen of the service."""
+        return Readiness(self.observations, time.time() - self.since, tuple(self.lapses))
+
+    def serving(self, service: str) -> list[tuple[DeviceKey, DeviceRecord]]:
+        """Devices that the service runs on."""
+        return [
+            (key, record)
+            for key, record in sorted(self.devices.items())
+            if record.harvest.online is not None and record.harvest.online.service == service
+        ]
+
+    def job_result(self, name: str) -> JobResult:
+        """How a job stands."""
+        status = self.jobs.get(name)
+        if status is None:
+            return JobResult(name, False, False, "missing", "the OfflineJob is not there", 0, 0)
+        finished = find_condition(status.conditions, "Finished")
+        ended = finished is not None and finished.status == "True"
+        last = finished if ended else (status.conditions[-1] if status.conditions else None)
+        return JobResult(
+            name=name,
+            finished=ended,
+            succeeded=ended and finished is not None and finished.reason in SUCCESS_REASONS,
+            state=status.state or "unknown",
+            message=last.message if last else "",
+            completed=status.progress.completed if status.progress else 0,
+            total=status.progress.total if status.progress else 0,
+        )
+
+    def see_service(self, service: Object | None, pods: list[Object]) -> None:
+        """Takes in a reading of the OnlineService and its pods, and notes each lapse of readiness."""
+        self.observations += 1
+        for lapse in _service_lapses(service, self.since) + self._pod_lapses(pods):
+            if lapse not in self.lapses:
+                self.lapses.append(lapse)
+
+    def _pod_lapses(self, pods: list[Object]) -> list[str]:
+        seen = {pod["metadata"]["uid"]: _restarts(pod) for pod in pods}
+        if not self.pods:
+            self.pods = seen
+        lapses = [f"pod {uid} is gone" for uid in self.pods if uid not in seen]
+        lapses += [f"pod {uid} restarted" for uid, count in seen.items() if count > self.pods.get(uid, count)]
+        lapses += [f"pod {pod['metadata']['name']} not Ready" for pod in pods if not _ready(pod)]
+        return lapses
+
+
+SUCCESS_REASONS = ("Completed", "Succeeded")
+
+
+def _service_lapses(service: Object | None, since: float) -> list[str]:
+    if service is None:
+        return ["the OnlineService is gone"]
+    ready = find_condition(OnlineServiceStatus.from_wire(service.get("status", {})).conditions, "Ready")
+    if ready is None:
+        return ["no Ready condition"]
+    if ready.status != "True":
+        return [f"Ready={ready.status} since {ready.last_transition_time}: {ready.reason}"]
+    if unix_time(ready.last_transition_time) > since:
+        return [f"Ready again only since {ready.last_transition_time}"]
+    return []
+
+
+def unix_time(text: str) -> float:
+    """Unix time of an RFC 3339 time. Raises `ValueError`."""
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _restarts(pod: Object) -> int:
+    return sum(status["restartCount"] for status in pod.get("status", {}).get("containerStatuses", []))
+
+
+def _ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+class Observer:
+    """Reads the world once a second."""
+
+    def __init__(self, cluster: Cluster, service: str, jobs: tuple[str, ...]) -> None:
+        """Watches one service and the named jobs."""
+        self._cluster = cluster
+        self._service = service
+        self._jobs = jobs
+        self.world = World()
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[World]:
+        """Watches as long as the context is open."""
+        task = asyncio.create_task(self._loop())
+        try:
+            yield self.world
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _loop(self) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                await self.observe()
+                self.world.problem = ""
+            except (*READ_ERRORS, ValueError, KeyError) as error:
+                self.world.problem = f"{type(error).__name__}: {error}"
+            await asyncio.sleep(max(0.0, started + _INTERVAL - time.monotonic()))
+
+    async def observe(self) -> None:
+        """One reading. Raises one of `READ_ERRORS`."""
+        service = await self._cluster.rowen("onlineservices", self._service)
+        pods = await self._cluster.pods(f"{SERVICE_LABEL}={self._service}")
+        self.world.see_service(service, [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]])
+        for name in self._jobs:
+            job = await self._cluster.rowen("offlinejobs", name)
+            if job is not None:
+                self.world.jobs[name] = OfflineJobStatus.from_wire(job.get("status", {}))
+        for agent in await self._cluster.pods(namespace=AGENT_NAMESPACE):
+            if _ready(agent):
+                await self._see_agent(agent["metadata"]["name"], agent["spec"]["nodeName"])
+
+    async def _see_agent(self, pod: str, node: str) -> None:
+        answer = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, "v1/devices")
+        for value in answer["devices"]:
+            harvest = DeviceHarvest.from_wire(value)
+            record = self.world.devices.setdefault((node, harvest.id), DeviceRecord(harvest))
+            record.harvest = harvest
+            since = max([self.world.since, *(closed - _OVERLAP for closed in list(record.transitions)[-1:])])
+            path = f"v1/devices/{harvest.id}/timeline?since={since:.3f}"
+            history = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, path)
+            for transition in map(Transition.from_wire, history["transitions"]):
+                record.transitions[transition.closed] = transition
+            record.requests.update(map(ServedRequest.from_wire, history["requests"]))

@@ -1,0 +1,1 @@
+"""Rowen's operator: reconciles OnlineService and OfflineJob."""

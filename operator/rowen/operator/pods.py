@@ -1,0 +1,133 @@
+"""What a policy needs to know of a pod."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL
+from rowen.crds.worker import WorkerResult
+from rowen.operator.timestamps import unix_or_none
+
+# The kubelet and the API server give these up as reasons of a failed pod that never had a fair run.
+_INFRASTRUCTURE_REASONS = frozenset(
+    {"Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated",
+     "UnexpectedAdmissionError"}
+)  # fmt: skip
+_HARMLESS_WAITS = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a pod does not start, in the words of kube-scheduler or the kubelet."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class PodView:
+    """A pod as a policy sees it. Times are Unix seconds."""
+
+    name: str
+    uid: str
+    node: str | None = None
+    attempt: int = 0
+    assignment: str | None = None
+    phase: str = "Pending"
+    ready: bool = False
+    deletion_deadline: float | None = None
+    """Deletion was asked for, and the kubelet has until then."""
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit_code: int | None = None
+    end_reason: str = ""
+    end_message: str = ""
+    result: WorkerResult | None = None
+    disrupted: bool = False
+    """It failed for a reason of the cluster's, not its own."""
+    problem: Problem | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether all its containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def deleting(self) -> bool:
+        """Whether its deletion was asked for."""
+        return self.deletion_deadline is not None
+
+
+def pod_view(pod: Mapping[str, Any]) -> PodView:
+    """Reads a pod as the API server returns it. Its first container is the tenant."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    container = next(iter(spec["containers"]), {}).get("name")
+    state = _state(status.get("containerStatuses") or (), container)
+    ended: Mapping[str, Any] = state.get("terminated") or {}
+    message = ended.get("message") or status.get("message") or ""
+    return PodView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=spec.get("nodeName"),
+        attempt=_number((metadata.get("labels") or {}).get(ATTEMPT_LABEL)),
+        assignment=(metadata.get("annotations") or {}).get(ASSIGNMENT_ANNOTATION),
+        phase=status.get("phase", "Pending"),
+        ready=_condition(status, "Ready").get("status") == "True",
+        deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
+        started_at=unix_or_none((state.get("running") or ended).get("startedAt")),
+        finished_at=unix_or_none(ended.get("finishedAt")),
+        exit_code=ended.get("exitCode"),
+        end_reason=ended.get("reason") or status.get("reason") or "",
+        end_message=message,
+        result=_result(message),
+        disrupted=_disrupted(status),
+        problem=_problem(status),
+    )
+
+
+def _state(statuses: Iterable[Mapping[str, Any]], container: str | None) -> Mapping[str, Any]:
+    return next((entry.get("state") or {} for entry in statuses if entry.get("name") == container), {})
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def _condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    return next((entry for entry in status.get("conditions") or () if entry.get("type") == type_), {})
+
+
+def _disrupted(status: Mapping[str, Any]) -> bool:
+    reason = status.get("reason") or ""
+    return (
+        _condition(status, "DisruptionTarget").get("status") == "True"
+        or reason in _INFRASTRUCTURE_REASONS
+        or reason.startswith("OutOf")
+    )
+
+
+def _problem(status: Mapping[str, Any]) -> Problem | None:
+    if status.get("phase", "Pending") not in ("Pending", "Running"):
+        return None
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return Problem(scheduled.get("reason") or "Unschedulable", scheduled.get("message") or "")
+    for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waiting = (entry.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in _HARMLESS_WAITS:
+            return Problem(waiting["reason"], waiting.get("message") or _last_words(entry))
+    return None
+
+
+def _last_words(entry: Mapping[str, Any]) -> str:
+    last = (entry.get("lastState") or {}).get("terminated") or {}
+    return last.get("message") or (f"exit code {last['exitCode']}" if "exitCode" in last else "")
+
+
+def _result(message: str) -> WorkerResult | None:
+    try:
+        return WorkerResult.model_validate_json(message)
+    except ValidationError:
+        return None

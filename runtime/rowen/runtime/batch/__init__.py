@@ -1,0 +1,1 @@
+"""Batch inference that writes each row once: `python -m rowen.runtime.batch`."""

@@ -1,0 +1,1 @@
+"""LoRA fine-tuning that survives being killed: `python -m rowen.runtime.tuning`."""

@@ -1,0 +1,98 @@
+"""`LifecycleMiddleware`: an inference request is in flight from its arrival to the end of its response (`--middleware`).
+
+The gate closes before vLLM has parsed the request and cannot open again before the response has ended or the client
+has gone, so a request meets at most one preemption.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from rowen.runtime.native import Online, online
+from rowen.runtime.vllm.token_times import TokenTimes
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# A route that is missing here is still seen by the engine's scheduler, only some milliseconds later.
+INFERENCE_ROUTES = frozenset({
+    "/v1/completions", "/v1/chat/completions", "/v1/chat/completions/batch", "/v1/responses", "/v1/messages",
+    "/v1/embeddings", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/rerank", "/v2/rerank", "/rerank",
+    "/v2/embed", "/v1/score", "/score", "/pooling", "/classify", "/inference/v1/generate", "/generative_scoring", "/invocations",
+})  # fmt: skip
+
+
+class LifecycleMiddleware:
+    """Pure ASGI: passes every message on unchanged."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._device = online()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._device is None or not _is_inference(scope):
+            await self._app(scope, receive, send)
+            return
+        flight = Flight(self._device)
+
+        async def observed_send(message: Message) -> None:
+            # Counted before it is handed over: a slow client must not look like a slow engine.
+            flight.sending(message)
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                flight.end()
+
+        try:
+            await self._app(scope, receive, observed_send)
+        finally:
+            flight.end()
+
+
+class Flight:
+    """One request from arrival to end, as the device is told."""
+
+    def __init__(self, device: Online) -> None:
+        self._device = device
+        self._times = TokenTimes(time.monotonic_ns())
+        self._streamed = False
+        self._ended = False
+        self._gate = device.gate()
+        device.busy()
+        self._tenant_present = device.tenants() > 0
+
+    def sending(self, message: Message) -> None:
+        """A message of the response goes out."""
+        if message["type"] == "http.response.start":
+            self._streamed = any(
+                name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+                for name, value in message.get("headers", ())
+            )
+        elif self._streamed and message["type"] == "http.response.body":
+            self._times.feed(message.get("body", b""), time.monotonic_ns())
+
+    def end(self) -> None:
+        """The response has ended or the client has gone. Further calls do nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        # Read while this request still holds the gate closed, or the next close could be counted too.
+        preemptions = closes(self._gate, self._device.gate())
+        self._tenant_present = self._tenant_present or self._device.tenants() > 0
+        self._device.idle()
+        times = self._times
+        self._device.record(times.ttft_ns, times.tpot_ns, times.tokens, preemptions, self._tenant_present)
+
+
+def closes(before: int, after: int) -> int:
+    """How often the gate closed between two readings of its word. The word is odd while closed and counts up by 1."""
+    return (((after + 1) >> 1) - ((before + 1) >> 1)) & 0x7FFF_FFFF
+
+
+def _is_inference(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return False
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "")) in INFERENCE_ROUTES

@@ -1,0 +1,1 @@
+"""The cluster scheduler: places offline jobs on harvested devices by predicted throughput."""

@@ -1,0 +1,226 @@
+"""Learns from the nodes' reports: measured throughput, solo profiles, prediction errors.
+
+`observe` is pure: it takes the history and returns the next one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rowen.scheduler.backoff import kept
+from rowen.scheduler.history import History, Sample, Track
+from rowen.scheduler.occupancy import pod_of, pods_by_job, tenancies
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.prediction import idle_fraction
+from rowen.scheduler.profile import PredictionError, Profile, ProfileKey, refined
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
+
+_FULL = 0.8
+_REMNANT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One job in one report."""
+
+    job: JobView
+    pod: PodView
+    time: float
+    tokens: int
+    granted: float
+    tenants: int
+    device_type: str
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSample:
+    """A prediction and what came of it, as fractions of solo throughput."""
+
+    workload: str
+    predicted: float
+    measured: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The next history, and the prediction errors that it met."""
+
+    history: History
+    errors: tuple[ErrorSample, ...] = ()
+
+
+def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) -> Observation:
+    """Reads every fresh report that has not been read yet."""
+    profiles, errors = dict(history.profiles), dict(history.errors)
+    tracks: dict[str, Track] = {}
+    met: list[ErrorSample] = []
+    readings = {reading.job.uid: reading for reading in _readings(snapshot, now, policy)}
+    for uid, track in history.tracks.items():
+        if uid not in readings and not _still_placed(snapshot.jobs.get(uid), track):
+            _learn(profiles, track, now, _REMNANT_SECONDS)
+        elif uid not in readings:
+            tracks[uid] = track
+    for uid, reading in readings.items():
+        previous = history.tracks.get(uid)
+        if previous is not None and not _continues(previous, reading):
+            _learn(profiles, previous, now, _REMNANT_SECONDS)
+            previous = None
+        track = _advance(previous, reading, policy)
+        if _learn(profiles, track, now, policy.profile_seconds):
+            track = replace(track, unlearned_tokens=0.0, unlearned_granted=0.0)
+        solo = profiles.get((track.workload, track.device_type))
+        track = _measure(track, solo, reading.job.sla, policy)
+        track, sample = _compare(track, reading, policy)
+        if sample is not None:
+            met.append(sample)
+            errors[sample.workload] = errors.get(sample.workload, PredictionError()).updated(
+                sample.predicted, sample.measured
+            )
+        tracks[uid] = track
+    after = replace(
+        history,
+        profiles=profiles,
+        errors=errors,
+        tracks=tracks,
+        backoffs=kept(history.backoffs, now, policy),
+        absences=_absences(history, snapshot, now),
+    )
+    return Observation(after, tuple(met))
+
+
+def _readings(snapshot: Snapshot, now: float, policy: Policy) -> list[Reading]:
+    pods = pods_by_job(snapshot)
+    found = []
+    for job in snapshot.jobs.values():
+        pod = pod_of(job, pods.get(job.uid, []))
+        node = snapshot.nodes.get(pod.node) if pod else None
+        if pod is None or node is None or node.reported is None or node.age(now) > policy.lease_seconds:
+            continue
+        held = tenancies(node, pod)
+        if held:
+            found.append(_reading(job, pod, node, node.reported, held))
+    return found
+
+
+def _reading(
+    job: JobView, pod: PodView, node: NodeView, time: float, held: Sequence[tuple[DeviceView, TenantView]]
+) -> Reading:
+    tenants = max(len(device.tenants) for device, _ in held)
+    return Reading(
+        job=job,
+        pod=pod,
+        time=time,
+        tokens=max(tenant.tokens for _, tenant in held),
+        granted=max(tenant.granted for _, tenant in held),
+        tenants=tenants,
+        device_type=held[0][0].type,
+        predicted=idle_fraction([device for device, _ in held], node.window) / tenants,
+    )
+
+
+def _still_placed(job: JobView | None, track: Track) -> bool:
+    return job is not None and job.placement is not None and job.placement.id == track.assignment and not job.finished
+
+
+def _continues(track: Track, reading: Reading) -> bool:
+    placement = reading.job.placement
+    same = placement is not None and placement.id == track.assignment and reading.pod.name == track.pod
+    return same and reading.tokens >= track.tokens and reading.granted >= track.granted
+
+
+def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
+    """The track after the report; one that was read before changes nothing."""
+    if track is None:
+        track = _begin(reading)
+    elif reading.time <= track.time:
+        return track
+    samples = track.samples
+    if reading.tokens > 0 or samples:
+        samples = (*samples, Sample(reading.time, reading.tokens))
+    elif reading.time - track.since > policy.startup_seconds:
+        samples = (Sample(reading.time, 0),)
+    return replace(
+        track,
+        time=reading.time,
+        tokens=reading.tokens,
+        granted=reading.granted,
+        samples=_within(samples, reading.time - policy.monitor_window_seconds),
+        unlearned_tokens=track.unlearned_tokens + reading.tokens - track.tokens,
+        unlearned_granted=track.unlearned_granted + (reading.granted - track.granted) / reading.tenants,
+    )
+
+
+def _begin(reading: Reading) -> Track:
+    """A new track. Counters from before count only while the tenant is alone: no one shared them."""
+    placement = reading.job.placement
+    assert placement is not None
+    alone = reading.tenants == 1
+    return Track(
+        assignment=placement.id,
+        pod=reading.pod.name,
+        workload=reading.job.workload,
+        device_type=reading.device_type,
+        since=placement.time,
+        time=reading.time,
+        tokens=0 if alone else reading.tokens,
+        granted=0.0 if alone else reading.granted,
+        tenants=reading.tenants,
+        predicted=reading.predicted,
+        predicted_at=reading.time,
+    )
+
+
+def _within(samples: tuple[Sample, ...], start: float) -> tuple[Sample, ...]:
+    """The samples since `start`, and the last one before it, so that the window stays covered."""
+    first = 0
+    while first + 1 < len(samples) and samples[first + 1].time <= start:
+        first += 1
+    return samples[first:]
+
+
+def _learn(profiles: dict[ProfileKey, Profile], track: Track, now: float, least: float) -> bool:
+    """Takes what the track has gathered into its profile, once that is enough."""
+    if track.unlearned_granted < least or track.unlearned_tokens <= 0:
+        return False
+    key = (track.workload, track.device_type)
+    profiles[key] = refined(profiles.get(key), track.unlearned_tokens, track.unlearned_granted, now)
+    return True
+
+
+def _measure(track: Track, solo: Profile | None, sla: float | None, policy: Policy) -> Track:
+    """Throughput over the window, and since when it is below the SLA."""
+    if len(track.samples) < 2:
+        return track
+    first, last = track.samples[0], track.samples[-1]
+    span = last.time - first.time
+    if span < _FULL * policy.monitor_window_seconds:
+        return track
+    rate = (last.tokens - first.tokens) / span
+    fraction = rate / solo.tokens_per_second if solo else (0.0 if rate == 0.0 else None)
+    below = fraction is not None and sla is not None and fraction < sla
+    since = (track.violating_since or track.time) if below else None
+    return replace(track, tokens_per_second=rate, fraction=fraction, violating_since=since)
+
+
+def _compare(track: Track, reading: Reading, policy: Policy) -> tuple[Track, ErrorSample | None]:
+    """Closes the prediction's window: what was predicted at its start against what was measured over it."""
+    restart = replace(
+        track, tenants=reading.tenants, predicted=reading.predicted, predicted_at=reading.time
+    )
+    if reading.tenants != track.tenants or not track.samples or track.samples[0].time > track.predicted_at:
+        full = track.samples and track.predicted_at < track.samples[0].time
+        return (restart if full or reading.tenants != track.tenants or not track.samples else track), None
+    if reading.time - track.predicted_at < policy.monitor_window_seconds or track.fraction is None:
+        return track, None
+    if track.predicted <= 0.0:
+        return restart, None
+    return restart, ErrorSample(track.workload, track.predicted, track.fraction)
+
+
+def _absences(history: History, snapshot: Snapshot, now: float) -> dict[tuple[str, str], float]:
+    return {
+        device.key: history.absences.get(device.key, now)
+        for node in snapshot.nodes.values()
+        for device in node.devices
+        if not device.attached
+    }

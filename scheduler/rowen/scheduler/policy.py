@@ -1,0 +1,36 @@
+"""The numbers that the policies work with."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Policy(BaseModel):
+    """Thresholds and times of the scheduler's policies. Times are in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alignment_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
+    """θ: least pairwise alignment of the devices of a lockstep job."""
+    lease_seconds: Annotated[int, Field(ge=1)] = 15
+    """Life of an assignment after the last report of its node."""
+    lease_grace_seconds: Annotated[float, Field(ge=0)] = 3.0
+    """Added to the lease before it counts as run out: the gate's own lease (2 s) and clock skew."""
+    dwell_seconds: Annotated[float, Field(ge=0)] = 120.0
+    """Least time on an assignment before it can be evicted for its SLA."""
+    backoff_seconds: Seconds = 30.0
+    """First back-off of a job from a node; it doubles with each eviction."""
+    backoff_limit_seconds: Seconds = 1800.0
+    """Longest back-off."""
+    monitor_window_seconds: Seconds = 60.0
+    """Window over which throughput is measured."""
+    sustain_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """How long the measured fraction has to stay below the SLA before the job is evicted."""
+    startup_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """How long a job may take to its first token before it counts as without progress."""
+    absence_seconds: Annotated[float, Field(ge=0)] = 30.0
+    """How long a device may be without an attached engine before its jobs are moved."""
+    profile_seconds: Seconds = 20.0
+    """Granted seconds after which a solo throughput is taken as known."""

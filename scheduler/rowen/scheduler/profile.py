@@ -1,0 +1,63 @@
+"""Solo throughput of workload classes, and how far off their predictions have been."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+ProfileKey = tuple[str, str]
+"""Workload class and device type."""
+
+_WEIGHT_LIMIT = 600.0
+_FORGET = 0.1
+_BOUND_LEAST, _BOUND_MOST = 0.02, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Throughput alone on a device: tokens per granted second."""
+
+    tokens_per_second: float
+    weight: float
+    """Granted seconds behind the figure; limited, so that it follows a changed workload."""
+    updated: float
+    """Unix time of the last change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionError:
+    """Running mean and variance of (predicted - measured) / predicted of a workload class.
+
+    The start is a prior: no bias, a standard deviation of 5 %.
+    """
+
+    mean: float = 0.0
+    variance: float = 0.0025
+    samples: int = 0
+
+    @property
+    def bound(self) -> float:
+        """Relative shortfall that a promise has to survive: mean + 2 standard deviations, in [0.02, 0.5]."""
+        return min(_BOUND_MOST, max(_BOUND_LEAST, self.mean + 2.0 * sqrt(self.variance)))
+
+    def margin(self, sla: float) -> float:
+        """What a prediction must have above the SLA, so that it still holds after the shortfall."""
+        return sla * self.bound / (1.0 - self.bound)
+
+    def updated(self, predicted: float, measured: float) -> "PredictionError":
+        """With one more pair of fractions; old ones fade. `predicted` is above zero."""
+        error = max(-1.0, min(1.0, (predicted - measured) / predicted))
+        step = max(_FORGET, 1.0 / (self.samples + 2))
+        delta = error - self.mean
+        return PredictionError(
+            mean=self.mean + step * delta,
+            variance=(1.0 - step) * (self.variance + step * delta * delta),
+            samples=self.samples + 1,
+        )
+
+
+def refined(profile: Profile | None, tokens: float, granted: float, now: float) -> Profile:
+    """The profile with `tokens` more in `granted` more seconds (above zero)."""
+    if profile is None:
+        return Profile(tokens / granted, min(granted, _WEIGHT_LIMIT), now)
+    weight = profile.weight + granted
+    rate = (profile.tokens_per_second * profile.weight + tokens) / weight
+    return Profile(rate, min(weight, _WEIGHT_LIMIT), now)
