@@ -1,0 +1,73 @@
+"""The object that every benchmark prints: its figures beside its baselines, with machine, versions and seed."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+Figures = Mapping[str, tuple[float, str]]
+"""Figure name → (value, unit)."""
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def machine() -> dict[str, Any]:
+    """The machine that the benchmark ran on."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
+def _rows(figures: Figures) -> dict[str, Any]:
+    return {name: {"value": value, "unit": unit} for name, (value, unit) in figures.items()}
+
+
+def report(
+    name: str,
+    seed: int,
+    figures: Figures,
+    baselines: Mapping[str, Figures],
+    packages: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Builds the object. `packages` are distributions whose versions matter to the figures."""
+    return {
+        "name": name,
+        "machine": machine(),
+        "versions": _versions(packages),
+        "seed": seed,
+        "figures": _rows(figures),
+        "baselines": {strategy: _rows(rows) for strategy, rows in baselines.items()},
+    }
+
+
+def print_report(obj: Mapping[str, Any], as_json: bool) -> None:
+    """Prints the object: as one line of JSON, or as a table for people."""
+    if as_json:
+        print(json.dumps(obj))
+        return
+    print(f"{obj['name']} (seed {obj['seed']}) on {obj['machine']['processor']}, {obj['machine']['cpus']} CPUs")
+    for title, rows in [("figures", obj["figures"]), *obj["baselines"].items()]:
+        print(f"\n{title}")
+        for figure, row in rows.items():
+            print(f"  {figure:<36} {row['value']:>14.4f} {row['unit']}")
