@@ -47,9 +47,7 @@ def from_files(layout: Layout, image: str, content: Sequence[tuple[Path, str]], 
         buildah(layout, "rm", container)
 
 
-def build(
-    layout: Layout, image: str, dockerfile: Path, context: Path, arguments: Mapping[str, str], log: Path
-) -> None:
+def build(layout: Layout, image: str, dockerfile: Path, context: Path, arguments: Mapping[str, str], log: Path) -> None:
     """Build a Dockerfile, with the machine's package caches mounted so that nothing is fetched twice."""
     words: list[str | Path] = ["build", "--layers", "--file", dockerfile, "--tag", image]
     for name, value in arguments.items():

@@ -1,4 +1,4 @@
-"""The command line: python -m rowen.cluster."""
+"""Bring up, feed and remove a Kubernetes cluster for development and end-to-end tests."""
 
 import os
 import sys
@@ -6,68 +6,104 @@ from typing import Annotated
 
 import typer
 
-from rowen.cluster import local, node, tools
+from rowen.cluster import existing, images, kind, local, mode, node, status, tools
 from rowen.cluster.console import console
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
+from rowen.cluster.lock import exclusive
+from rowen.cluster.mode import Mode
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 node_app = typer.Typer(no_args_is_help=True, help="Stop, start and enter one node of the local cluster.")
 app.add_typer(node_app, name="node")
-Name = Annotated[str, typer.Argument(help="rowen-node-1 or rowen-node-2")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="rowen-node-1 or rowen-node-2")]
 
 
 @app.command("tools")
 def tools_command(
-    only: Annotated[str, typer.Option(help="`envtest`: API server, etcd, helm, kubeconform, prometheus")] = "",
+    only: Annotated[str, typer.Option(help="`envtest`: API server, etcd, helm, kubeconform, prometheus.")] = "",
 ) -> None:
-    """Install and build the programs the cluster and the tests need."""
+    """Install and build the programs that the cluster and the tests need."""
     if only not in ("", "envtest"):
         raise ClusterError(f"--only {only}: the one subset is `envtest`")
     layout = Layout()
-    with local.exclusive(layout):
+    with exclusive(layout):
         tools.ensure(layout, only_envtest=only == "envtest")
 
 
 @app.command()
 def up() -> None:
-    """Bring the cluster up."""
-    layout = Layout()
-    with local.exclusive(layout):
-        local.up(layout)
-    console.print(f"export KUBECONFIG={layout.kubeconfig}")
+    """Bring the cluster up; CLUSTER is `local`, `kind` or `existing`."""
+    layout, where = Layout(), mode.current()
+    with exclusive(layout):
+        if where is Mode.LOCAL:
+            local.up(layout)
+        elif where is Mode.KIND:
+            kind.up(layout)
+        path = existing.up() if where is Mode.EXISTING else str(layout.kubeconfig)
+    console.print(f"export KUBECONFIG={path}", soft_wrap=True)
+
+
+@app.command("images")
+def images_command(
+    names: Annotated[list[str] | None, typer.Argument(help="Those to build; all of dockerfiles/ by default.")] = None,
+) -> None:
+    """Build the images whose content changed, and bring them to the nodes."""
+    layout, where = Layout(), mode.current()
+    layout.make()
+    with exclusive(layout):
+        images.ensure(layout, where, names or [])
+
+
+@app.command("status")
+def status_command() -> None:
+    """Show what of the local cluster runs; exit status 1 when something does not."""
+    rows, complete = status.table(Layout())
+    console.print(rows)
+    if not complete:
+        raise typer.Exit(1)
 
 
 @app.command()
-def down(purge: Annotated[bool, typer.Option(help="Remove the caches too.")] = False) -> None:
+def kubeconfig() -> None:
+    """Print the path of the kubeconfig."""
+    where = mode.current()
+    path = existing.path() if where is Mode.EXISTING else str(Layout().kubeconfig)
+    typer.echo(path)
+
+
+@app.command()
+def down(purge: Annotated[bool, typer.Option("--purge", help="Remove the caches too.")] = False) -> None:
     """Stop the cluster and remove what it left on the machine."""
-    layout = Layout()
-    with local.exclusive(layout):
-        local.down(layout, purge=purge)
-    left = local.leftovers(layout)
-    if left:
-        raise ClusterError(f"left behind: {', '.join(left)}")
+    layout, where = Layout(), mode.current()
+    with exclusive(layout):
+        if where is Mode.LOCAL:
+            local.down(layout, purge=purge)
+        elif where is Mode.KIND:
+            kind.down(layout)
+        else:
+            console.print("CLUSTER=existing: nothing of it is ours")
 
 
 @node_app.command("stop")
-def node_stop(name: Name) -> None:
+def node_stop(name: NodeName) -> None:
     """Pull the plug of a node."""
     layout = Layout()
-    with local.exclusive(layout):
+    with exclusive(layout):
         console.print(f"{name}: {node.stop(layout, node.find(name))} processes killed")
 
 
 @node_app.command("start")
-def node_start(name: Name) -> None:
+def node_start(name: NodeName) -> None:
     """Bring a stopped node back."""
     layout = Layout()
-    with local.exclusive(layout):
+    with exclusive(layout):
         local.start_nodes(layout, (node.find(name),))
 
 
 @node_app.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-def node_run(name: Name, command: Annotated[list[str], typer.Argument()]) -> None:
-    """Run a program inside a node: its mounts, /run and network."""
+def node_run(name: NodeName, command: Annotated[list[str], typer.Argument()]) -> None:
+    """Run a program inside a node: its mounts, its /run, its network."""
     words = [*node.enter(Layout(), node.find(name)), *command]
     os.execvp(words[0], words)
 
@@ -77,7 +113,8 @@ def main() -> None:
     try:
         app()
     except ClusterError as error:
-        console.print(f"[red]error:[/] {error}", soft_wrap=True)
+        console.print("[red]error:[/]", end=" ")
+        console.print(str(error), soft_wrap=True, markup=False)
         sys.exit(1)
     except KeyboardInterrupt:
         console.print("interrupted; run it again to go on")

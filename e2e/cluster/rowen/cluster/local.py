@@ -1,9 +1,7 @@
 """CLUSTER=local: two real nodes on this machine, without a container engine."""
 
-import fcntl
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,18 +17,6 @@ from rowen.cluster.shell import wait_until
 # Belongs to one cluster, as opposed to the caches that outlive it.
 CLUSTER_STATE = ("etcd", "pki", "config", "pid", "kubeconfig")
 NODE_STATE = ("kubelet", "log", "etc")
-
-
-@contextmanager
-def exclusive(layout: Layout) -> Iterator[None]:
-    """One command at a time may change the cluster."""
-    layout.root.mkdir(parents=True, exist_ok=True)
-    with layout.lock.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ClusterError("another `python -m rowen.cluster` is at work; wait for it") from None
-        yield
 
 
 def up(layout: Layout) -> None:
@@ -116,6 +102,9 @@ def down(layout: Layout, *, purge: bool) -> None:
         buildah.unmount(layout)
     with step("State"):
         _remove_state(layout, purge=purge)
+    left = leftovers(layout)
+    if left:
+        raise ClusterError(f"left behind: {', '.join(left)}")
 
 
 def _remove_state(layout: Layout, *, purge: bool) -> None:

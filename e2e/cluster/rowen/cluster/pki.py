@@ -32,7 +32,10 @@ class Identity:
         return "\n".join(lines) + "\n"
 
 
-SERVER_NAMES = tuple(f"DNS:kubernetes{suffix}" for suffix in ("", ".default", ".default.svc")) + (
+SERVER_NAMES = (
+    "DNS:kubernetes",
+    "DNS:kubernetes.default",
+    "DNS:kubernetes.default.svc",
     "DNS:kubernetes.default.svc.cluster.local",
     "DNS:localhost",
     "IP:127.0.0.1",
@@ -68,7 +71,18 @@ def _ensure_authority(folder: Path) -> None:
     if (folder / "ca.crt").exists():
         return
     _ensure_key(folder / "ca.key")
-    request = ["openssl", "req", "-x509", "-new", "-key", folder / "ca.key", "-subj", "/CN=rowen-dev", "-days", DAYS]
+    request: list[str | Path] = [
+        "openssl",
+        "req",
+        "-x509",
+        "-new",
+        "-key",
+        folder / "ca.key",
+        "-subj",
+        "/CN=rowen-dev",
+        "-days",
+        DAYS,
+    ]
     usage = ["-addext", "keyUsage=critical,digitalSignature,keyCertSign,cRLSign"]
     run([*request, *usage, "-out", folder / "ca.crt"])
 
@@ -91,7 +105,15 @@ def _sign(folder: Path, identity: Identity) -> None:
     _ensure_key(key)
     extensions.write_text(identity.extensions())
     run(["openssl", "req", "-new", "-key", key, "-subj", identity.subject(), "-out", request])
-    authority = ["-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", DAYS]
+    authority: list[str | Path] = [
+        "-CA",
+        folder / "ca.crt",
+        "-CAkey",
+        folder / "ca.key",
+        "-CAcreateserial",
+        "-days",
+        DAYS,
+    ]
     certificate = folder / f"{identity.name}.crt"
     run(["openssl", "x509", "-req", "-in", request, *authority, "-extfile", extensions, "-out", certificate])
     request.unlink()
@@ -100,7 +122,9 @@ def _sign(folder: Path, identity: Identity) -> None:
 
 def write_kubeconfig(layout: Layout, identity: str, path: Path) -> Path:
     """A kubeconfig with everything inside, readable by root alone; rewritten only when it changed."""
-    text = render_kubeconfig(*(_encoded(layout.pki / name) for name in ("ca.crt", f"{identity}.crt", f"{identity}.key")))
+    text = render_kubeconfig(
+        *(_encoded(layout.pki / name) for name in ("ca.crt", f"{identity}.crt", f"{identity}.key"))
+    )
     files.write(path, text, mode=0o600)
     return path
 

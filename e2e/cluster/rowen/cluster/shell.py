@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -25,15 +26,16 @@ def run(
     With `log`, both streams go there while it runs, so that a long build can be watched.
     """
     words = [str(word) for word in argv]
-    sink = log.open("w+") if log else tempfile.TemporaryFile("w+")
-    with sink as output, tempfile.TemporaryFile("w+") as errors:
+    with ExitStack() as stack:
+        output = stack.enter_context(log.open("w+") if log else tempfile.TemporaryFile("w+"))
+        errors = output if log else stack.enter_context(tempfile.TemporaryFile("w+"))
         try:
             done = subprocess.run(
                 words,
                 input=stdin,
                 stdin=None if stdin is not None else subprocess.DEVNULL,
                 stdout=output,
-                stderr=output if log else errors,
+                stderr=errors,
                 text=True,
                 timeout=timeout,
                 env={**os.environ, **(env or {})},

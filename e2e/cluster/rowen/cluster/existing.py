@@ -1,0 +1,24 @@
+"""CLUSTER=existing: whatever KUBECONFIG points at; nothing is started or stopped."""
+
+import os
+
+from rowen.cluster.console import step
+from rowen.cluster.errors import ClusterError
+from rowen.cluster.shell import run
+
+
+def path() -> str:
+    """The kubeconfig the user gave."""
+    given = os.environ.get("KUBECONFIG", "")
+    if not given:
+        raise ClusterError("CLUSTER=existing needs KUBECONFIG")
+    return given
+
+
+def up() -> str:
+    """Check that the cluster answers; returns its kubeconfig."""
+    given = path()
+    with step("Existing cluster") as now:
+        run(["kubectl", "--request-timeout=10s", "get", "--raw", "/readyz"], timeout=20)
+        now.note = given
+    return given
