@@ -219,6 +219,8 @@ class OfflineJobStatus(ReadModel):
     """Pods started so far."""
     failures: int | None = None
     """Attempts that failed and count against backoffLimit."""
+    counted_attempt: int | None = None
+    """Last attempt whose end has been counted, so that none is counted twice."""
     evictions: int | None = None
     """Placements that the scheduler withdrew."""
     progress: Progress | None = None
