@@ -35,6 +35,7 @@ TENANT_PAGE_ENV = "ROWEN_TENANT_PAGE"
 # Set by the operator in a job's container.
 JOB_SPEC_ENV = "ROWEN_JOB_SPEC"
 ATTEMPT_ENV = "ROWEN_ATTEMPT"
+JOB_UID_ENV = "ROWEN_JOB_UID"
 
 VOLUMES_DIRECTORY = "/volumes"
 TERMINATION_LOG = "/dev/termination-log"
