@@ -1,0 +1,43 @@
+/* Helpers that all sides share: clock, futex, shared pages, record locks. */
+#ifndef ROWEN_PAGE_H
+#define ROWEN_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "rowen_abi.h"
+
+#define ROWEN_MS 1000000ull
+#define ROWEN_SECOND 1000000000ull
+
+uint64_t rowen_now(void);
+
+static inline bool rowen_closed(uint32_t gate) { return gate & 1u; }
+
+/* The low half of the gate word, which is what futexes compare. */
+static inline uint32_t rowen_gate(const struct rowen_device_page *page) {
+    return (uint32_t)atomic_load((_Atomic uint64_t *)&page->gate);
+}
+_Atomic uint32_t *rowen_gate_futex(struct rowen_device_page *page);
+
+/* Waits while *word == value, at most timeout_ns. Shared futexes work across processes and on read-only mappings. */
+void rowen_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns, bool shared);
+void rowen_wake(_Atomic uint32_t *word, bool shared);
+
+/* Closes an open gate and stamps it; true if this call closed it. `busy` adds to the count of busy calls. */
+bool rowen_close_gate(struct rowen_device_page *page, bool busy);
+
+/* Largest decode gap of the last ROWEN_GAP_SECONDS, in nanoseconds. */
+uint64_t rowen_gap(const struct rowen_device_page *page, uint64_t now_ns);
+
+/* Maps a page file and checks magic and version. Returns NULL and sets *error (-errno; -EPROTO: other version). */
+void *rowen_map(int fd, size_t size, uint64_t magic, bool writable, int *error);
+
+/* Record locks on one byte of a page file. */
+bool rowen_lock(int fd, off_t byte);
+void rowen_unlock(int fd, off_t byte);
+/* The process that holds the lock, in the caller's PID namespace; 0: none; -1: one that the caller cannot see. */
+pid_t rowen_lock_owner(int fd, off_t byte);
+
+#endif
