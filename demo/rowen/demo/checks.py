@@ -93,7 +93,7 @@ def job_finished(job: JobResult) -> Check:
 
 
 def adapter_loads(found: PodEvidence) -> Check:
-    """vLLM loads the adapter and answers with it."""
+    """The adapter loads in vLLM, which answers with it."""
     if found.adapter_error is not None:
         return Check("adapter loads in vLLM", False, found.adapter_error)
     differs = "differ from" if found.adapter_differs else "equal"

@@ -31,25 +31,25 @@ def binary(name: str) -> str:
     return found
 
 
-async def command(*arguments: str, stdin: str | None = None, timeout: float = 120.0) -> str:
+async def command(*arguments: str, stdin: str | None = None, limit: float = 120.0) -> str:
     """Standard output of a command. Raises `DemoError` with its standard error when it fails or takes too long."""
 
     def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(arguments, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+        return subprocess.run(arguments, input=stdin, capture_output=True, text=True, timeout=limit, check=False)
 
     shown = " ".join([Path(arguments[0]).name, *arguments[1:4]])
     try:
         done = await asyncio.to_thread(run)
     except subprocess.TimeoutExpired as error:
-        raise DemoError(f"`{shown} …` took more than {timeout:.0f} s") from error
+        raise DemoError(f"`{shown} …` took more than {limit:.0f} s") from error
     if done.returncode != 0:
         raise DemoError(f"`{shown} …` failed: {(done.stderr or done.stdout).strip()[-1500:]}")
     return done.stdout
 
 
-async def kubectl(*arguments: str, stdin: str | None = None, timeout: float = 120.0) -> str:
+async def kubectl(*arguments: str, stdin: str | None = None, limit: float = 120.0) -> str:
     """Standard output of kubectl. Raises `DemoError`."""
-    return await command(binary("kubectl"), *arguments, stdin=stdin, timeout=timeout)
+    return await command(binary("kubectl"), *arguments, stdin=stdin, limit=limit)
 
 
 class Cluster:
@@ -75,7 +75,7 @@ class Cluster:
         """URL of the API server."""
         return str(self._api.auth.server)
 
-    async def read(self, path: str) -> Any:  # noqa: ANN401 - JSON
+    async def read(self, path: str) -> Any:
         """JSON at a path of the API server, e.g. `/api/v1/nodes`. Raises one of `READ_ERRORS`."""
         root, _, rest = path.lstrip("/").partition("/")
         async with self._api.call_api("GET", base=f"/{root}", version="", url=rest) as response:
@@ -104,7 +104,7 @@ class Cluster:
         """Pods by label selector."""
         return await self.items(f"/api/v1/namespaces/{namespace or self.namespace}/pods?labelSelector={selector}")
 
-    async def pod_get(self, namespace: str, pod: str, port: int, path: str) -> Any:  # noqa: ANN401 - JSON
+    async def pod_get(self, namespace: str, pod: str, port: int, path: str) -> Any:
         """JSON that a pod serves, through the API server's proxy. Raises one of `READ_ERRORS`."""
         return await self.read(f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path.lstrip('/')}")
 
@@ -112,5 +112,3 @@ class Cluster:
     def host(self) -> str:
         """Host of the API server."""
         return urlparse(self.server).hostname or ""
-
-

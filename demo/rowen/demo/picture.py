@@ -54,8 +54,9 @@ def draw(drawing: Drawing, path: Path) -> None:
     """Writes the picture as PNG. Raises `OSError`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(13, 7.2), dpi=110, layout="constrained")
+    figure = Figure(figsize=(13, 7.2), dpi=110, layout=ConstrainedLayoutEngine(rect=(0, 0.02, 1, 0.98)))
     FigureCanvasAgg(figure)
     bursts, holders, ttft = figure.subplots(3, 1, sharex=True, height_ratios=[3, 1.5, 3])
     _draw_bursts(bursts, drawing)
@@ -65,12 +66,11 @@ def draw(drawing: Drawing, path: Path) -> None:
     ttft.set_xlabel("seconds of the replay")
     figure.suptitle("Rowen: online serving and offline jobs on one device", fontsize=15, fontweight="bold")
     figure.text(0.995, 0.004, f"traffic: {drawing.source}", ha="right", va="bottom", fontsize=7, color="#666666")
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
 
-def _draw_bursts(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _draw_bursts(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     times, counts = in_flight_steps(drawing.outcomes, drawing.start)
     axes.fill_between(times, counts, step="post", color=_COLORS["online"], alpha=0.35, linewidth=0)
     axes.step(times, counts, where="post", color=_COLORS["online"], linewidth=0.8)
@@ -80,21 +80,20 @@ def _draw_bursts(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def
     axes.grid(axis="y", alpha=0.3)
 
 
-def _draw_holders(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _draw_holders(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     part = shares(drawing.held)
-    for row, holder in enumerate(("offline", "online")):
+    rows: tuple[Holder, ...] = ("offline", "online")
+    for row, holder in enumerate(rows):
         spans = [(start - drawing.start, end - start) for (start, end), who in drawing.held if who == holder]
         axes.broken_barh([(0, drawing.end - drawing.start)], (row + 0.1, 0.8), facecolors=_COLORS["none"])
         axes.broken_barh(spans, (row + 0.1, 0.8), facecolors=_COLORS[holder], linewidth=0)
-    axes.set_yticks(
-        [0.5, 1.5], [f"{_LABELS[holder]}\n{part[holder]:.0%} of the time" for holder in ("offline", "online")]
-    )
+    axes.set_yticks([0.5, 1.5], [f"{_LABELS[holder]}\n{part[holder]:.0%} of the time" for holder in rows])
     axes.set_ylim(0, 2)
     axes.set_title(f"Who holds the device ({drawing.device})", loc="left", fontsize=11)
     axes.tick_params(axis="y", length=0)
 
 
-def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     answered = [(outcome.arrival, outcome.ttft) for outcome in drawing.outcomes if outcome.ttft is not None]
     values = [value * 1000 for _, value in answered]
     slo = drawing.ttft_slo * 1000

@@ -1,5 +1,6 @@
 """Who held a device when, from the agent's transitions and the requests in flight."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -67,7 +68,7 @@ def offline_spans(transitions: Sequence[Transition], start: float, end: float, *
     """
     ordered = sorted(transitions, key=lambda transition: transition.closed)
     spans: list[Span] = []
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in itertools.pairwise(ordered):
         if before.opened is not None and after.tenants > 0:
             spans.append((before.opened, after.closed))
     if ordered and ordered[0].tenants > 0:
@@ -77,13 +78,15 @@ def offline_spans(transitions: Sequence[Transition], start: float, end: float, *
     return union(clip(spans, start, end))
 
 
-def holder_spans(online: Iterable[Span], offline: Iterable[Span], start: float, end: float) -> list[tuple[Span, Holder]]:
+def holder_spans(
+    online: Iterable[Span], offline: Iterable[Span], start: float, end: float
+) -> list[tuple[Span, Holder]]:
     """Who held the device from `start` to `end`, without gaps. Where both seem to, the online side does."""
     online_spans = union(clip(online, start, end))
     offline_only = union(clip(offline, start, end))
     edges = sorted({start, end, *(edge for span in (*online_spans, *offline_only) for edge in span)})
     held: list[tuple[Span, Holder]] = []
-    for left, right in zip(edges, edges[1:], strict=False):
+    for left, right in itertools.pairwise(edges):
         middle = (left + right) / 2
         holder: Holder = "none"
         if _covers(online_spans, middle):

@@ -1,5 +1,6 @@
 """The live view: a screen where there is a terminal, a line now and then where there is none."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def holder(device: DeviceHarvest) -> str:
 
 def milliseconds(seconds: float) -> str:
     """A latency for people; a dash where there is none."""
-    return "–" if seconds != seconds else f"{seconds * 1000:.0f} ms"  # noqa: PLR0124 - NaN
+    return "-" if math.isnan(seconds) else f"{seconds * 1000:.0f} ms"
 
 
 def plain_line(world: World, replay: Progress, now: float) -> str:
@@ -137,7 +138,7 @@ def _device_table(world: World) -> Table:
             f"{device.idle_fraction:.0%}",
             f"{device.harvested_fraction:.0%}",
             str(device.preemptions.total),
-            f"{stops.p50 * 1000:.2f} / {stops.p99 * 1000:.2f} ms" if stops else "–",
+            f"{stops.p50 * 1000:.2f} / {stops.p99 * 1000:.2f} ms" if stops else "-",
             str(device.preemptions.per_request_max),
         )
     return table
@@ -156,8 +157,8 @@ def _job_table(world: World) -> Table:
             result.state,
             ProgressBar(total=max(1, result.total), completed=result.completed, width=24),
             f"{result.completed}/{result.total} {unit}",
-            f"{status.assignment.predicted_fraction:.0%}" if status.assignment else "–",
-            f"{measured:.0%}" if measured is not None else "–",
+            f"{status.assignment.predicted_fraction:.0%}" if status.assignment else "-",
+            f"{measured:.0%}" if measured is not None else "-",
         )
     return table
 

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from rowen.crds.common import find_condition
 from rowen.crds.names import SERVICE_LABEL
@@ -117,8 +118,6 @@ def _service_lapses(service: Object | None, since: float) -> list[str]:
 
 def unix_time(text: str) -> float:
     """Unix time of an RFC 3339 time. Raises `ValueError`."""
-    from datetime import datetime
-
     return datetime.fromisoformat(text).timestamp()
 
 

@@ -56,7 +56,7 @@ async def replay(
     endpoint: Callable[[], str],
     model: str,
     progress: Progress,
-    timeout: float = 60.0,
+    limit: float = 60.0,
 ) -> list[Outcome]:
     """Sends the requests to `endpoint()`/v1/completions and returns what became of each, in order of arrival.
 
@@ -65,7 +65,7 @@ async def replay(
         endpoint: Base URL, asked for anew for each request, since a tunnel may move.
         model: Name of the served model.
         progress: Filled while the replay runs.
-        timeout: Seconds after which a request counts as failed.
+        limit: Seconds after which a request counts as failed.
 
     Raises:
         ValueError: More or longer than the bounds.
@@ -79,12 +79,12 @@ async def replay(
     origin = time.monotonic()
     unix_offset = progress.started - origin
     async with (
-        httpx.AsyncClient(timeout=httpx.Timeout(timeout), limits=limits, trust_env=False) as client,
+        httpx.AsyncClient(timeout=httpx.Timeout(limit), limits=limits, trust_env=False) as client,
         asyncio.TaskGroup() as group,
     ):
 
         async def one(request: Request) -> Outcome:
-            outcome = await _send(client, endpoint(), model, request, origin + request.arrival, unix_offset, timeout)
+            outcome = await _send(client, endpoint(), model, request, origin + request.arrival, unix_offset, limit)
             progress.outcomes.append(outcome)
             return outcome
 
@@ -124,7 +124,7 @@ async def _send(
     request: Request,
     due: float,
     unix_offset: float,
-    timeout: float,
+    limit: float,
 ) -> Outcome:
     body = {
         "model": model,
@@ -140,7 +140,7 @@ async def _send(
     error: str | None = None
     try:
         async with (
-            asyncio.timeout(timeout),
+            asyncio.timeout(limit),
             client.stream("POST", f"{url}/v1/completions", json=body) as response,
         ):
             if response.status_code != httpx.codes.OK:

@@ -45,10 +45,12 @@ class Request:
 
 
 # Measured on the demo's engine: see docs/demo.md, "Load".
-DEMO = Scaling(keep=0.3, prompt_factor=1 / 128, prompt_range=(4, 58), output_max=48, vocabulary=256)
+DEMO = Scaling(keep=0.3, prompt_factor=1 / 128, prompt_range=(4, 58), output_max=48, vocabulary=1024)
 
 
-def scale(rows: Sequence[TraceRow], rules: Scaling, *, start: float = 0.0, seconds: float | None = None) -> list[Request]:
+def scale(
+    rows: Sequence[TraceRow], rules: Scaling, *, start: float = 0.0, seconds: float | None = None
+) -> list[Request]:
     """Requests for the rows that arrive within `seconds` from `start`; arrivals count from `start`.
 
     The same rows, rules and seed give the same requests, whatever the stretch is.

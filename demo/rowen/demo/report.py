@@ -1,0 +1,223 @@
+"""The report of a run: figures, checks, a picture and what to try next."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rowen.demo import checks
+from rowen.demo.checks import Check, PodEvidence
+from rowen.demo.picture import Drawing, draw, shares
+from rowen.demo.statistics import Latency, Span, latency, percentile, union
+from rowen.demo.timeline import Transition, holder_spans, offline_spans
+from rowen.demo.traffic.excerpt import ATTRIBUTION
+from rowen.demo.traffic.replay import Outcome
+from rowen.demo.view import Objective, milliseconds
+from rowen.demo.world import DeviceRecord, World
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that a run has left to report on."""
+
+    service: str
+    jobs: tuple[str, ...]
+    objective: Objective
+    started: float
+    """Unix time of the replay's start."""
+    seconds: float
+    """Length of the replay."""
+    expected_requests: int
+    outcomes: Sequence[Outcome]
+    world: World
+    found: PodEvidence
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """A device that the service ran on, during the replay."""
+
+    name: str
+    online_share: float
+    """Fraction of the time with a request in flight."""
+    offline_share: float
+    """Fraction of the time that offline work held it."""
+    harvested_of_idle: float
+    """Part of the time without requests that offline work held it; NaN where there was none."""
+    preemptions: int
+    """Closes of the gate that stopped running offline work."""
+    stop_ms_p50: float
+    stop_ms_p99: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is printed and written."""
+
+    latency: Latency
+    lateness_ms_p99: float
+    devices: tuple[DeviceSummary, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check holds."""
+        return all(check.passed for check in self.checks)
+
+
+def in_flight_spans(outcomes: Sequence[Outcome]) -> list[Span]:
+    """When at least one request was in flight, as the client saw it."""
+    return union((outcome.arrival + max(0.0, outcome.lateness), outcome.end) for outcome in outcomes)
+
+
+def stopping(record: DeviceRecord, start: float, end: float) -> list[Transition]:
+    """Closes within the time that stopped running offline work."""
+    return [
+        transition
+        for transition in record.transitions.values()
+        if start <= transition.closed <= end and transition.tenants > 0
+    ]
+
+
+def summarize_device(name: str, record: DeviceRecord, run: Run) -> DeviceSummary:
+    """A device's figures over the replay."""
+    end = run.started + run.seconds
+    held = holder_spans(in_flight_spans(run.outcomes), _offline(record, run), run.started, end)
+    part = shares(held)
+    stops = stopping(record, run.started, end)
+    times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
+    idle = 1.0 - part["online"]
+    return DeviceSummary(
+        name=name,
+        online_share=part["online"],
+        offline_share=part["offline"],
+        harvested_of_idle=part["offline"] / idle if idle > 0 else math.nan,
+        preemptions=len(stops),
+        stop_ms_p50=percentile(times, 50),
+        stop_ms_p99=percentile(times, 99),
+    )
+
+
+def _offline(record: DeviceRecord, run: Run) -> list[Span]:
+    transitions = list(record.transitions.values())
+    attached = sum(tenant.attached for tenant in record.harvest.tenants)
+    return offline_spans(transitions, run.started, run.started + run.seconds, tenants_now=attached)
+
+
+def make_report(run: Run) -> Report:
+    """Figures and checks of a run."""
+    serving = run.world.serving(run.service)
+    devices = tuple(summarize_device("/".join(key), record, run) for key, record in serving)
+    end = run.started + run.seconds
+    stops = [transition for _, record in serving for transition in stopping(record, run.started, end)]
+    times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
+    per_request = [
+        request.preemptions for _, record in serving for request in record.requests if request.end >= run.started
+    ]
+    return Report(
+        latency=latency(run.outcomes),
+        lateness_ms_p99=percentile([outcome.lateness * 1000 for outcome in run.outcomes], 99),
+        devices=devices,
+        checks=(
+            checks.service_ready(run.world.readiness),
+            checks.requests_answered(run.outcomes, run.expected_requests),
+            *(checks.job_finished(run.world.job_result(name)) for name in run.jobs),
+            checks.adapter_loads(run.found),
+            checks.loss_is_lower(run.found),
+            checks.rows_exactly_once(run.found),
+            checks.preempted(len(stops), (percentile(times, 50), percentile(times, 99))),
+            checks.at_most_one_each(per_request),
+        ),
+    )
+
+
+def write(run: Run, report: Report, folder: Path) -> None:
+    """Writes `report.json` and, where a device served, `timeline.png`. Raises `OSError`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    value: dict[str, Any] = dataclasses.asdict(report) | {
+        "passed": report.passed,
+        "objective": dataclasses.asdict(run.objective),
+        "started": run.started,
+        "seconds": run.seconds,
+        "traffic": ATTRIBUTION,
+        "outcomes": [dataclasses.asdict(outcome) for outcome in run.outcomes],
+    }
+    (folder / "report.json").write_text(json.dumps(_without_nan(value), indent=1) + "\n", encoding="utf-8")
+    end = run.started + run.seconds
+    for key, record in run.world.serving(run.service)[:1]:
+        held = holder_spans(in_flight_spans(run.outcomes), _offline(record, run), run.started, end)
+        drawing = Drawing(
+            start=run.started,
+            end=end,
+            device="/".join(key),
+            outcomes=run.outcomes,
+            held=held,
+            ttft_slo=run.objective.ttft,
+            source=ATTRIBUTION,
+        )
+        draw(drawing, folder / "timeline.png")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def show(report: Report, objective: Objective, console: Console) -> None:
+    """Prints the figures and the checks."""
+    found = report.latency
+    table = Table(title="What the users of the service saw", title_justify="left")
+    for title in ("", "p50", "p99", "SLO (p99)"):
+        table.add_column(title, justify="left" if not title else "right")
+    table.add_row(
+        "time to first token",
+        milliseconds(found.ttft_p50),
+        milliseconds(found.ttft_p99),
+        f"< {milliseconds(objective.ttft)}",
+    )
+    table.add_row(
+        "time per output token",
+        milliseconds(found.tpot_p50),
+        milliseconds(found.tpot_p99),
+        f"< {milliseconds(objective.tpot)}",
+    )
+    console.print(table)
+    for device in report.devices:
+        console.print(
+            f"{device.name}: serving {device.online_share:.0%} of the time, offline jobs {device.offline_share:.0%} "
+            f"({device.harvested_of_idle:.0%} of the idle time); {device.preemptions} preemptions, stopped in "
+            f"p50 {device.stop_ms_p50:.2f} ms, p99 {device.stop_ms_p99:.2f} ms",
+            highlight=False,
+        )
+    console.print()
+    for check in report.checks:
+        mark = Text(" ok   ", style="bold green") if check.passed else Text(" FAIL ", style="bold red")
+        console.print(Text.assemble(mark, (check.name, "bold"), f": {check.evidence}"))
+
+
+def show_next(namespace: str, folder: Path, console: Console) -> None:
+    """Prints what to try next."""
+    console.print(
+        f"""
+Open {folder / "timeline.png"} for the picture; {folder / "report.json"} has every request.
+
+What to try next (export KUBECONFIG as `make demo` does):
+  kubectl get rowen -A                                      all of Rowen's objects
+  kubectl describe ojob -n {namespace} support-lora             conditions, events, why it was placed where it was
+  kubectl rowen explain -n {namespace} support-lora             the scheduler's reasons, candidate by candidate
+  kubectl get nh -o yaml                                    what the agents see of their devices
+  kubectl port-forward -n {namespace} service/chat 8000         then: curl localhost:8000/v1/models
+  kubectl port-forward -n rowen-agent daemonset/rowen-agent 9090     then: curl localhost:9090/metrics
+  make down                                                 takes the cluster away again""",
+        highlight=False,
+    )

@@ -1,0 +1,174 @@
+"""The demo's steps, in order."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rowen.crds.base import duration_seconds
+from rowen.crds.online_service import OnlineServiceSpec
+from rowen.demo.checks import PodEvidence
+from rowen.demo.cluster import Cluster, kubectl
+from rowen.demo.endpoint import is_this_machine, leave_cores, service_endpoint
+from rowen.demo.errors import DemoError
+from rowen.demo.install import CLAIMS, NAMESPACES, Images, clear_jobs, install, prepare
+from rowen.demo.pods import OneOff, run_pod
+from rowen.demo.readiness import diagnosis, job_running_state, service_state, wait_for
+from rowen.demo.report import Run, make_report, show, show_next, write
+from rowen.demo.traffic.excerpt import ATTRIBUTION, load
+from rowen.demo.traffic.replay import Outcome, Progress, replay
+from rowen.demo.traffic.scaling import DEMO, Request, scale
+from rowen.demo.view import Objective, View, make_view
+from rowen.demo.world import Observer, World
+
+SERVICE = "chat"
+JOBS = ("support-lora", "nightly-summaries")
+
+_REFRESH = 0.5
+# After the replay's last answer the agent's last transitions still have to be read.
+_SETTLE = 3.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one may choose."""
+
+    root: Path
+    """Root of the repository."""
+    out: Path
+    """Folder of the report."""
+    values: Path | None
+    """Helm values; chosen by the cluster where absent."""
+    seconds: float
+    """Length of the replay."""
+    job_limit: float
+    """Seconds that the jobs may take after the replay."""
+    namespace: str = "default"
+
+
+async def run_demo(settings: Settings, console: Console) -> bool:
+    """Runs the demo and returns whether every check holds. Raises `DemoError` where it cannot go on."""
+    cluster = await Cluster.connect(settings.namespace)
+    images = Images.load()
+    _step(console, "Installing Rowen")
+    await install(cluster, images, settings.root, settings.values, console)
+    _step(console, "Preparing volumes, model and data")
+    await clear_jobs(cluster, JOBS)
+    await prepare(cluster, images, settings.root, console)
+    _step(console, "kubectl apply -f examples/")
+    await kubectl("apply", "-n", cluster.namespace, "-f", str(settings.root / "examples"))
+
+    def why() -> "asyncio.Future[str]":
+        return asyncio.ensure_future(diagnosis(cluster, (cluster.namespace, *NAMESPACES)))
+
+    await wait_for(f"service {SERVICE}", lambda: service_state(cluster, SERVICE), why, console, 240)
+    run = await _watch_traffic(cluster, images, settings, console)
+    report = make_report(run)
+    _step(console, "Report")
+    await asyncio.to_thread(write, run, report, settings.out)
+    show(report, run.objective, console)
+    show_next(cluster.namespace, settings.out, console)
+    return report.passed
+
+
+def _step(console: Console, title: str) -> None:
+    console.print(f"[bold]== {title}[/bold]")
+
+
+async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, console: Console) -> Run:
+    requests = scale(load(), DEMO, seconds=settings.seconds)
+    objective = await _objective(cluster)
+    observer = Observer(cluster, SERVICE, JOBS)
+    async with observer.watching() as world, service_endpoint(cluster, SERVICE, console) as endpoint:
+        for name in JOBS:
+            try:
+                await wait_for(
+                    name,
+                    lambda name=name: job_running_state(cluster, name),  # type: ignore[misc]
+                    lambda: diagnosis(cluster, (cluster.namespace,)),
+                    console,
+                    120,
+                )
+            except DemoError as error:
+                console.print(f"  going on without it: {error}\n{error.hint}", style="yellow", highlight=False)
+        if is_this_machine(cluster.host):
+            leave_cores(device_cores(world))
+        _step(console, f"Live traffic: {len(requests)} requests in {settings.seconds:.0f} s. {ATTRIBUTION}")
+        progress = Progress()
+        with make_view(console, world, progress, objective) as view:
+            outcomes = await _replay(requests, endpoint, progress, view, settings.seconds)
+            seconds = time.time() - progress.started
+            await _wait_for_jobs(world, view, settings.job_limit)
+    _step(console, "Reading what the jobs left, and loading the adapter in vLLM")
+    return Run(
+        service=SERVICE,
+        jobs=JOBS,
+        objective=objective,
+        started=progress.started,
+        seconds=seconds,
+        expected_requests=len(requests),
+        outcomes=outcomes,
+        world=world,
+        found=await _evidence(cluster, images, console),
+    )
+
+
+async def _objective(cluster: Cluster) -> Objective:
+    found = await cluster.rowen("onlineservices", SERVICE)
+    if found is None:
+        raise DemoError(f"OnlineService {SERVICE} is gone")
+    slo = OnlineServiceSpec.from_wire(found["spec"]).slo
+    return Objective(duration_seconds(slo.ttft.target), duration_seconds(slo.tpot.target))
+
+
+def device_cores(world: World) -> set[int]:
+    """Cores of the devices that the service runs on, by their ids (`cpu1` is core 1)."""
+    names = (name for (_, name), _ in world.serving(SERVICE))
+    return {int(match.group(1)) for match in map(re.compile(r"^cpu(\d+)$").match, names) if match}
+
+
+async def _replay(
+    requests: list[Request], endpoint: Callable[[], str], progress: Progress, view: View, seconds: float
+) -> list[Outcome]:
+    running = asyncio.create_task(replay(requests, endpoint=endpoint, model=SERVICE, progress=progress))
+    try:
+        while not running.done() or time.time() < progress.started + seconds:
+            view.refresh()
+            await asyncio.sleep(_REFRESH)
+    finally:
+        running.cancel()
+    return running.result()
+
+
+async def _wait_for_jobs(world: World, view: View, limit: float) -> None:
+    deadline = time.monotonic() + limit
+    settled = time.monotonic() + _SETTLE
+    while time.monotonic() < settled or (
+        time.monotonic() < deadline and not all(world.job_result(name).finished for name in JOBS)
+    ):
+        view.refresh()
+        await asyncio.sleep(_REFRESH)
+
+
+async def _evidence(cluster: Cluster, images: Images, console: Console) -> PodEvidence:
+    pod = OneOff(
+        name="rowen-demo-evidence",
+        image=images.runtime,
+        script=(
+            "python -m rowen.demo.evidence --model /volumes/models/llama-demo"
+            " --adapter /volumes/models/adapters/support"
+            " --input /volumes/data/requests.jsonl --output /volumes/data/results.jsonl"
+        ),
+        claims=CLAIMS,
+        memory="3Gi",
+    )
+    try:
+        output = await run_pod(cluster, pod, console, limit=240)
+        return PodEvidence.model_validate_json(output.strip().splitlines()[-1])
+    except (DemoError, ValueError, IndexError) as error:
+        console.print(f"  no evidence: {error}", style="red", highlight=False)
+        return PodEvidence(adapter_error=f"the pod that loads it failed: {error}")
