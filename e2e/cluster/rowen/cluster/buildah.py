@@ -13,9 +13,9 @@ MACHINE_CONFIG = (
     ("/etc/ssl/certs", "/etc/ssl/certs"),
     ("/etc/pip.conf", "/etc/pip.conf"),
     ("~/.config/pip/pip.conf", "/root/.config/pip/pip.conf"),
-    ("/etc/uv/uv.toml", "/etc/uv/uv.toml"),
     ("~/.config/uv/uv.toml", "/root/.config/uv/uv.toml"),
 )
+UV_CONFIG = Path("/etc/uv/uv.toml")
 
 
 def _environment(layout: Layout) -> dict[str, str]:
@@ -52,12 +52,12 @@ def build(layout: Layout, image: str, dockerfile: Path, context: Path, arguments
     words: list[str | Path] = ["build", "--layers", "--file", dockerfile, "--tag", image]
     for name, value in arguments.items():
         words += ["--build-arg", f"{name}={value}"]
-    for volume in _volumes():
+    for volume in _volumes(layout):
         words += ["--volume", volume]
     buildah(layout, *words, context, timeout=3600, log=log)
 
 
-def _volumes() -> list[str]:
+def _volumes(layout: Layout) -> list[str]:
     caches = {
         "/root/.cache/uv": Path(os.environ.get("UV_CACHE_DIR", "~/.cache/uv")).expanduser(),
         "/root/.cache/pip": Path(os.environ.get("PIP_CACHE_DIR", "~/.cache/pip")).expanduser(),
@@ -65,9 +65,19 @@ def _volumes() -> list[str]:
     for path in caches.values():
         path.mkdir(parents=True, exist_ok=True)
     config = [(Path(source).expanduser(), target) for source, target in MACHINE_CONFIG]
+    config.append((_uv_config(layout), str(UV_CONFIG)))
     return [f"{path}:{target}" for target, path in caches.items()] + [
         f"{path}:{target}:ro" for path, target in config if path.exists()
     ]
+
+
+def _uv_config(layout: Layout) -> Path:
+    """Unlike pip, uv trusts the machine's certificates only when told to."""
+    if UV_CONFIG.exists():
+        return UV_CONFIG
+    ours = layout.root / "containers/uv.toml"
+    files.write(ours, "system-certs = true\n")
+    return ours
 
 
 def push(layout: Layout, image: str, reference: str) -> None:

@@ -9,7 +9,6 @@ from rowen.cluster.console import console
 from rowen.cluster.layout import Layout
 from rowen.cluster.shell import wait_until
 
-
 PATIENCE = 1800
 
 

@@ -105,17 +105,10 @@ def _sign(folder: Path, identity: Identity) -> None:
     _ensure_key(key)
     extensions.write_text(identity.extensions())
     run(["openssl", "req", "-new", "-key", key, "-subj", identity.subject(), "-out", request])
-    authority: list[str | Path] = [
-        "-CA",
-        folder / "ca.crt",
-        "-CAkey",
-        folder / "ca.key",
-        "-CAcreateserial",
-        "-days",
-        DAYS,
-    ]
     certificate = folder / f"{identity.name}.crt"
-    run(["openssl", "x509", "-req", "-in", request, *authority, "-extfile", extensions, "-out", certificate])
+    sign = ["openssl", "x509", "-req", "-CAcreateserial", "-days", DAYS]
+    authority: list[str | Path] = ["-CA", folder / "ca.crt", "-CAkey", folder / "ca.key"]
+    run([*sign, *authority, "-in", request, "-extfile", extensions, "-out", certificate])
     request.unlink()
     extensions.unlink()
 

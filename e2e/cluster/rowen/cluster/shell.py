@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -27,8 +27,8 @@ def run(
     """
     words = [str(word) for word in argv]
     with ExitStack() as stack:
-        output = stack.enter_context(log.open("w+") if log else tempfile.TemporaryFile("w+"))
-        errors = output if log else stack.enter_context(tempfile.TemporaryFile("w+"))
+        output: IO[str] = stack.enter_context(_sink(log))
+        errors: IO[str] = output if log else stack.enter_context(_sink(None))
         try:
             done = subprocess.run(
                 words,
@@ -52,6 +52,10 @@ def run(
     return said
 
 
+def _sink(log: Path | None) -> AbstractContextManager[IO[str]]:
+    return log.open("w+") if log else tempfile.TemporaryFile("w+")
+
+
 def _text(file: IO[str]) -> str:
     file.seek(0)
     return file.read()
@@ -68,7 +72,8 @@ def succeeds(argv: Sequence[str | Path], *, timeout: float = 30, env: Mapping[st
 
 def _failure(words: Sequence[str], stdout: str, stderr: str, log: Path | None) -> str:
     lines = [line for line in (stderr or stdout).splitlines() if line.strip()]
-    last = lines[-1].strip() if lines else "no output"
+    errors = [line for line in lines[-20:] if line.lower().startswith("error")]
+    last = (errors or lines or ["no output"])[0 if errors else -1].strip()
     where = f" (all of it: {log})" if log else ""
     return f"{' '.join(words[:6])}: {last[:400]}{where}"
 
