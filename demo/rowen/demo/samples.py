@@ -14,11 +14,11 @@ from typing import Any
 
 SEED = 20
 MODEL = "llama-demo"
-LAYERS, HIDDEN, INTERMEDIATE, HEADS, KEY_VALUE_HEADS = 8, 1024, 2816, 16, 4
+LAYERS, HIDDEN, INTERMEDIATE, HEADS, KEY_VALUE_HEADS = 8, 1024, 2048, 16, 4
 CONTEXT = 1024
 VOCABULARY = 1024
 WEIGHT_STD = 0.04
-DIALOGUES = 240
+DIALOGUES = 200
 REQUESTS = 120
 ANSWER_TOKENS = 128
 
@@ -31,7 +31,7 @@ _PROBLEMS = {
     "lost its settings": "open the menu, choose restore, and load your last backup",
     "was charged twice": "we have returned the second payment, it arrives within three days",
 }
-_OPENINGS = ["Hello, my {product} {problem}.", "Hi! The {product} I bought {problem}.", "My new {product} {problem}."]
+_OPENINGS = ["Hello, my {product} {problem}.", "Hi! The {product} {problem}.", "My new {product} {problem}."]
 _NAMES = ["Ada", "Ben", "Chloe", "Dev", "Elif", "Femi", "Greta", "Hugo"]
 _SPECIAL_TOKENS = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>"]
 _CHAT_TEMPLATE = (
@@ -75,9 +75,8 @@ def requests(count: int) -> Iterator[dict[str, Any]]:
 def _dialogue(draw: random.Random) -> tuple[str, str]:
     product, problem, name = draw.choice(_PRODUCTS), draw.choice(list(_PROBLEMS)), draw.choice(_NAMES)
     opening = draw.choice(_OPENINGS).format(product=product, problem=problem)
-    order = draw.randint(1000, 9999)
-    question = f"{opening} The order number is {order}. What can I do? Thanks, {name}"
-    answer = f"Dear {name}, sorry about your {product}. Please {_PROBLEMS[problem]}. We noted it under order {order}."
+    question = f"{opening} What can I do? {name}"
+    answer = f"Dear {name}, please {_PROBLEMS[problem]}."
     return question, answer
 
 

@@ -1,0 +1,132 @@
+"""The frame of an offline worker: reads its spec, runs, and says how it ended."""
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeVar
+
+import structlog
+from pydantic import ValidationError
+
+from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, TERMINATION_LOG
+from rowen.crds.worker import BatchSpec, ExitCode, TuningSpec, WorkerResult, WorkerSpec
+from rowen.runtime.native import Tenant, tenant
+
+log = structlog.get_logger()
+
+_MESSAGE_LENGTH = 2048
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class WorkerFailure(Exception):
+    """The job cannot go on. `code` says whether another attempt may succeed."""
+
+    def __init__(self, reason: str, message: str, code: ExitCode = ExitCode.USER_ERROR) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.code = code
+
+
+class Progress:
+    """How far the job is; every change is told to the device."""
+
+    def __init__(self, unit: Literal["steps", "rows"], device: Tenant) -> None:
+        self.unit = unit
+        self._device = device
+        self.completed = 0
+        """Units done, those of earlier attempts included."""
+        self.total = 0
+        """Units in all; 0 until it is known."""
+        self.tokens = 0
+        """Tokens that this process has worked through."""
+
+    def report(self, completed: int, total: int, tokens: int = 0) -> None:
+        """Sets units done and in all, and adds tokens."""
+        self.completed, self.total = completed, total
+        self.tokens += tokens
+        self._device.progress(completed, total, self.tokens)
+
+
+Spec = TypeVar("Spec", TuningSpec, BatchSpec)
+
+
+def read_spec(kind: type[Spec]) -> Spec:
+    """The spec in the environment. Raises `WorkerFailure` when there is none or it is of another kind."""
+    text = os.environ.get(JOB_SPEC_ENV)
+    if not text:
+        raise WorkerFailure("SpecInvalid", f"{JOB_SPEC_ENV} is not set")
+    try:
+        spec = WorkerSpec.validate_json(text)
+    except ValidationError as error:
+        raise WorkerFailure("SpecInvalid", f"{JOB_SPEC_ENV}: {error}") from error
+    if not isinstance(spec, kind):
+        raise WorkerFailure("SpecInvalid", f"{JOB_SPEC_ENV} holds a {spec.kind}")
+    return spec
+
+
+def attempt() -> int:
+    """Number of this attempt; 1 where the operator set none."""
+    return int(os.environ.get(ATTEMPT_ENV, "1"))
+
+
+def run(unit: Literal["steps", "rows"], work: Callable[[Progress], str]) -> int:
+    """Runs the work to its end and reports it. Returns the exit code."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    # Process 1 of a container ignores SIGTERM unless it says otherwise.
+    signal.signal(signal.SIGTERM, _terminated)
+    progress = Progress(unit, tenant())
+    try:
+        message = work(progress)
+    except WorkerFailure as failure:
+        return report(progress, failure.reason, failure.message, failure.code)
+    except OSError as error:
+        failure = failure_of(error)
+        return report(progress, failure.reason, failure.message, failure.code)
+    except Exception as error:
+        log.exception("the worker failed")
+        return report(progress, "Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY)
+    return report(progress, "Completed", message, ExitCode.DONE)
+
+
+def failure_of(error: OSError) -> WorkerFailure:
+    """What an operating system error means to the job."""
+    if error.errno in _FULL:
+        return WorkerFailure("DiskFull", f"no space left: {error}", ExitCode.RETRY)
+    if error.errno in _UNWRITABLE:
+        return WorkerFailure("OutputUnwritable", str(error))
+    return WorkerFailure("Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY)
+
+
+def report(progress: Progress, reason: str, message: str, code: ExitCode, path: str = TERMINATION_LOG) -> int:
+    """Says in the log and in the container's termination log how the worker ended. Returns the exit code."""
+    result = WorkerResult(
+        reason=reason,
+        message=message[:_MESSAGE_LENGTH],
+        unit=progress.unit,
+        completed=progress.completed,
+        total=progress.total,
+    )
+    say: Callable[..., Any] = log.info if code is ExitCode.DONE else log.error
+    say("the worker ends", **result.to_wire(), exit_code=int(code))
+    # The kubelet makes the file; outside a container there is none.
+    if Path(path).exists():
+        Path(path).write_text(result.model_dump_json(by_alias=True), encoding="utf-8")
+    return int(code)
+
+
+def _terminated(_signal: int, _frame: object) -> NoReturn:
+    # What was committed stays, the next attempt goes on from there.
+    sys.exit(int(ExitCode.RETRY))
