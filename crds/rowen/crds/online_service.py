@@ -97,8 +97,8 @@ class ObservedLatency(ReadModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def display(self) -> str:
-        """Value in milliseconds, for people."""
-        return f"{self.value_seconds * 1000:.3g}ms"
+        """The value with its unit, for people."""
+        return f"{self.value_seconds:.2f}s" if self.value_seconds >= 1 else f"{self.value_seconds * 1000:.1f}ms"
 
 
 class OnlineServiceStatus(ReadModel):

@@ -46,6 +46,6 @@ def _manifest(kind: str, name: str, spec: Manifest) -> Manifest:
     return {
         "apiVersion": "rowen.dev/v1alpha1",
         "kind": kind,
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name},
         "spec": copy.deepcopy({key: value for key, value in spec.items() if value is not None}),
     }

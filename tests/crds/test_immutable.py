@@ -1,0 +1,50 @@
+"""What a stored object may not become."""
+
+import re
+
+import pytest
+from kubectl import Kubectl
+from samples import BATCH, TEMPLATE, WORKLOAD_REF, Manifest, changed, offline_job, online_service
+
+JOB = offline_job()
+BATCH_JOB = offline_job(fineTune=None, batchInference=BATCH)
+POD_JOB = offline_job(fineTune=None, template=TEMPLATE)
+SERVICE = online_service()
+
+REFUSED: list[tuple[str, Manifest, Manifest, str]] = [
+    ("fineTune changed", JOB, changed(JOB, "spec.fineTune.epochs", 2), "fineTune is immutable"),
+    (
+        "batchInference changed",
+        BATCH_JOB,
+        changed(BATCH_JOB, "spec.batchInference.output.path", "x"),
+        "batchInference is",
+    ),
+    ("template changed", POD_JOB, changed(POD_JOB, "spec.template.spec.hostname", "x"), "template is immutable"),
+    ("another kind of job", JOB, BATCH_JOB, "is immutable; make a new OfflineJob"),
+    ("devices", JOB, changed(JOB, "spec.devices", 2), "devices is immutable"),
+    ("memory", JOB, changed(JOB, "spec.memory", "1Gi"), "memory is immutable"),
+    ("engine for workload", SERVICE, online_service(engine=None, workloadRef=WORKLOAD_REF), "cannot be exchanged"),
+]
+
+ALLOWED: list[tuple[str, Manifest, Manifest]] = [
+    ("suspend", JOB, changed(JOB, "spec.suspend", True)),
+    ("priority", JOB, changed(JOB, "spec.priority", 7)),
+    ("a promise", POD_JOB, changed(POD_JOB, "spec.sla", {"throughputFraction": 0.5})),
+    ("replicas", SERVICE, changed(SERVICE, "spec.engine.replicas", 3)),
+    ("harvest off", SERVICE, changed(SERVICE, "spec.harvest", {"enabled": False})),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "message"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED])
+def test_refused(kubectl: Kubectl, before: Manifest, after: Manifest, message: str) -> None:
+    assert kubectl.apply(before).ok
+    outcome = kubectl.apply(after)
+    assert not outcome.ok
+    assert re.search(message, outcome.text), outcome.text
+
+
+@pytest.mark.parametrize(("before", "after"), [c[1:] for c in ALLOWED], ids=[c[0] for c in ALLOWED])
+def test_allowed(kubectl: Kubectl, before: Manifest, after: Manifest) -> None:
+    assert kubectl.apply(before).ok
+    outcome = kubectl.apply(after)
+    assert outcome.ok, outcome.text

@@ -1,0 +1,70 @@
+"""A wrong manifest is refused by the API server, with a message that names the field."""
+
+import re
+
+import pytest
+from kubectl import Kubectl
+from samples import BATCH, TEMPLATE, WORKLOAD_REF, Manifest, changed, offline_job, online_service
+
+JOB = offline_job()
+SERVICE = online_service()
+
+REFUSED: list[tuple[str, Manifest, str]] = [
+    ("no job kind", offline_job(fineTune=None), "spec: .*exactly one of fineTune, batchInference, template"),
+    ("two job kinds", offline_job(template=TEMPLATE), "spec: .*exactly one of fineTune, batchInference, template"),
+    ("three job kinds", offline_job(template=TEMPLATE, batchInference=BATCH), "spec: .*exactly one of fineTune"),
+    ("sla of nothing", offline_job(sla={"throughputFraction": 0}), "spec.sla.throughputFraction.*greater than 0"),
+    ("sla above all", offline_job(sla={"throughputFraction": 1.5}), "spec.sla.throughputFraction.*less than or equal"),
+    ("sla as text", offline_job(sla={"throughputFraction": "half"}), "spec.sla.throughputFraction"),
+    ("misspelt field", changed(JOB, "spec.fineTune.epoch", 3), "spec.fineTune.epoch"),
+    ("misspelt top field", changed(JOB, "spec.suspended", True), "spec.suspended"),
+    ("bad quantity", offline_job(memory="4 GB"), "spec.memory"),
+    ("no memory", offline_job(memory="0"), "spec.memory"),
+    ("dataset above volume", changed(JOB, "spec.fineTune.dataset.path", "a/../../x"), "spec.fineTune.dataset.*'..'"),
+    ("output above volume", changed(JOB, "spec.fineTune.output.path", "../x"), "spec.fineTune.output.*'..'"),
+    ("model above volume", changed(JOB, "spec.fineTune.baseModel.path", ".."), "spec.fineTune.baseModel.*'..'"),
+    ("absolute path", changed(JOB, "spec.fineTune.dataset.path", "/etc/passwd"), "spec.fineTune.dataset.path"),
+    ("no dataset", changed(JOB, "spec.fineTune", {"baseModel": {}, "output": {}}), "spec.fineTune.dataset: Required"),
+    ("no model", changed(JOB, "spec.fineTune.baseModel", {}), "spec.fineTune.baseModel.*exactly one of claimName"),
+    (
+        "two models",
+        changed(JOB, "spec.fineTune.baseModel.huggingFace", {"repo": "a/b", "revision": "c"}),
+        "spec.fineTune.baseModel.*exactly one of claimName",
+    ),
+    (
+        "model without path",
+        changed(JOB, "spec.fineTune.baseModel", {"claimName": "a"}),
+        "claimName and path go together",
+    ),
+    ("bad claim", changed(JOB, "spec.fineTune.dataset.claimName", "Data_1"), "spec.fineTune.dataset.claimName"),
+    ("no LoRA target", changed(JOB, "spec.fineTune.lora.targetModules", []), "spec.fineTune.lora.targetModules"),
+    ("rank zero", changed(JOB, "spec.fineTune.lora.rank", 0), "spec.fineTune.lora.rank"),
+    ("learning rate zero", changed(JOB, "spec.fineTune.learningRate", 0), "spec.fineTune.learningRate"),
+    ("no device", offline_job(devices=0), "spec.devices.*greater than or equal to 1"),
+    ("half a device", offline_job(devices=0.5), "spec.devices"),
+    ("priority out of range", offline_job(priority=5000), "spec.priority"),
+    ("negative back-off limit", offline_job(backoffLimit=-1), "spec.backoffLimit"),
+    ("template as text", offline_job(fineTune=None, template="pod"), "spec.template"),
+    ("name too long for a label", offline_job("a" * 64), "metadata.name must have at most 63"),
+    ("no engine", online_service(engine=None), "spec: .*exactly one of engine, workloadRef"),
+    ("engine and workload", online_service(workloadRef=WORKLOAD_REF), "spec: .*exactly one of engine, workloadRef"),
+    ("no objective", online_service(slo=None), "spec.slo: Required"),
+    ("bad duration", changed(SERVICE, "spec.slo.ttft.target", "fast"), "spec.slo.ttft.target"),
+    ("duration without unit", changed(SERVICE, "spec.slo.tpot.target", "50"), "spec.slo.tpot.target"),
+    ("odd percentile", changed(SERVICE, "spec.slo.ttft.percentile", 42), "spec.slo.ttft.percentile.*42"),
+    (
+        "negative replicas",
+        changed(SERVICE, "spec.engine.replicas", -1),
+        "spec.engine.replicas.*greater than or equal to 0",
+    ),
+    ("unknown engine", changed(SERVICE, "spec.engine.type", "Other"), 'spec.engine.type.*supported values: "vLLM"'),
+    ("DaemonSet", online_service(engine=None, workloadRef={"kind": "DaemonSet", "name": "x"}), "spec.workloadRef.kind"),
+    ("name that no Service can have", online_service("1chat"), "metadata.name must be a DNS label"),
+]
+
+
+@pytest.mark.parametrize(("manifest", "message"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_refused(kubectl: Kubectl, manifest: Manifest, message: str) -> None:
+    outcome = kubectl.apply(manifest, "--dry-run=server")
+    assert not outcome.ok
+    assert re.search(message, outcome.text), outcome.text
