@@ -1,0 +1,205 @@
+"""One shared device on this node: its pages, its gate, and what they say."""
+
+import ctypes
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowen.node_agent.library import (
+    CPU_WORDS,
+    PROCESS_SLOTS,
+    RING_ENTRIES,
+    CpuMask,
+    Process,
+    Record,
+    Status,
+    Transition,
+    agent_library,
+)
+
+
+@dataclass(frozen=True)
+class TenantCounts:
+    """What one offline slot has done since its pod came. Times in seconds."""
+
+    attached: int
+    open_seconds: float
+    preemptions: int
+    backstops: int
+    reports: int
+    completed: int
+    total: int
+    tokens: int
+    granted_seconds: float
+
+
+@dataclass(frozen=True)
+class DeviceCounts:
+    """State of the device and its counters since its pages were made. Times in seconds, clock: monotonic."""
+
+    now: float
+    idle_seconds: float
+    harvested_seconds: float
+    preemptions: int
+    backstops: int
+    decode_gap: float
+    cooldown: float
+    gate_open: bool
+    online_processes: int
+    in_flight: int
+    tenant_processes: int
+    tenants: tuple[TenantCounts, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A finished online request. Times in seconds, clock: monotonic."""
+
+    number: int
+    end: float
+    ttft: float
+    tpot: float | None
+    preemptions: int
+    tenant_present: bool
+
+
+@dataclass(frozen=True)
+class Closing:
+    """A close of the gate and what followed. Times in seconds, clock: monotonic; None: not yet."""
+
+    number: int
+    closed: float
+    acknowledged: float | None
+    opened: float | None
+    tenants: int
+    for_request: bool
+
+
+def cpu_words(cpus: Sequence[int]) -> list[int]:
+    """CPU numbers as the page's bit mask. Raises `ValueError` for a number that has no bit."""
+    words = [0] * CPU_WORDS
+    for cpu in cpus:
+        if not 0 <= cpu < CPU_WORDS * 64:
+            raise ValueError(f"CPU {cpu} is out of range")
+        words[cpu // 64] |= 1 << (cpu % 64)
+    return words
+
+
+def _seconds(nanoseconds: int) -> float:
+    return nanoseconds / 1e9
+
+
+def _seconds_or_none(nanoseconds: int) -> float | None:
+    return nanoseconds / 1e9 if nanoseconds else None
+
+
+class Device:
+    """A device whose gate this process serves, from `start` until `close`."""
+
+    def __init__(self, directory: Path, *, slots: int, cpus: Sequence[int], backstop: float) -> None:
+        """Makes or adopts the pages in `directory`. `backstop` in seconds.
+
+        Raises `BlockingIOError` when another agent serves the device, `OSError` for any other failure.
+        """
+        self._library = agent_library()
+        self._slots = slots
+        directory.mkdir(parents=True, exist_ok=True)
+        error = ctypes.c_int32()
+        self._handle = self._library.rowen_agent_open(
+            os.fsencode(directory), slots, CpuMask(*cpu_words(cpus)), round(backstop * 1e9), ctypes.byref(error)
+        )
+        if not self._handle:
+            code = errno.EWOULDBLOCK if error.value == -errno.EBUSY else -error.value
+            raise OSError(code, f"cannot serve the pages: {os.strerror(-error.value)}", str(directory))
+
+    def start(self) -> None:
+        """Starts the native thread that serves the gate. Raises `OSError`."""
+        error = self._library.rowen_agent_start(self._handle)
+        if error:
+            raise OSError(-error, os.strerror(-error))
+
+    def close(self) -> None:
+        """Stops serving; the pages stay for the next agent, and tenants stop when their lease has run out."""
+        if self._handle:
+            self._library.rowen_agent_close(self._handle)
+            self._handle = None
+
+    def renew(self, until: float) -> None:
+        """Lets offline work run until then (seconds, monotonic clock)."""
+        self._library.rowen_agent_renew(self._handle, max(0, round(until * 1e9)))
+
+    def reset(self, slot: int) -> bool:
+        """Clears a tenant page for its next pod; False while a process is still attached to it."""
+        return bool(self._library.rowen_agent_reset(self._handle, slot) == 0)
+
+    def counts(self) -> DeviceCounts:
+        """State and counters now."""
+        status = Status()
+        self._library.rowen_agent_status(self._handle, ctypes.byref(status))
+        return DeviceCounts(
+            now=_seconds(status.now_ns),
+            idle_seconds=_seconds(status.idle_ns),
+            harvested_seconds=_seconds(status.harvested_ns),
+            preemptions=status.preemptions,
+            backstops=status.backstops,
+            decode_gap=_seconds(status.gap_ns),
+            cooldown=_seconds(status.cooldown_ns),
+            gate_open=status.gate % 2 == 0 and status.lease_until_ns > status.now_ns,
+            online_processes=status.online_attached,
+            in_flight=status.in_flight,
+            tenant_processes=status.tenants,
+            tenants=tuple(
+                TenantCounts(
+                    attached=account.attached,
+                    open_seconds=_seconds(account.open_ns),
+                    preemptions=account.preemptions,
+                    backstops=account.backstops,
+                    reports=account.reports,
+                    completed=account.completed,
+                    total=account.total,
+                    tokens=account.tokens,
+                    granted_seconds=_seconds(account.granted_ns),
+                )
+                for account in status.accounts[: self._slots]
+            ),
+        )
+
+    def requests(self, after: int) -> list[Request]:
+        """Finished requests numbered above `after`, oldest first, as far as the ring still holds them."""
+        buffer = (Record * RING_ENTRIES)()
+        count = self._library.rowen_agent_records(self._handle, after, buffer, RING_ENTRIES)
+        return [
+            Request(
+                number=record.number,
+                end=_seconds(record.end_ns),
+                ttft=_seconds(record.ttft_ns),
+                tpot=_seconds_or_none(record.tpot_ns),
+                preemptions=record.preemptions,
+                tenant_present=bool(record.tenant_present),
+            )
+            for record in buffer[:count]
+        ]
+
+    def closings(self, after: int) -> list[Closing]:
+        """Closes of the gate numbered above `after`, oldest first, as far as the ring still holds them."""
+        buffer = (Transition * RING_ENTRIES)()
+        count = self._library.rowen_agent_transitions(self._handle, after, buffer, RING_ENTRIES)
+        return [
+            Closing(
+                number=transition.number,
+                closed=_seconds(transition.closed_ns),
+                acknowledged=_seconds_or_none(transition.ack_ns),
+                opened=_seconds_or_none(transition.opened_ns),
+                tenants=transition.tenants,
+                for_request=transition.reason == 0,
+            )
+            for transition in buffer[:count]
+        ]
+
+    def processes(self, slot: int) -> list[Process]:
+        """Processes behind the gate from that slot."""
+        buffer = (Process * PROCESS_SLOTS)()
+        count = self._library.rowen_agent_processes(self._handle, slot, buffer, PROCESS_SLOTS)
+        return list(buffer[:count])
