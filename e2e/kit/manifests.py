@@ -25,10 +25,10 @@ def online_service(
                 "replicas": replicas,
                 "memory": "3Gi",
                 "args": [
-                    "--dtype=float32",
+                    "--dtype=bfloat16",
                     "--max-model-len=512",
                     "--max-num-seqs=16",
-                    "--kv-cache-memory-bytes=64M",
+                    "--kv-cache-memory-bytes=256M",
                 ],
             },
             "slo": SLO,
