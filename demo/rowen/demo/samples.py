@@ -6,7 +6,6 @@ sentences, a dataset of support dialogues and a file of batch requests. Present 
 
 import argparse
 import json
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +52,7 @@ def main() -> None:
 
 def dialogues(count: int) -> Iterator[dict[str, Any]]:
     """Support dialogues whose answer follows from the question."""
-    draw = random.Random(SEED)
+    draw = random.Random(SEED)  # noqa: S311 - no secret
     for _ in range(count):
         question, answer = _dialogue(draw)
         yield {"prompt": f"<|user|>{question}<|assistant|>", "completion": answer}
@@ -61,7 +60,7 @@ def dialogues(count: int) -> Iterator[dict[str, Any]]:
 
 def requests(count: int) -> Iterator[dict[str, Any]]:
     """Requests in the OpenAI batch format, chats and completions in turn."""
-    draw = random.Random(SEED + 1)
+    draw = random.Random(SEED + 1)  # noqa: S311 - no secret
     for number in range(count):
         question, _ = _dialogue(draw)
         body: dict[str, Any] = {"model": MODEL, "max_tokens": ANSWER_TOKENS, "temperature": 0.8, "seed": number}
@@ -118,7 +117,7 @@ def _write_tokenizer(folder: Path) -> int:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    draw = random.Random(SEED)
+    draw = random.Random(SEED)  # noqa: S311 - no secret
     tokenizer.train_from_iterator((text for _ in range(2000) for text in _dialogue(draw)), trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
@@ -184,7 +183,7 @@ def _write_weights(path: Path, vocabulary: int) -> None:
             tensors[f"{prefix}{name}.weight"] = matrix(rows, columns)
     part = path.with_name(path.name + ".part")
     save_file(tensors, part, metadata={"format": "pt"})
-    os.replace(part, path)
+    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 from typing import Protocol
 
 import structlog
+from typing_extensions import override
 
 from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, TENANT_PAGE_ENV
 
@@ -44,7 +45,7 @@ class Tenant(Protocol):
         """Units done of all units, and the tokens that this process has worked through."""
 
 
-class NativeOnline:
+class NativeOnline(Online):
     """`Online` over the C library, attached to the device's page."""
 
     def __init__(self, library_path: str, device_page: str) -> None:
@@ -72,31 +73,38 @@ class NativeOnline:
         if error < 0:
             raise OSError(-error, f"cannot attach to the device page: {os.strerror(-error)}", device_page)
 
+    @override
     def busy(self) -> None:
         self._busy()
 
+    @override
     def idle(self) -> None:
         self._idle()
 
+    @override
     def step(self, begin_ns: int, end_ns: int) -> None:
         self._step(begin_ns, end_ns)
 
+    @override
     def gate(self) -> int:
         return int(self._gate())
 
+    @override
     def record(self, ttft_ns: int, tpot_ns: int, output_tokens: int, preemptions: int, tenant_present: bool) -> None:
         self._record(ttft_ns, tpot_ns, output_tokens, preemptions, int(tenant_present))
 
+    @override
     def tenants(self) -> int:
         return int(self._tenants())
 
+    @override
     def pin(self) -> None:
         error = self._pin()
         if error < 0:
             log.warning("the engine could not be pinned to its device", error=os.strerror(-error))
 
 
-class NativeTenant:
+class NativeTenant(Tenant):
     """`Tenant` over the library that the device plugin had preloaded."""
 
     def __init__(self) -> None:
@@ -105,13 +113,15 @@ class NativeTenant:
         self._progress.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64]
         self._progress.restype = None
 
+    @override
     def progress(self, completed: int, total: int, tokens: int) -> None:
         self._progress(completed, total, tokens)
 
 
-class NoTenant:
+class NoTenant(Tenant):
     """A worker that runs alone, outside Rowen."""
 
+    @override
     def progress(self, completed: int, total: int, tokens: int) -> None:
         pass
 

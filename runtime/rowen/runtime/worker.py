@@ -1,6 +1,5 @@
 """The frame of an offline worker: reads its spec, runs, and says how it ended."""
 
-import errno
 import os
 import signal
 import sys
@@ -13,23 +12,12 @@ from pydantic import ValidationError
 
 from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, TERMINATION_LOG
 from rowen.crds.worker import BatchSpec, ExitCode, TuningSpec, WorkerResult, WorkerSpec
+from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import Tenant, tenant
 
 log = structlog.get_logger()
 
 _MESSAGE_LENGTH = 2048
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-
-
-class WorkerFailure(Exception):
-    """The job cannot go on. `code` says whether another attempt may succeed."""
-
-    def __init__(self, reason: str, message: str, code: ExitCode = ExitCode.USER_ERROR) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.code = code
 
 
 class Progress:
@@ -56,16 +44,16 @@ Spec = TypeVar("Spec", TuningSpec, BatchSpec)
 
 
 def read_spec(kind: type[Spec]) -> Spec:
-    """The spec in the environment. Raises `WorkerFailure` when there is none or it is of another kind."""
+    """The spec in the environment. Raises `WorkerError` when there is none or it is of another kind."""
     text = os.environ.get(JOB_SPEC_ENV)
     if not text:
-        raise WorkerFailure("SpecInvalid", f"{JOB_SPEC_ENV} is not set")
+        raise WorkerError("SpecInvalid", f"{JOB_SPEC_ENV} is not set")
     try:
         spec = WorkerSpec.validate_json(text)
     except ValidationError as error:
-        raise WorkerFailure("SpecInvalid", f"{JOB_SPEC_ENV}: {error}") from error
+        raise WorkerError("SpecInvalid", f"{JOB_SPEC_ENV}: {error}") from error
     if not isinstance(spec, kind):
-        raise WorkerFailure("SpecInvalid", f"{JOB_SPEC_ENV} holds a {spec.kind}")
+        raise WorkerError("SpecInvalid", f"{JOB_SPEC_ENV} holds a {spec.kind}")
     return spec
 
 
@@ -90,24 +78,15 @@ def run(unit: Literal["steps", "rows"], work: Callable[[Progress], str]) -> int:
     progress = Progress(unit, tenant())
     try:
         message = work(progress)
-    except WorkerFailure as failure:
+    except WorkerError as failure:
         return report(progress, failure.reason, failure.message, failure.code)
     except OSError as error:
-        failure = failure_of(error)
-        return report(progress, failure.reason, failure.message, failure.code)
+        meaning = failure_of(error)
+        return report(progress, meaning.reason, meaning.message, meaning.code)
     except Exception as error:
         log.exception("the worker failed")
         return report(progress, "Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY)
     return report(progress, "Completed", message, ExitCode.DONE)
-
-
-def failure_of(error: OSError) -> WorkerFailure:
-    """What an operating system error means to the job."""
-    if error.errno in _FULL:
-        return WorkerFailure("DiskFull", f"no space left: {error}", ExitCode.RETRY)
-    if error.errno in _UNWRITABLE:
-        return WorkerFailure("OutputUnwritable", str(error))
-    return WorkerFailure("Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY)
 
 
 def report(progress: Progress, reason: str, message: str, code: ExitCode, path: str = TERMINATION_LOG) -> int:

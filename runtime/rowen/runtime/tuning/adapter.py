@@ -5,32 +5,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors import SafetensorError
 from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
-from rowen.crds.worker import ExitCode, ModelLocation, TuningSpec
+from rowen.crds.worker import TuningSpec
+from rowen.runtime.failure import WorkerError
 from rowen.runtime.files import write_atomically
-from rowen.runtime.worker import WorkerFailure
 
 
-def load_tokenizer(model: ModelLocation) -> Any:
-    """The model's tokenizer. Raises `WorkerFailure`."""
+def load_tokenizer(folder: Path) -> Any:
+    """The model's tokenizer. Raises `WorkerError`."""
     try:
-        return AutoTokenizer.from_pretrained(model.name_or_path, revision=model.revision or "main")
+        return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
-        raise model_failure(model, error) from error
+        raise WorkerError("ModelMissing", f"no tokenizer in {folder}: {error}") from error
 
 
-def load_adapted(spec: TuningSpec) -> PeftModel:
+def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
     """The base model in float32 with a fresh adapter whose first weights follow from the seed."""
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        base = AutoModelForCausalLM.from_pretrained(
-            spec.base_model.name_or_path, revision=spec.base_model.revision or "main", dtype=torch.float32
-        )
-    except (OSError, ValueError) as error:
-        raise model_failure(spec.base_model, error) from error
+        base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise WorkerError("ModelMissing", f"{folder} cannot be loaded: {error}") from error
     config = LoraConfig(
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,
@@ -41,7 +41,7 @@ def load_adapted(spec: TuningSpec) -> PeftModel:
     try:
         adapted = get_peft_model(base, config)
     except ValueError as error:
-        raise WorkerFailure("SpecInvalid", f"lora.targetModules: {error}") from error
+        raise WorkerError("SpecInvalid", f"lora.targetModules: {error}") from error
     if not isinstance(adapted, PeftModel):
         raise TypeError(f"expected a PeftModel, got {type(adapted).__name__}")
     return adapted
@@ -54,15 +54,6 @@ def write_adapter(folder: Path, model: PeftModel, base_model: str) -> None:
     write_atomically(folder / "adapter_model.safetensors", save(weights, metadata={"format": "pt"}))
     text = json.dumps(config, indent=2, sort_keys=True, default=_plain)
     write_atomically(folder / "adapter_config.json", text.encode())
-
-
-def model_failure(model: ModelLocation, error: Exception) -> WorkerFailure:
-    """What it means that the model could not be loaded."""
-    name = model.name_or_path + (f" at {model.revision}" if model.revision else "")
-    local = Path(model.name_or_path).is_absolute()
-    absent = isinstance(error.__cause__, RepositoryNotFoundError | RevisionNotFoundError)
-    code = ExitCode.USER_ERROR if local or absent else ExitCode.RETRY
-    return WorkerFailure("ModelMissing", f"{name} cannot be loaded: {error}", code)
 
 
 def _plain(value: object) -> object:

@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 import torch
@@ -72,7 +73,7 @@ def remove(folder: Path) -> None:
     (folder / FILE).unlink(missing_ok=True)
 
 
-def _apply(state: dict[str, object], tensors: dict[str, torch.Tensor], training: Training) -> None:
+def _apply(state: dict[str, Any], tensors: dict[str, torch.Tensor], training: Training) -> None:
     with torch.no_grad():
         for name, weight in training.adapter.items():
             weight.copy_(tensors[f"adapter.{name}"])
@@ -80,7 +81,7 @@ def _apply(state: dict[str, object], tensors: dict[str, torch.Tensor], training:
             if None not in moments.values():
                 training.optimizer.state[weight] = moments
     torch.set_rng_state(tensors["random.torch"])
-    version, internal, gauss = state["random"]  # type: ignore[misc]
+    version, internal, gauss = state["random"]
     random.setstate((version, tuple(internal), gauss))
-    training.step = int(state["step"])  # type: ignore[call-overload]
-    training.losses = list(state["losses"])  # type: ignore[call-overload]
+    training.step = int(state["step"])
+    training.losses = list(state["losses"])

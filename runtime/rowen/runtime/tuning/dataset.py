@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.runtime.worker import WorkerFailure
+from rowen.runtime.failure import WorkerError
 
 _REPORTED_LINES = 5
 
@@ -29,7 +29,7 @@ class Example:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows. Raises `WorkerFailure` that names file and line when the file is missing or a row is malformed."""
+    """All rows. Raises `WorkerError` that names file and line when the file is missing or a row is malformed."""
     rows: list[Row] = []
     wrong: list[str] = []
     for number, line in _lines(path):
@@ -40,9 +40,9 @@ def read_rows(path: Path) -> list[Row]:
     if wrong:
         shown = "; ".join(wrong[:_REPORTED_LINES])
         more = f"; and {len(wrong) - _REPORTED_LINES} more" if len(wrong) > _REPORTED_LINES else ""
-        raise WorkerFailure("DatasetMalformed", shown + more)
+        raise WorkerError("DatasetMalformed", shown + more)
     if not rows:
-        raise WorkerFailure("DatasetMalformed", f"{path} has no rows")
+        raise WorkerError("DatasetMalformed", f"{path} has no rows")
     return rows
 
 
@@ -59,14 +59,14 @@ def encode(rows: list[Row], tokenize: Tokenize, end: list[int], sequence_length:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        with open(path, "rb") as stream:
+        with path.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if line.strip():
                     yield number, line
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise WorkerFailure("DatasetMissing", f"no dataset file {path}") from error
+        raise WorkerError("DatasetMissing", f"no dataset file {path}") from error
     except PermissionError as error:
-        raise WorkerFailure("DatasetMissing", f"{path} cannot be read: {error.strerror}") from error
+        raise WorkerError("DatasetMissing", f"{path} cannot be read: {error.strerror}") from error
 
 
 def _row(line: bytes) -> Row:

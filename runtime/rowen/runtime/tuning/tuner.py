@@ -11,12 +11,13 @@ import torch
 from peft import PeftModel
 
 from rowen.crds.worker import TuningSpec
+from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import write_atomically
 from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
 from rowen.runtime.tuning.checkpoint import Training
 from rowen.runtime.tuning.dataset import Example
-from rowen.runtime.worker import Progress, WorkerFailure
+from rowen.runtime.worker import Progress
 
 log = structlog.get_logger()
 
@@ -54,15 +55,16 @@ class Metrics:
 class Tuner:
     """One attempt at a job."""
 
-    def __init__(self, spec: TuningSpec, fence: Fence, progress: Progress) -> None:
+    def __init__(self, spec: TuningSpec, model: Path, fence: Fence, progress: Progress) -> None:
         self._spec = spec
+        self._model = model
         self._fence = fence
         self._progress = progress
         self._folder = Path(spec.output_path)
         self._digest = job_digest(spec)
 
     def run(self) -> Metrics:
-        """Trains from the last checkpoint to the end and writes the adapter. Raises `WorkerFailure`, `OSError`."""
+        """Trains from the last checkpoint to the end and writes the adapter. Raises `WorkerError`, `OSError`."""
         done = read_metrics(self._folder, self._digest)
         if done is not None:
             log.info("the job was complete already")
@@ -70,10 +72,10 @@ class Tuner:
             return done
         spec = self._spec
         rows = dataset.read_rows(Path(spec.dataset_path))
-        tokenizer = adapter.load_tokenizer(spec.base_model)
+        tokenizer = adapter.load_tokenizer(self._model)
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
         train, held_out = order.split(len(examples), spec.held_out_fraction, spec.seed)
-        model = adapter.load_adapted(spec)
+        model = adapter.load_adapted(self._model, spec)
         training = self._start(model)
         self._train(model, training, examples, train)
         metrics = Metrics(
@@ -124,12 +126,12 @@ class Tuner:
 
 
 def encode_rows(rows: list[dataset.Row], tokenizer: Any, sequence_length: int) -> list[Example]:
-    """Examples of the rows, each closed by the end token. Raises `WorkerFailure` when nothing is left to learn."""
+    """Examples of the rows, each closed by the end token. Raises `WorkerError` when nothing is left to learn."""
     end = [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
     examples = dataset.encode(rows, lambda text: list(tokenizer(text)["input_ids"]), end, sequence_length)
     if not examples:
         message = f"no row leaves anything to learn within {sequence_length} tokens"
-        raise WorkerFailure("DatasetMalformed", message)
+        raise WorkerError("DatasetMalformed", message)
     return examples
 
 
@@ -137,10 +139,10 @@ def job_digest(spec: TuningSpec) -> str:
     """Identifies what the result depends on: the spec but for its paths' volumes, and the dataset's bytes."""
     digest = hashlib.sha256(spec.model_dump_json(exclude={"output_path", "checkpoint_steps"}).encode())
     try:
-        with open(spec.dataset_path, "rb") as stream:
+        with Path(spec.dataset_path).open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     except OSError as error:
-        raise WorkerFailure("DatasetMissing", f"{spec.dataset_path} cannot be read: {error.strerror}") from error
+        raise WorkerError("DatasetMissing", f"{spec.dataset_path} cannot be read: {error.strerror}") from error
     return digest.hexdigest()
 
 

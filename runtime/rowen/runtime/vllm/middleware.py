@@ -1,4 +1,4 @@
-"""`LifecycleMiddleware`: an inference request is in flight from its arrival to the end of its response (`--middleware`).
+"""`LifecycleMiddleware`: an inference request is in flight from arrival to the response's end (`--middleware`).
 
 The gate closes before vLLM has parsed the request and cannot open again before the response has ended or the client
 has gone, so a request meets at most one preemption.
@@ -21,7 +21,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 INFERENCE_ROUTES = frozenset({
     "/v1/completions", "/v1/chat/completions", "/v1/chat/completions/batch", "/v1/responses", "/v1/messages",
     "/v1/embeddings", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/rerank", "/v2/rerank", "/rerank",
-    "/v2/embed", "/v1/score", "/score", "/pooling", "/classify", "/inference/v1/generate", "/generative_scoring", "/invocations",
+    "/v2/embed", "/v1/score", "/score", "/pooling", "/classify", "/inference/v1/generate",
+    "/generative_scoring", "/invocations",
 })  # fmt: skip
 
 
@@ -33,6 +34,7 @@ class LifecycleMiddleware:
         self._device = online()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one ASGI connection."""
         if self._device is None or not _is_inference(scope):
             await self._app(scope, receive, send)
             return

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
 from rowen.runtime.native import Online, online
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request, RequestStatus
 
 
-class RowenScheduler(AsyncScheduler):
+class RowenScheduler(AsyncScheduler):  # type: ignore[misc] - vLLM is not checked
     """Raises the device's activity while the engine has work, and reports the engine's steps."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -30,6 +31,7 @@ class RowenScheduler(AsyncScheduler):
         if device is not None:
             device.pin()
 
+    @override
     def add_request(self, request: "Request") -> None:
         self._work.raise_busy()
         try:
@@ -37,17 +39,20 @@ class RowenScheduler(AsyncScheduler):
         finally:
             self._work.settle(self.has_unfinished_requests())
 
+    @override
     def finish_requests(
         self, request_ids: "str | Iterable[str] | None", finished_status: "RequestStatus"
     ) -> "list[Request]":
-        finished = super().finish_requests(request_ids, finished_status)
+        finished: list[Request] = super().finish_requests(request_ids, finished_status)
         self._work.settle(self.has_unfinished_requests())
         return finished
 
+    @override
     def set_pause_state(self, pause_state: "PauseState") -> None:
         super().set_pause_state(pause_state)
         self._work.settle(self.has_unfinished_requests())
 
+    @override
     def schedule(self, throttle_prefills: bool = False) -> "SchedulerOutput":
         begin_ns = time.monotonic_ns()
         output = super().schedule(throttle_prefills)
@@ -55,10 +60,11 @@ class RowenScheduler(AsyncScheduler):
             self._work.begin(id(output), begin_ns)
         return output
 
+    @override
     def update_from_output(
         self, scheduler_output: "SchedulerOutput", model_runner_output: "ModelRunnerOutput"
     ) -> "dict[int, EngineCoreOutputs]":
-        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
         self._work.end(id(scheduler_output), time.monotonic_ns())
         self._work.settle(self.has_unfinished_requests())
         return outputs

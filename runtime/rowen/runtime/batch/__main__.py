@@ -1,0 +1,48 @@
+"""Entry point of a batch inference worker."""
+
+import sys
+import time
+from pathlib import Path
+
+from rowen.crds.worker import BatchSpec
+from rowen.runtime.batch.output import Output
+from rowen.runtime.batch.requests import Request, read_requests
+from rowen.runtime.batch.runner import BatchRunner, write_problems
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.fence import Fence
+from rowen.runtime.files import make_folder
+from rowen.runtime.model_source import model_folder
+from rowen.runtime.worker import Progress, attempt, read_spec, run
+
+
+def answer_all(progress: Progress) -> str:
+    """Runs the job of the environment. Returns a sentence with the row counts."""
+    spec = read_spec(BatchSpec)
+    requests = read_requests(Path(spec.input_path))
+    path = Path(spec.output_path)
+    if path.is_dir():
+        raise WorkerError("OutputUnwritable", f"{path} is a folder; the output is a file")
+    fence = Fence(make_folder(path.parent) / f".{path.name}.owner", attempt())
+    output = Output(path, fence, requests)
+    progress.report(len(output.done), len(requests))
+    write_problems(requests, output)
+    if len(output.done) < len(requests):
+        _answer_rest(spec, requests, output, progress)
+    progress.report(len(requests), len(requests))
+    output.close()
+    fence.release()
+    failed = f", {output.failed} of them errors (see {path.name})" if output.failed else ""
+    return f"{len(requests)} rows{failed}"
+
+
+def _answer_rest(spec: BatchSpec, requests: list[Request], output: Output, progress: Progress) -> None:
+    model = model_folder(spec.model)
+    # vLLM takes seconds to import: a job whose input is wrong should not wait for it.
+    from rowen.runtime.batch.engine import VllmEngine
+
+    engine = VllmEngine(model, spec.memory_bytes)
+    BatchRunner(engine, output, progress, spec.model.name_or_path, int(time.time())).run(requests)
+
+
+if __name__ == "__main__":
+    sys.exit(run("rows", answer_all))

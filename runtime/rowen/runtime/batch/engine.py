@@ -1,0 +1,121 @@
+"""vLLM in this process, as the batch loop sees it."""
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+from rowen.runtime.batch.memory import MAX_SEQUENCES, cache_bytes
+from rowen.runtime.batch.requests import ChatRow, CompletionRow, Request
+from rowen.runtime.batch.results import Answer
+
+_COMPLETION_TOKENS = 16
+"""What OpenAI's completions route takes for `max_tokens` when it is absent."""
+
+
+class UnanswerableError(Exception):
+    """The model cannot answer this request; the others are not touched."""
+
+
+class Engine(Protocol):
+    """Answers requests, several at a time."""
+
+    def add(self, request: Request) -> None:
+        """Takes a request. Raises `UnanswerableError`."""
+
+    def step(self) -> dict[int, Answer]:
+        """Works on for a moment. Returns the answers that became complete, by input line."""
+
+
+class VllmEngine(Engine):
+    """`Engine` on vLLM's `LLMEngine`, without a second process."""
+
+    def __init__(self, model: Path, memory_bytes: int) -> None:
+        """Loads the model. Raises `WorkerError` when it does not fit into so much memory."""
+        cache = cache_bytes(model, memory_bytes)
+        # One device, one thread, no process of vLLM's own that would have to be gated, too.
+        os.environ |= {
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_NO_USAGE_STATS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        from vllm import EngineArgs, LLMEngine
+
+        arguments = EngineArgs(
+            model=str(model),
+            enforce_eager=True,
+            max_num_seqs=MAX_SEQUENCES,
+            kv_cache_memory_bytes=cache,
+            distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
+            disable_log_stats=True,
+        )
+        self._engine = LLMEngine.from_engine_args(arguments)
+        self._tokenizer: Any = self._engine.get_tokenizer()
+        self._max_length = int(self._engine.model_config.max_model_len)
+
+    @override
+    def add(self, request: Request) -> None:
+        from vllm import SamplingParams, TokensPrompt
+
+        row = request.row
+        if row is None:
+            raise UnanswerableError("no row")
+        tokens = self._tokens(request)
+        room = self._max_length - len(tokens)
+        if room < 1:
+            raise UnanswerableError(f"the prompt has {len(tokens)} tokens, the model takes {self._max_length}")
+        body = row.body
+        parameters = SamplingParams(
+            max_tokens=min(_wanted_tokens(row, room), room),
+            temperature=body.temperature,
+            top_p=body.top_p,
+            frequency_penalty=body.frequency_penalty,
+            presence_penalty=body.presence_penalty,
+            stop=body.stop,
+            # Without a seed of its own a row takes its line number, so that attempts agree.
+            seed=body.seed if body.seed is not None else request.line,
+        )
+        try:
+            self._engine.add_request(str(request.line), TokensPrompt(prompt_token_ids=tokens), parameters)
+        except ValueError as error:
+            raise UnanswerableError(str(error)) from error
+
+    @override
+    def step(self) -> dict[int, Answer]:
+        answers = {}
+        for output in self._engine.step():
+            if output.finished:
+                answers[int(output.request_id)] = _answer(output)
+        return answers
+
+    def _tokens(self, request: Request) -> list[int]:
+        row = request.row
+        if isinstance(row, ChatRow):
+            messages = [message.model_dump() for message in row.body.messages]
+            try:
+                encoded = self._tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=True, tokenize=True, return_dict=True
+                )
+            except Exception as error:
+                raise UnanswerableError(f"the chat template refuses the messages: {error}") from error
+            return list(encoded["input_ids"])
+        prompt = row.body.prompt if row is not None else ""
+        return list(prompt) if isinstance(prompt, list) else list(self._tokenizer(prompt)["input_ids"])
+
+
+def _wanted_tokens(row: CompletionRow | ChatRow, room: int) -> int:
+    if isinstance(row, ChatRow):
+        return row.body.max_completion_tokens or row.body.max_tokens or room
+    return row.body.max_tokens or _COMPLETION_TOKENS
+
+
+def _answer(output: Any) -> Answer:
+    completion = output.outputs[0]
+    return Answer(
+        text=completion.text,
+        finish_reason="length" if completion.finish_reason == "length" else "stop",
+        prompt_tokens=len(output.prompt_token_ids),
+        completion_tokens=len(completion.token_ids),
+    )
