@@ -69,3 +69,7 @@ class History:
         """Tokens per second alone on such a device; None while it is not known."""
         profile = self.profiles.get((workload, device_type))
         return profile.tokens_per_second if profile else None
+
+    def profiled(self, workload: str) -> bool:
+        """Whether the solo throughput of the class is known on any type of device."""
+        return any(key[0] == workload for key in self.profiles)

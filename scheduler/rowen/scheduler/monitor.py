@@ -12,7 +12,7 @@ from rowen.scheduler.occupancy import pod_of, pods_by_job, tenancies
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import idle_fraction
 from rowen.scheduler.profile import PredictionError, Profile, ProfileKey, refined
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, PodView, Snapshot, TenantView
 
 _FULL = 0.8
 _REMNANT_SECONDS = 1.0
@@ -23,6 +23,7 @@ class Reading:
     """One job in one report."""
 
     job: JobView
+    placement: Placement
     pod: PodView
     time: float
     tokens: int
@@ -94,20 +95,32 @@ def _readings(snapshot: Snapshot, now: float, policy: Policy) -> list[Reading]:
     for job in snapshot.jobs.values():
         pod = pod_of(job, pods.get(job.uid, []))
         node = snapshot.nodes.get(pod.node) if pod else None
-        if pod is None or node is None or node.reported is None or node.age(now) > policy.lease_seconds:
+        if (
+            job.placement is None
+            or pod is None
+            or node is None
+            or node.reported is None
+            or node.age(now) > policy.lease_seconds
+        ):
             continue
         held = tenancies(node, pod)
         if held:
-            found.append(_reading(job, pod, node, node.reported, held))
+            found.append(_reading(job, job.placement, pod, node, node.reported, held))
     return found
 
 
 def _reading(
-    job: JobView, pod: PodView, node: NodeView, time: float, held: Sequence[tuple[DeviceView, TenantView]]
+    job: JobView,
+    placement: Placement,
+    pod: PodView,
+    node: NodeView,
+    time: float,
+    held: Sequence[tuple[DeviceView, TenantView]],
 ) -> Reading:
     tenants = max(len(device.tenants) for device, _ in held)
     return Reading(
         job=job,
+        placement=placement,
         pod=pod,
         time=time,
         tokens=max(tenant.tokens for _, tenant in held),
@@ -123,8 +136,7 @@ def _still_placed(job: JobView | None, track: Track) -> bool:
 
 
 def _continues(track: Track, reading: Reading) -> bool:
-    placement = reading.job.placement
-    same = placement is not None and placement.id == track.assignment and reading.pod.name == track.pod
+    same = reading.placement.id == track.assignment and reading.pod.name == track.pod
     return same and reading.tokens >= track.tokens and reading.granted >= track.granted
 
 
@@ -152,15 +164,13 @@ def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
 
 def _begin(reading: Reading) -> Track:
     """A new track. Counters from before count only while the tenant is alone: no one shared them."""
-    placement = reading.job.placement
-    assert placement is not None
     alone = reading.tenants == 1
     return Track(
-        assignment=placement.id,
+        assignment=reading.placement.id,
         pod=reading.pod.name,
         workload=reading.job.workload,
         device_type=reading.device_type,
-        since=placement.time,
+        since=reading.placement.time,
         time=reading.time,
         tokens=0 if alone else reading.tokens,
         granted=0.0 if alone else reading.granted,
@@ -203,14 +213,14 @@ def _measure(track: Track, solo: Profile | None, sla: float | None, policy: Poli
 
 
 def _compare(track: Track, reading: Reading, policy: Policy) -> tuple[Track, ErrorSample | None]:
-    """Closes the prediction's window: what was predicted at its start against what was measured over it."""
-    restart = replace(
-        track, tenants=reading.tenants, predicted=reading.predicted, predicted_at=reading.time
-    )
-    if reading.tenants != track.tenants or not track.samples or track.samples[0].time > track.predicted_at:
-        full = track.samples and track.predicted_at < track.samples[0].time
-        return (restart if full or reading.tenants != track.tenants or not track.samples else track), None
-    if reading.time - track.predicted_at < policy.monitor_window_seconds or track.fraction is None:
+    """Closes the prediction's window: what was predicted at its start against what was measured over it.
+
+    A window in which the number of tenants changed says nothing about the predictor and is dropped.
+    """
+    restart = replace(track, tenants=reading.tenants, predicted=reading.predicted, predicted_at=reading.time)
+    if reading.tenants != track.tenants or len(track.samples) < 2:
+        return restart, None
+    if track.fraction is None or reading.time - track.predicted_at < policy.monitor_window_seconds:
         return track, None
     if track.predicted <= 0.0:
         return restart, None

@@ -46,6 +46,7 @@ class DeviceView:
 
     @property
     def key(self) -> DeviceKey:
+        """Node and id."""
         return self.node, self.id
 
 

@@ -1,0 +1,101 @@
+"""Joins what was read from single objects into one snapshot."""
+
+from collections.abc import Iterable, Mapping
+
+from rowen.crds import names
+from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
+from rowen.scheduler.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
+
+ObjectKey = tuple[str, str]
+"""Namespace and name."""
+
+
+def assemble(
+    jobs: Iterable[JobView],
+    harvests: Iterable[HarvestFacts],
+    nodes: Iterable[NodeFacts],
+    pods: Iterable[PodFacts],
+    services: Iterable[ServiceFacts],
+) -> Snapshot:
+    """One view of the cluster. A report of a node that is gone is passed over."""
+    reports = {harvest.node: harvest for harvest in harvests}
+    by_pod = {(pod.namespace, pod.name): pod for pod in pods}
+    by_service = {(service.namespace, service.name): service for service in services}
+    views = {node.name: _node(node, reports.get(node.name), by_pod, by_service) for node in nodes}
+    holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
+    return Snapshot(views, {job.uid: job for job in jobs}, holders)
+
+
+def _node(
+    node: NodeFacts,
+    harvest: HarvestFacts | None,
+    pods: Mapping[ObjectKey, PodFacts],
+    services: Mapping[ObjectKey, ServiceFacts],
+) -> NodeView:
+    if harvest is None:
+        return NodeView(node.name, node.ready, node.schedulable, node.slots)
+    devices = tuple(_device(node.name, device, pods, services) for device in harvest.devices)
+    return NodeView(node.name, node.ready, node.schedulable, node.slots, harvest.reported, harvest.window, devices)
+
+
+def _device(
+    node: str,
+    device: DeviceFacts,
+    pods: Mapping[ObjectKey, PodFacts],
+    services: Mapping[ObjectKey, ServiceFacts],
+) -> DeviceView:
+    report = device.report
+    pod = pods.get((report.online.pod.namespace, report.online.pod.name)) if report.online else None
+    return DeviceView(
+        node=node,
+        id=report.id,
+        type=report.type,
+        memory=report.memory_bytes,
+        idle=min(1.0, max(0.0, report.idle_fraction)),
+        busy=device.busy,
+        online_memory=pod.memory if pod else None,
+        attached=report.harvestable,
+        refusal=_refusal(report.online, pod, services) if report.online else "",
+        tenants=tuple(_tenant(tenant) for tenant in report.tenants),
+    )
+
+
+def _refusal(online: OnlineTenant, pod: PodFacts | None, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+    namespace = online.pod.namespace
+    name = online.service or _owner(namespace, pod, services)
+    if name is None:
+        return f"pod {namespace}/{online.pod.name} belongs to no OnlineService"
+    service = services.get((namespace, name))
+    if service is None:
+        return f"OnlineService {namespace}/{name} is gone"
+    return "" if service.harvest else f"OnlineService {namespace}/{name} does not let itself be harvested"
+
+
+def _owner(namespace: str, pod: PodFacts | None, services: Mapping[ObjectKey, ServiceFacts]) -> str | None:
+    """The OnlineService of an adopted pod, which does not carry the label: the one that selects it."""
+    if pod is None:
+        return None
+    for _, service in sorted(services.items()):
+        if service.namespace == namespace and service.selector and service.selector.items() <= pod.labels.items():
+            return service.name
+    return None
+
+
+def _tenant(tenant: OfflineTenant) -> TenantView:
+    return TenantView(tenant.pod.namespace, tenant.pod.name, tenant.tokens, tenant.granted_seconds)
+
+
+def _holder(pod: PodFacts) -> PodView:
+    devices = pod.annotations.get(names.DEVICES_ANNOTATION, "")
+    return PodView(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        slots=pod.harvest_slots,
+        memory=(pod.memory or 0) // pod.harvest_slots,
+        job=pod.labels.get(names.JOB_UID_LABEL),
+        assignment=pod.annotations.get(names.ASSIGNMENT_ANNOTATION),
+        devices=tuple(part.strip() for part in devices.split(",") if part.strip()),
+        running=pod.running,
+    )

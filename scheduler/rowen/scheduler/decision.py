@@ -1,0 +1,222 @@
+"""One pass: from a snapshot and the history to what shall be done with every job."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from hashlib import sha256
+
+from rowen.scheduler.backoff import Backoff, BackoffKey, next_backoff
+from rowen.scheduler.fleet import Claim, Fleet
+from rowen.scheduler.history import History
+from rowen.scheduler.lease import Loss, Reason, loss, renewed, violation
+from rowen.scheduler.occupancy import devices_of, pod_of, pods_by_job
+from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobKey, JobView, Placement, PodView, Snapshot
+
+_BACKED_OFF = frozenset({Reason.SLA_VIOLATED, Reason.NODE_LOST, Reason.DEVICE_GONE})
+"""Losses that may come back at once, so the node has to wait; the others are somebody's wish."""
+
+Shape = tuple[int, int, float | None, float]
+"""What decides whether a job fits, back-offs apart: devices, memory, SLA, least prediction."""
+
+
+class Action(StrEnum):
+    """What happens to a job."""
+
+    KEEP = "keep"
+    PLACE = "place"
+    REVOKE = "revoke"
+    WAIT = "wait"
+    HOLD = "hold"
+    """Not in the queue: suspended, finished or being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happens to one job, and why."""
+
+    job: JobView
+    action: Action
+    message: str
+    placement: Placement | None = None
+    loss: Loss | None = None
+    candidates: tuple[Candidate, ...] = ()
+    fraction: float | None = None
+    """Predicted now, on the devices that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one pass decided."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    backoffs: Mapping[BackoffKey, Backoff] = field(default_factory=dict)
+    """All back-offs, with those that this pass began."""
+
+    def outcome(self, uid: JobKey) -> Outcome | None:
+        """What happens to the job of that UID."""
+        return next((outcome for outcome in self.outcomes if outcome.job.uid == uid), None)
+
+
+def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> Decision:
+    """Decides on every job: first what stays, then who of the waiting goes where."""
+    # 1. Withdraw what its node, its device, its owner or the SLA monitor has taken away.
+    losses = _losses(snapshot, history, now, policy)
+    # 2. Enter what stays, and every pod that still holds slots, into the fleet.
+    fleet, held = build_fleet(snapshot, history, losses, now, policy)
+    # 3. Place the waiting jobs in order; each sees what the ones before it took.
+    backoffs = dict(history.backoffs)
+    outcomes: list[Outcome] = []
+    known: dict[Shape, Choice] = {}
+    for job in sorted(snapshot.jobs.values(), key=lambda job: job.order):
+        lost = losses.get(job.uid)
+        if lost is not None:
+            outcomes.append(_revoke(job, lost, backoffs, now, policy))
+        elif job.finished or job.suspended or job.deleting:
+            outcomes.append(_hold(job))
+        elif job.placement is None:
+            outcomes.append(_place(job, fleet, history, backoffs, known, now, policy))
+    # 4. What stays is told last, when every newcomer has taken its share.
+    outcomes += [_keep(snapshot.jobs[uid], placement, fleet, claim) for uid, (placement, claim) in held.items()]
+    return Decision(tuple(outcomes), backoffs)
+
+
+def _losses(snapshot: Snapshot, history: History, now: float, policy: Policy) -> dict[JobKey, Loss]:
+    pods = pods_by_job(snapshot)
+    losses: dict[JobKey, Loss] = {}
+    violators: list[tuple[JobView, Placement, Loss]] = []
+    for job in snapshot.jobs.values():
+        if job.placement is None or job.finished or job.deleting:
+            continue
+        node = snapshot.nodes.get(job.placement.node)
+        found = loss(job, job.placement, node, pod_of(job, pods.get(job.uid, [])), history, now, policy)
+        violated = None if found else violation(job, history, now, policy)
+        if found is not None:
+            losses[job.uid] = found
+        elif violated is not None:
+            violators.append((job, job.placement, violated))
+    losses |= _one_per_device(violators)
+    return losses
+
+
+def _one_per_device(violators: Iterable[tuple[JobView, Placement, Loss]]) -> dict[JobKey, Loss]:
+    """Of several violators that share a device only the last in the queue's order goes: the others may recover."""
+    taken: set[tuple[str, str]] = set()
+    chosen: dict[JobKey, Loss] = {}
+    for job, placement, found in sorted(violators, key=lambda violator: violator[0].order, reverse=True):
+        devices = {(placement.node, id_) for id_ in placement.devices}
+        if not devices & taken:
+            chosen[job.uid] = found
+        taken |= devices
+    return chosen
+
+
+def build_fleet(
+    snapshot: Snapshot, history: History, gone: Iterable[JobKey], now: float, policy: Policy
+) -> tuple[Fleet, dict[JobKey, tuple[Placement, Claim]]]:
+    """The fleet with every claim, and the assignments that stay. `gone` are the jobs that lose theirs."""
+    fleet = Fleet(snapshot.nodes, now, policy)
+    without = set(gone)
+    pods = pods_by_job(snapshot)
+    held: dict[JobKey, tuple[Placement, Claim]] = {}
+    for job in sorted(snapshot.jobs.values(), key=lambda job: job.order):
+        if job.placement is None or job.uid in without or job.finished:
+            continue
+        pod = pod_of(job, pods.get(job.uid, []))
+        placement = renewed(job.placement, snapshot.nodes.get(job.placement.node), pod, policy)
+        claim = claim_of(job, placement.node, placement.devices, history.need(job.workload, job.sla))
+        fleet.add(claim)
+        if not job.deleting:
+            held[job.uid] = placement, claim
+    for pod in snapshot.pods:
+        job_held = held.get(pod.job or "")
+        if job_held is None or job_held[0].id != pod.assignment:
+            _add_pod(fleet, snapshot, pod)
+    return fleet, held
+
+
+def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView) -> None:
+    """A pod that holds slots without an assignment: one on its way out, or a stranger's."""
+    node = snapshot.nodes.get(pod.node)
+    if node is not None:
+        name = f"{pod.namespace}/{pod.name}"
+        fleet.add(Claim(f"pod:{name}", f"pod {name}", pod.node, devices_of(node, pod), pod.slots, pod.memory))
+
+
+def _revoke(job: JobView, lost: Loss, backoffs: dict[BackoffKey, Backoff], now: float, policy: Policy) -> Outcome:
+    if job.placement is not None and lost.reason in _BACKED_OFF:
+        key = (job.uid, job.placement.node)
+        backoffs[key] = next_backoff(backoffs.get(key), lost.reason, now, policy)
+    return Outcome(job, Action.REVOKE, lost.message, loss=lost)
+
+
+def _hold(job: JobView) -> Outcome:
+    if job.finished:
+        return Outcome(job, Action.HOLD, "the job has finished")
+    return Outcome(job, Action.HOLD, "the job is being deleted" if job.deleting else "spec.suspend is set")
+
+
+def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim) -> Outcome:
+    fraction = fleet.fraction(claim)
+    place = f"{placement.node}/{'+'.join(placement.devices)}"
+    message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
+    return Outcome(job, Action.KEEP, message, placement=placement, fraction=fraction)
+
+
+def _place(
+    job: JobView,
+    fleet: Fleet,
+    history: History,
+    backoffs: Mapping[BackoffKey, Backoff],
+    known: dict[Shape, Choice],
+    now: float,
+    policy: Policy,
+) -> Outcome:
+    """Places one job. A request like one that was refused before is refused alike: capacity only shrinks."""
+    request = request_of(job, fleet, history, backoffs, now)
+    shape = (job.devices, job.memory, job.sla, request.need)
+    choice = known.get(shape) if not request.backoffs else None
+    if choice is None:
+        choice = choose(request, fleet, policy)
+        if choice.chosen is None and not request.backoffs:
+            known[shape] = choice
+    if choice.chosen is None:
+        return Outcome(job, Action.WAIT, _refused(job, choice), candidates=choice.candidates)
+    best = choice.chosen
+    placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), policy)
+    fleet.add(claim_of(job, best.node, best.devices, request.need))
+    candidates = tuple(replace(candidate, chosen=candidate is best) for candidate in choice.candidates)
+    message = (
+        f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
+        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f})"
+    )
+    return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
+
+
+def request_of(
+    job: JobView, fleet: Fleet, history: History, backoffs: Mapping[BackoffKey, Backoff], now: float
+) -> Request:
+    """What the job asks for; its margin covers the predictor's error for its class."""
+    own = {node: backoffs[job.uid, node] for node in fleet.nodes if (job.uid, node) in backoffs} if backoffs else {}
+    return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), own, now)
+
+
+def snapshot_time(fleet: Fleet, node: str, now: float) -> float:
+    """The node's last report: the start of a new lease."""
+    reported = fleet.nodes[node].view.reported
+    return now if reported is None else min(reported, now)
+
+
+def _placement(job: JobView, best: Candidate, now: float, reported: float, policy: Policy) -> Placement:
+    digest = sha256(f"{job.uid} {best.place} {now:.6f}".encode()).hexdigest()
+    return Placement(
+        digest[:16], best.node, best.devices, best.prediction.fraction, now, reported, policy.lease_seconds
+    )
+
+
+def _refused(job: JobView, choice: Choice) -> str:
+    if not choice.candidates:
+        return "no node reports a harvested device"
+    best = choice.candidates[0]
+    return f"no candidate holds: {best.place}: {best.refusal}"

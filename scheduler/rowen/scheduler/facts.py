@@ -1,0 +1,197 @@
+"""What the scheduler takes from each Kubernetes object; parsing only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rowen.crds import names
+from rowen.crds.base import quantity_bytes
+from rowen.crds.common import is_true
+from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
+from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
+from rowen.crds.online_service import OnlineServiceSpec
+from rowen.scheduler.alignment import Span, merge
+from rowen.scheduler.snapshot import JobView, Placement
+from rowen.scheduler.workload import workload_class
+
+Raw = Mapping[str, Any]
+"""A Kubernetes object as it comes from the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A Node."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A Pod that has been bound to a node."""
+
+    namespace: str
+    name: str
+    node: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    memory: int | None
+    """Bytes of all containers; None when one of them declares none."""
+    harvest_slots: int
+    ended: bool
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """An OnlineService."""
+
+    namespace: str
+    name: str
+    harvest: bool
+    selector: Mapping[str, str]
+    """Labels of its pods; empty while it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """A device of a report, with its busy time merged."""
+
+    report: DeviceHarvest
+    busy: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestFacts:
+    """A NodeHarvest."""
+
+    node: str
+    reported: float | None
+    window: float
+    devices: tuple[DeviceFacts, ...]
+
+
+def unix_time(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time. Raises `ValueError`."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def node_facts(raw: Raw) -> NodeFacts:
+    """Reads a Node."""
+    status = raw.get("status", {})
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
+    slots = int(status.get("allocatable", {}).get(names.HARVEST_RESOURCE, "0"))
+    deleting = "deletionTimestamp" in raw["metadata"]
+    unschedulable = raw.get("spec", {}).get("unschedulable", False)
+    return NodeFacts(raw["metadata"]["name"], ready, not unschedulable and not deleting, slots)
+
+
+def pod_facts(raw: Raw) -> PodFacts | None:
+    """Reads a Pod; None while it is not bound."""
+    spec, meta = raw["spec"], raw["metadata"]
+    if not spec.get("nodeName"):
+        return None
+    phase = raw.get("status", {}).get("phase", "")
+    amounts = [_amounts(container) for container in spec["containers"]]
+    memories = [_memory(amount.get("memory")) for amount in amounts]
+    known = [memory for memory in memories if memory is not None]
+    return PodFacts(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        node=spec["nodeName"],
+        labels=meta.get("labels") or {},
+        annotations=meta.get("annotations") or {},
+        memory=sum(known) if len(known) == len(memories) else None,
+        harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
+        ended=phase in ("Succeeded", "Failed"),
+        running=phase == "Running",
+    )
+
+
+def service_facts(raw: Raw) -> ServiceFacts:
+    """Reads an OnlineService. Raises `pydantic.ValidationError`. One that is being deleted is not harvested."""
+    meta = raw["metadata"]
+    spec = OnlineServiceSpec.from_wire(raw["spec"])
+    selector = (raw.get("status") or {}).get("selector", "")
+    pairs = [part.split("=", 1) for part in selector.split(",") if "=" in part and "!" not in part]
+    return ServiceFacts(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        harvest=spec.harvest.enabled and "deletionTimestamp" not in meta,
+        selector={key.strip(): value.strip("= ") for key, value in pairs},
+    )
+
+
+def harvest_facts(raw: Raw) -> HarvestFacts:
+    """Reads a NodeHarvest. Raises `pydantic.ValidationError`."""
+    window = float(NodeHarvestSpec.model_validate(raw.get("spec") or {}).window_seconds)
+    status = NodeHarvestStatus.from_wire(raw.get("status") or {})
+    reported = unix_time(status.update_time) if status.update_time else None
+    end = reported or 0.0
+    devices = tuple(
+        DeviceFacts(device, merge(((span.start, span.end) for span in device.busy_intervals), end - window, end))
+        for device in status.devices
+    )
+    return HarvestFacts(raw["metadata"]["name"], reported, window, devices)
+
+
+def job_view(raw: Raw) -> JobView | None:
+    """Reads an OfflineJob; None when another controller manages it. Raises `pydantic.ValidationError`."""
+    meta = raw["metadata"]
+    spec = OfflineJobSpec.from_wire(raw["spec"])
+    if spec.managed_by not in (None, names.OPERATOR_MANAGER):
+        return None
+    status = OfflineJobStatus.from_wire(raw.get("status") or {})
+    return JobView(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        workload=workload_class(spec, meta["namespace"]),
+        memory=quantity_bytes(spec.memory),
+        devices=spec.devices,
+        sla=spec.sla.throughput_fraction if spec.sla else None,
+        priority=spec.priority,
+        created=unix_time(meta["creationTimestamp"]),
+        generation=meta.get("generation", 1),
+        suspended=spec.suspend,
+        finished=is_true(status.conditions, "Finished"),
+        deleting="deletionTimestamp" in meta,
+        placement=_placement(status.assignment) if status.assignment else None,
+        status=status,
+    )
+
+
+def _placement(assignment: Assignment) -> Placement:
+    return Placement(
+        id=assignment.id,
+        node=assignment.node,
+        devices=tuple(assignment.devices),
+        predicted=assignment.predicted_fraction,
+        time=unix_time(assignment.time),
+        renewed=unix_time(assignment.lease.renew_time),
+        duration=assignment.lease.duration_seconds,
+    )
+
+
+def _amounts(container: Raw) -> dict[str, str]:
+    resources = container.get("resources") or {}
+    return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+
+
+_SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3}
+
+
+def _memory(text: str | None) -> int | None:
+    """Bytes of any Kubernetes quantity; None for one that is absent or not understood."""
+    if text is None:
+        return None
+    try:
+        suffix = next((suffix for suffix in _SUFFIXES if text.endswith(suffix)), "")
+        if suffix:
+            return round(float(text.removesuffix(suffix)) * _SUFFIXES[suffix])
+        return quantity_bytes(text)
+    except ValueError:
+        return None

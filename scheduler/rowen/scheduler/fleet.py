@@ -1,0 +1,182 @@
+"""The harvested devices while a pass decides: who holds what, with undoable what-if."""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rowen.scheduler.alignment import alignment
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.prediction import Prediction, idle_fraction
+from rowen.scheduler.snapshot import DeviceKey, DeviceView, NodeView
+
+Undo = Callable[[], None]
+Rank = tuple[int, float, str, str]
+"""Order of single devices: empty, shared and full ones; in each by predicted fraction, then by name."""
+EMPTY, SHARED, FULL = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a job or a pod holds on a node."""
+
+    key: str
+    label: str
+    node: str
+    devices: tuple[str, ...]
+    slots: int
+    memory: int
+    """Bytes per device."""
+    need: float = 0.0
+    """Least predicted fraction that it was promised; 0 for best effort."""
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """A device and the claims on it."""
+
+    view: DeviceView
+    claims: dict[str, Claim] = field(default_factory=dict)
+    free: int = 0
+    """Bytes of the pool that no one holds."""
+    slots: int = 0
+    """Most claims that it takes."""
+
+    def rank(self) -> Rank:
+        """Where it stands for a job on a single device."""
+        count = len(self.claims)
+        group = FULL if count >= self.slots else min(count, SHARED)
+        return group, -self.view.idle / (count + 1), self.view.node, self.view.id
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node and its free slots."""
+
+    view: NodeView
+    free_slots: int
+    refusal: str
+    """Why nothing is placed on it; empty when it is open."""
+
+
+class Fleet:
+    """A working copy of the cluster for one pass; `add` returns its own undo."""
+
+    def __init__(self, nodes: Mapping[str, NodeView], now: float, policy: Policy) -> None:
+        self.nodes: dict[str, NodeState] = {}
+        self.devices: dict[DeviceKey, DeviceState] = {}
+        self._ranks: list[Rank] = []
+        self._alignments: dict[tuple[DeviceKey, DeviceKey], float] = {}
+        for name in sorted(nodes):
+            self._enter(nodes[name], now, policy)
+        self._ranks.sort()
+
+    def _enter(self, node: NodeView, now: float, policy: Policy) -> None:
+        refusal = node_refusal(node, now, policy)
+        self.nodes[node.name] = NodeState(node, node.slots, refusal)
+        each = -(-node.slots // max(1, len(node.devices)))
+        for device in node.devices:
+            free = 0 if device.online_memory is None else device.memory - device.online_memory
+            state = DeviceState(device, free=free, slots=each)
+            self.devices[device.key] = state
+            if not refusal and not device_refusal(device):
+                self._ranks.append(state.rank())
+
+    def add(self, claim: Claim) -> Undo:
+        """Takes the claim into account; the result takes it back."""
+        self._change(claim, present=True)
+        return lambda: self._change(claim, present=False)
+
+    def _change(self, claim: Claim, *, present: bool) -> None:
+        node = self.nodes.get(claim.node)
+        if node is None:
+            return
+        node.free_slots += -claim.slots if present else claim.slots
+        for id_ in claim.devices:
+            state = self.devices.get((claim.node, id_))
+            if state is None:
+                continue
+            before = state.rank()
+            if present:
+                state.claims[claim.key] = claim
+                state.free -= claim.memory
+            else:
+                del state.claims[claim.key]
+                state.free += claim.memory
+            self._move(before, state.rank())
+
+    def _move(self, before: Rank, after: Rank) -> None:
+        at = bisect_left(self._ranks, before)
+        if at < len(self._ranks) and self._ranks[at] == before:
+            del self._ranks[at]
+            insort(self._ranks, after)
+
+    def group(self, group: int) -> Iterator[DeviceState]:
+        """Open devices that are EMPTY, SHARED or FULL, in the order in which a job on one device takes them."""
+        first, last = (bisect_left(self._ranks, (edge, float("-inf"), "", "")) for edge in (group, group + 1))
+        for _, _, node, id_ in self._ranks[first:last]:
+            yield self.devices[node, id_]
+
+    def open_devices(self, node: str) -> list[DeviceState]:
+        """Devices of the node on which something may be placed, best first."""
+        if self.nodes[node].refusal:
+            return []
+        states = (self.devices[device.key] for device in self.nodes[node].view.devices)
+        return sorted((state for state in states if not device_refusal(state.view)), key=DeviceState.rank)
+
+    def predict(self, devices: Sequence[DeviceState], memory: int) -> Prediction:
+        """The factors for a newcomer of `memory` bytes per device."""
+        views = [state.view for state in devices]
+        return Prediction(
+            idle=idle_fraction(views, self.nodes[views[0].node].view.window),
+            memory=1.0 if all(memory <= state.free for state in devices) else 0.0,
+            alignment=self._least_alignment(views),
+            sharing=1.0 / (1 + max(len(state.claims) for state in devices)),
+        )
+
+    def fraction(self, claim: Claim) -> float:
+        """Predicted fraction of a claim that is in, on the devices known; 0 where none is."""
+        states = [self.devices[claim.node, id_] for id_ in claim.devices if (claim.node, id_) in self.devices]
+        if not states:
+            return 0.0
+        window = self.nodes[claim.node].view.window
+        return idle_fraction([state.view for state in states], window) / max(len(state.claims) for state in states)
+
+    def neighbours(self, devices: Iterable[DeviceState]) -> list[Claim]:
+        """Every claim on the devices, once, by key."""
+        found = {claim.key: claim for state in devices for claim in state.claims.values()}
+        return [found[key] for key in sorted(found)]
+
+    def _least_alignment(self, views: Sequence[DeviceView]) -> float:
+        least = 1.0
+        for at, first in enumerate(views):
+            for second in views[at + 1 :]:
+                pair = (first.key, second.key)
+                if pair not in self._alignments:
+                    self._alignments[pair] = alignment(first.busy, second.busy)
+                least = min(least, self._alignments[pair])
+        return least
+
+
+def node_refusal(node: NodeView, now: float, policy: Policy) -> str:
+    """Why nothing is placed on the node; empty when it is open."""
+    if node.reported is None:
+        return "no report of its agent"
+    age = node.age(now)
+    if age > policy.lease_seconds:
+        return f"report is {age:.0f} s old > {policy.lease_seconds} s"
+    if not node.ready:
+        return "node is not Ready"
+    if not node.schedulable:
+        return "node is cordoned"
+    return ""
+
+
+def device_refusal(device: DeviceView) -> str:
+    """Why nothing is placed on the device; empty when it is open."""
+    if device.refusal:
+        return device.refusal
+    if not device.attached:
+        return "idle 0.00: no online engine attached, so its gate is closed"
+    if device.online_memory is None:
+        return "memory 0: the online pod's memory is not known (it declares none)"
+    return ""

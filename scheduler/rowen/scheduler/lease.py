@@ -1,0 +1,109 @@
+"""When an assignment is kept, renewed or lost."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rowen.scheduler.history import History
+from rowen.scheduler.occupancy import devices_of, tenancies
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView
+
+
+class Reason(StrEnum):
+    """Why a job has no assignment (any more)."""
+
+    NODE_LOST = "NodeLost"
+    HARVEST_DISABLED = "HarvestDisabled"
+    DEVICE_GONE = "DeviceGone"
+    SLA_VIOLATED = "SLAViolated"
+    SUSPENDED = "Suspended"
+    FINISHED = "Finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An assignment that has to be withdrawn."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the scheduler took it away, and not the user."""
+        return self.reason is not Reason.SUSPENDED
+
+
+def renewed(placement: Placement, node: NodeView | None, pod: PodView | None, policy: Policy) -> Placement:
+    """The assignment with the node's last report as renewal, and the devices that the kubelet gave its pod."""
+    if node is None or node.reported is None:
+        return placement
+    devices = devices_of(node, pod) if pod is not None else ()
+    return replace(
+        placement,
+        renewed=max(placement.renewed, node.reported),
+        duration=policy.lease_seconds,
+        devices=devices if devices and _reported(node, pod) else placement.devices,
+    )
+
+
+def _reported(node: NodeView, pod: PodView | None) -> bool:
+    return pod is not None and bool(tenancies(node, pod))
+
+
+def loss(
+    job: JobView,
+    placement: Placement,
+    node: NodeView | None,
+    pod: PodView | None,
+    history: History,
+    now: float,
+    policy: Policy,
+) -> Loss | None:
+    """Why the job's assignment cannot stay; None when it can."""
+    if job.suspended:
+        return Loss(Reason.SUSPENDED, "spec.suspend is set")
+    current = renewed(placement, node, pod, policy)
+    overdue = now - current.ends()
+    if overdue > policy.lease_grace_seconds:
+        silent = now - current.renewed
+        return Loss(Reason.NODE_LOST, f"{placement.node}: lease ran out: last report {silent:.0f} s ago")
+    if node is None or node.age(now) > policy.lease_seconds:
+        return None
+    if not node.ready and not _reported(node, pod):
+        return Loss(Reason.NODE_LOST, f"{placement.node}: node is not Ready and the job does not run there")
+    for id_ in current.devices:
+        found = _device_loss(node, id_, history, now, policy)
+        if found is not None:
+            return found
+    return None
+
+
+def _device_loss(node: NodeView, id_: str, history: History, now: float, policy: Policy) -> Loss | None:
+    device = node.device(id_)
+    if device is None:
+        return Loss(Reason.DEVICE_GONE, f"{node.name}/{id_}: the node no longer reports this device")
+    if device.refusal:
+        return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: {device.refusal}")
+    absent = 0.0 if device.attached else now - history.absences.get(device.key, now)
+    if absent > policy.absence_seconds:
+        return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: no online engine attached for {absent:.0f} s")
+    return None
+
+
+def violation(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:
+    """The eviction that the SLA monitor asks for, after the dwell and a sustained shortfall."""
+    track = history.tracks.get(job.uid)
+    placement = job.placement
+    if placement is None or job.sla is None or track is None or track.violating_since is None:
+        return None
+    if track.assignment != placement.id or now - placement.time < policy.dwell_seconds:
+        return None
+    lasted = now - track.violating_since
+    if lasted < policy.sustain_seconds or track.fraction is None:
+        return None
+    return Loss(
+        Reason.SLA_VIOLATED,
+        f"{placement.node}/{'+'.join(placement.devices)}: measured {track.fraction:.2f} < SLA {job.sla:.2f} "
+        f"for {lasted:.0f} s over a window of {policy.monitor_window_seconds:.0f} s "
+        f"(predicted {placement.predicted:.2f})",
+    )

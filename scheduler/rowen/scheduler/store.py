@@ -1,0 +1,91 @@
+"""Profiles, prediction errors and back-offs in a ConfigMap, so that they outlive the scheduler."""
+
+import json
+from typing import Any
+
+import kr8s
+import structlog
+from kr8s.asyncio import Api
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from rowen.crds.apply import apply
+from rowen.crds.names import SCHEDULER_MANAGER
+from rowen.scheduler.backoff import Backoff
+from rowen.scheduler.history import History
+from rowen.scheduler.profile import PredictionError, Profile
+
+NAME = "rowen-profiles"
+FORMAT = 1
+_KEY = "profiles.json"
+_MOST_PROFILES = 2000
+
+log = structlog.get_logger()
+
+
+class _Stored(BaseModel):
+    """The stored form; a key of two parts is a pair."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int
+    profiles: list[tuple[tuple[str, str], Profile]] = []
+    errors: list[tuple[str, PredictionError]] = []
+    backoffs: list[tuple[tuple[str, str], Backoff]] = []
+
+
+_STORED = TypeAdapter(_Stored)
+
+
+def encode(history: History) -> str:
+    """JSON of what outlives a restart; the most recently changed profiles, where there are too many."""
+    newest = sorted(history.profiles.items(), key=lambda item: (-item[1].updated, item[0]))[:_MOST_PROFILES]
+    workloads = {key[0] for key, _ in newest}
+    stored = _Stored(
+        version=FORMAT,
+        profiles=sorted(newest, key=lambda item: item[0]),
+        errors=sorted((key, error) for key, error in history.errors.items() if key in workloads),
+        backoffs=sorted(history.backoffs.items(), key=lambda item: item[0]),
+    )
+    return stored.model_dump_json()
+
+
+def decode(text: str) -> History:
+    """The history of the JSON. Raises `ValueError` when it is of another format."""
+    stored = _STORED.validate_json(text)
+    if stored.version != FORMAT:
+        raise ValueError(f"{_KEY} has format {stored.version}, this scheduler reads {FORMAT}")
+    return History(dict(stored.profiles), dict(stored.errors), dict(stored.backoffs))
+
+
+class Store:
+    """The ConfigMap `rowen-profiles` in the scheduler's own namespace."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+
+    async def load(self) -> History:
+        """What was stored; empty when there is none, or none that can be read: it is measured again."""
+        async with self._api.call_api(
+            "GET", version="v1", namespace=self._namespace, url=f"configmaps/{NAME}", raise_for_status=False, timeout=10
+        ) as response:
+            found: dict[str, Any] = response.json()
+        if response.status_code == 404:
+            return History()
+        if response.is_error:
+            raise kr8s.ServerError(str(found.get("message")), status=str(response.status_code), response=response)
+        try:
+            return decode((found.get("data") or {})[_KEY])
+        except (KeyError, ValidationError, ValueError, json.JSONDecodeError) as error:
+            log.warning("stored profiles cannot be read and are measured again", error=str(error))
+            return History()
+
+    async def save(self, history: History) -> None:
+        """Writes it. Raises what `apply` raises."""
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": self._namespace},
+            "data": {"version": str(FORMAT), _KEY: encode(history)},
+        }
+        await apply(self._api, manifest, manager=SCHEDULER_MANAGER)

@@ -1,0 +1,72 @@
+"""Short ways to build a world for the policies."""
+
+from dataclasses import replace
+from typing import Any
+
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.scheduler.decision import Decision, Outcome, decide
+from rowen.scheduler.history import History
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, PodView, Snapshot, TenantView
+
+GIB = 2**30
+NOW = 1_000_000.0
+POLICY = Policy()
+
+
+def device(node: str, id_: str = "cpu0", *, idle: float = 0.8, **fields: Any) -> DeviceView:
+    """An open device with a pool of 8 GiB, 2 GiB of it held by the online pod."""
+    return DeviceView(node, id_, "cpu", **{"memory": 8 * GIB, "idle": idle, "online_memory": 2 * GIB, **fields})
+
+
+def node(name: str, *devices: DeviceView, **fields: Any) -> NodeView:
+    """A node that has just reported, with two slots per device."""
+    devices = devices or (device(name),)
+    return NodeView(name, devices=devices, **{"slots": 2 * len(devices), "reported": NOW, **fields})
+
+
+def job(name: str, **fields: Any) -> JobView:
+    """A best-effort job of 1 GiB on one device."""
+    return JobView(
+        **{"uid": f"uid-{name}", "namespace": "ns", "name": name, "workload": "class", "memory": GIB, **fields}
+    )
+
+
+def placed(view: JobView, node_name: str, *devices: str, at: float = NOW - 600.0, **fields: Any) -> JobView:
+    """The job with an assignment."""
+    placement = Placement(f"id-{view.name}", node_name, devices or ("cpu0",), 0.8, at, NOW, 15.0)
+    return replace(view, placement=replace(placement, **fields), status=OfflineJobStatus())
+
+
+def pod(view: JobView, node_name: str, *devices: str, assignment: str | None = None) -> PodView:
+    """The pod of a job's assignment."""
+    return PodView(
+        view.namespace, f"{view.name}-1", node_name, view.devices, view.memory, view.uid,
+        assignment or f"id-{view.name}", devices or ("cpu0",), running=True,
+    )  # fmt: skip
+
+
+def tenant(view: JobView, tokens: int = 0, granted: float = 0.0) -> TenantView:
+    """The job's pod as its node reports it."""
+    return TenantView(view.namespace, f"{view.name}-1", tokens, granted)
+
+
+def world(*parts: NodeView | JobView | PodView) -> Snapshot:
+    """A snapshot of the parts."""
+    return Snapshot(
+        {part.name: part for part in parts if isinstance(part, NodeView)},
+        {part.uid: part for part in parts if isinstance(part, JobView)},
+        tuple(part for part in parts if isinstance(part, PodView)),
+    )
+
+
+def run(*parts: NodeView | JobView | PodView, history: History | None = None, now: float = NOW) -> Decision:
+    """One pass over the parts."""
+    return decide(world(*parts), history or History(), now, POLICY)
+
+
+def outcome(decision: Decision, name: str) -> Outcome:
+    """What happens to the job of that name."""
+    found = decision.outcome(f"uid-{name}")
+    assert found is not None, f"nothing was decided about {name}"
+    return found

@@ -1,0 +1,188 @@
+"""Where jobs go, and the reason that is given."""
+
+from dataclasses import replace
+
+import pytest
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant
+
+from rowen.scheduler.backoff import Backoff
+from rowen.scheduler.decision import Action
+from rowen.scheduler.history import History
+from rowen.scheduler.profile import PredictionError
+
+EXACT = History(errors={"class": PredictionError(0.0, 0.0, 100)})
+"""A predictor that is always right: the margin is the least one, 2 %."""
+
+
+def test_the_idlest_device_is_taken() -> None:
+    decision = run(node("a", device("a", idle=0.3)), node("b", device("b", idle=0.7)), job("j"))
+    found = outcome(decision, "j")
+    assert found.action is Action.PLACE
+    assert found.placement is not None
+    assert (found.placement.node, found.placement.devices) == ("b", ("cpu0",))
+    assert found.placement.predicted == pytest.approx(0.7)
+    assert [candidate.chosen for candidate in found.candidates] == [True, False]
+    assert "idle 0.70 x sharing 1.00" in found.message
+
+
+@pytest.mark.parametrize(
+    ("world", "asked", "reason"),
+    [
+        (node("n", device("n", idle=0.12)), job("j", sla=0.2), "n/cpu0: idle 0.12 < SLA 0.20 + margin 0.02"),
+        (node("n", device("n", idle=0.0)), job("j"), "idle 0.000: nothing to harvest"),
+        (node("n"), job("j", memory=7 * GIB), "memory 0: needs 7.00Gi, 6.00Gi of 8.00Gi free on cpu0"),
+        (node("n", slots=0), job("j"), "no free harvest slot (0 of 0 free on the node)"),
+        (node("n", reported=NOW - 20), job("j"), "report is 20 s old > 15 s"),
+        (node("n", reported=None), job("j"), "no report of its agent"),
+        (node("n", ready=False), job("j"), "node is not Ready"),
+        (node("n", schedulable=False), job("j"), "node is cordoned"),
+        (node("n", device("n", attached=False)), job("j"), "no online engine attached"),
+        (node("n", device("n", online_memory=None)), job("j"), "memory is not known"),
+        (node("n", device("n", refusal="OnlineService ns/s is gone")), job("j"), "OnlineService ns/s is gone"),
+    ],
+)
+def test_a_refusal_names_the_factor_and_its_number(world: object, asked: object, reason: str) -> None:
+    found = outcome(run(world, asked, history=EXACT), "j")  # type: ignore[arg-type]
+    assert found.action is Action.WAIT
+    assert reason in found.message
+
+
+def test_sharing_is_named_when_it_decides() -> None:
+    first = placed(job("a"), "n")
+    decision = run(
+        node("n", device("n", idle=0.5, tenants=(tenant(first),))), first, pod(first, "n"), job("j", sla=0.4)
+    )
+    assert "idle 0.50 x sharing 0.50 = 0.25 < SLA 0.40" in outcome(decision, "j").message.replace(
+        "sharing 0.50 x idle 0.50", "idle 0.50 x sharing 0.50"
+    )
+
+
+def test_an_empty_device_is_preferred_to_a_shared_one_that_promises_more() -> None:
+    first = placed(job("a"), "busy")
+    decision = run(node("busy", device("busy", idle=1.0)), node("free", device("free", idle=0.4)), first, job("j"))
+    found = outcome(decision, "j")
+    assert found.placement is not None
+    assert found.placement.node == "free"
+
+
+def test_a_neighbours_sla_is_kept() -> None:
+    first = placed(job("a", sla=0.5), "n")
+    found = outcome(run(node("n"), first, job("j"), history=EXACT), "j")
+    assert found.action is Action.WAIT
+    assert "ns/a would fall to 0.40 < its SLA with margin 0.51" in found.message
+
+
+def test_capacity_decided_in_the_pass_counts() -> None:
+    decision = run(node("n", slots=1), job("a", created=1.0), job("b", created=2.0))
+    assert outcome(decision, "a").action is Action.PLACE
+    assert "no free harvest slot" in outcome(decision, "b").message
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (job("x", priority=5, created=9.0), job("a", created=1.0)),
+        (job("x", created=1.0), job("a", created=2.0)),
+        (job("a", created=1.0), job("x", created=1.0)),
+    ],
+)
+def test_priority_then_age_then_name(first: object, second: object) -> None:
+    decision = run(node("n", slots=1), second, first)  # type: ignore[arg-type]
+    assert outcome(decision, first.name).action is Action.PLACE  # type: ignore[attr-defined]
+    assert outcome(decision, second.name).action is Action.WAIT  # type: ignore[attr-defined]
+
+
+def test_two_jobs_share_a_device_up_to_its_slots() -> None:
+    decision = run(node("n"), job("a"), job("b"), job("c"))
+    actions = [outcome(decision, name).action for name in "abc"]
+    assert actions == [Action.PLACE, Action.PLACE, Action.WAIT]
+
+
+def test_a_pod_without_assignment_still_holds_its_slot_and_memory() -> None:
+    old = job("old", memory=4 * GIB)
+    decision = run(node("n", device("n", tenants=(tenant(old),))), pod(old, "n"), job("j", memory=3 * GIB))
+    assert "memory 0: needs 3.00Gi, 2.00Gi of 8.00Gi free" in outcome(decision, "j").message
+
+
+def test_backoff_keeps_a_job_off_its_node_only() -> None:
+    history = History(backoffs={("uid-j", "a"): Backoff(2, NOW + 60, "SLAViolated")})
+    one = outcome(run(node("a"), job("j"), history=history), "j")
+    assert "back-off until" in one.message
+    assert "after SLAViolated (eviction 2 from this node)" in one.message
+    both = outcome(run(node("a"), node("b", device("b", idle=0.1)), job("j"), history=history), "j")
+    assert both.placement is not None
+    assert both.placement.node == "b"
+    assert outcome(run(node("a"), job("j"), history=history, now=NOW + 61 - 50), "j").action is Action.WAIT
+    assert (
+        outcome(run(node("a", reported=NOW + 61), job("j"), history=history, now=NOW + 61), "j").action is Action.PLACE
+    )
+
+
+def test_the_margin_covers_the_measured_error() -> None:
+    sloppy = History(errors={"class": PredictionError(mean=0.2, variance=0.0025, samples=50)})
+    world = node("n", device("n", idle=0.5))
+    assert outcome(run(world, job("j", sla=0.4), history=EXACT), "j").action is Action.PLACE
+    refused = outcome(run(world, job("j", sla=0.4), history=sloppy), "j")
+    assert "idle 0.50 < SLA 0.40 + margin 0.17" in refused.message
+
+
+def test_lockstep_needs_aligned_devices() -> None:
+    end = NOW
+    early, late = ((end - 60, end - 30),), ((end - 30, end),)
+    apart = node("n", device("n", "g0", idle=0.5, busy=early), device("n", "g1", idle=0.5, busy=late))
+    refused = outcome(run(apart, job("j", devices=2)), "j")
+    assert "n/g0+g1: alignment 0.00 < 0.60" in refused.message
+    together = node("n", device("n", "g0", idle=0.5, busy=early), device("n", "g1", idle=0.5, busy=early))
+    found = outcome(run(together, job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g0", "g1")
+    assert found.placement.predicted == pytest.approx(0.5)
+
+
+def test_lockstep_idles_when_any_device_is_busy() -> None:
+    busy0, busy1 = ((NOW - 60, NOW - 20),), ((NOW - 50, NOW - 15),)
+    world = node("n", device("n", "g0", idle=0.33, busy=busy0), device("n", "g1", idle=0.41, busy=busy1))
+    found = outcome(run(world, job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.predicted == pytest.approx(1 - 45 / 60)
+
+
+def test_the_best_set_of_several_is_taken() -> None:
+    busy, other = ((NOW - 30, NOW),), ((NOW - 60, NOW - 25),)
+    devices = [
+        device("n", "g0", idle=0.5, busy=busy),
+        device("n", "g1", idle=0.42, busy=other),
+        device("n", "g2", idle=0.5, busy=busy),
+    ]
+    found = outcome(run(node("n", *devices), job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g0", "g2")
+
+
+def test_an_explanation_is_bounded_and_holds_the_choice() -> None:
+    nodes = [
+        node(f"n{i:03}", device(f"n{i:03}", idle=0.9, memory=3 * GIB, online_memory=2 * GIB + 1)) for i in range(40)
+    ]
+    last = node("z", device("z", idle=0.2))
+    found = outcome(run(*nodes, last, job("j")), "j")
+    assert found.placement is not None
+    assert found.placement.node == "z"
+    assert len(found.candidates) == 16
+    assert found.candidates[0].chosen
+
+
+def test_a_refused_shape_is_refused_again_without_another_search() -> None:
+    decision = run(node("n", slots=0), *[job(f"j{i}") for i in range(5)])
+    messages = {entry.message for entry in decision.outcomes}
+    assert len(messages) == 1
+
+
+def test_nobody_is_placed_without_reports() -> None:
+    assert outcome(run(job("j")), "j").message == "no node reports a harvested device"
+
+
+def test_jobs_that_are_held_are_not_placed() -> None:
+    held = [job("s", suspended=True), job("f", finished=True), job("d", deleting=True)]
+    decision = run(node("n"), *held)
+    assert {entry.action for entry in decision.outcomes} == {Action.HOLD}
+    assert run(node("n"), replace(held[0], suspended=False)).outcomes[0].action is Action.PLACE
