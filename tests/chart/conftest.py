@@ -1,0 +1,32 @@
+"""The chart installed by helm on the test API server."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from apiserver import ApiServer
+from helm import CHART, NAMESPACE, RELEASE, VALUE_SETS, helm
+from kubectl import Kubectl
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@dataclass(frozen=True)
+class Release:
+    """The installed chart."""
+
+    kubeconfig: Path
+    kubectl: Kubectl
+    notes: str
+
+
+@pytest.fixture(scope="session")
+def release(api_server: ApiServer) -> Release:
+    """Rowen with devices, in a namespace that enforces the restricted profile."""
+    kubectl = Kubectl(api_server.kubeconfig)
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}}
+    assert kubectl.apply(manifest).ok
+    words = ("install", RELEASE, str(CHART), f"--namespace={NAMESPACE}")
+    outcome = helm(*words, values=VALUE_SETS["devices"], kubeconfig=api_server.kubeconfig)
+    assert outcome.ok, outcome.text
+    return Release(api_server.kubeconfig, kubectl, outcome.text)

@@ -1,0 +1,92 @@
+"""An agent, with the token its pod gets, writes the NodeHarvest of its own node and no other."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import kr8s
+import pytest
+from apiserver import ApiServer
+from kubectl import Kubectl
+
+from rowen.crds.apply import apply_status
+from rowen.crds.names import AGENT_MANAGER
+
+NODE, OTHER = "node-a", "node-b"
+_POLICY_SECONDS = 30.0
+
+
+def _harvest(name: str) -> dict[str, Any]:
+    return {"apiVersion": "rowen.dev/v1alpha1", "kind": "NodeHarvest", "metadata": {"name": name}}
+
+
+def _token_kubeconfig(server: ApiServer, token: str, path: Path) -> Path:
+    """A kubeconfig that shows a bearer token instead of a certificate."""
+    config = json.loads(Kubectl(server.kubeconfig).run("config", "view", "--raw", "-o", "json").text)
+    config["users"][0]["user"] = {"token": token}
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture
+def agent(api_server: ApiServer, release: Any) -> Kubectl:
+    """kubectl with the token of an agent's pod on NODE."""
+    admin = release.kubectl.with_arguments("--namespace=rowen-agent")
+    for node in (NODE, OTHER):
+        assert admin.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}).ok
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "rowen-agent-x"},
+        "spec": {
+            "nodeName": NODE,
+            "serviceAccountName": "rowen-agent",
+            "containers": [{"name": "agent", "image": "a:1"}],
+        },
+    }
+    assert admin.apply(pod).ok
+    bound = ("--bound-object-kind=Pod", "--bound-object-name=rowen-agent-x")
+    token = admin.run("create", "token", "rowen-agent", *bound).text.strip()
+    folder = api_server.authority.folder
+    return Kubectl(_token_kubeconfig(api_server, token, folder / "agent.kubeconfig"))
+
+
+def _until_refused(agent: Kubectl, name: str) -> str:
+    """A policy takes a moment to be enforced after its creation."""
+    deadline = time.monotonic() + _POLICY_SECONDS
+    while True:
+        outcome = agent.apply(_harvest(name), "--dry-run=server")
+        if not outcome.ok or time.monotonic() > deadline:
+            return outcome.text
+        time.sleep(0.2)
+
+
+async def _report(server: ApiServer, agent: Kubectl, node: str) -> None:
+    status = {"updateTime": "2026-01-01T00:00:00Z"}
+    await apply_status(
+        await server.client(agent.kubeconfig), {**_harvest(node), "status": status}, manager=AGENT_MANAGER
+    )
+
+
+async def test_own_node_only(api_server: ApiServer, agent: Kubectl, release: Any) -> None:
+    assert 'own node only: on node "node-a" not "node-b"' in _until_refused(agent, OTHER)
+
+    outcome = agent.apply(_harvest(NODE))
+    assert outcome.ok, outcome.text
+    await _report(api_server, agent, NODE)
+    assert release.kubectl.get("nh", NODE)["status"]["updateTime"]
+
+    assert release.kubectl.apply(_harvest(OTHER)).ok
+    with pytest.raises(kr8s.ServerError, match="own node only"):
+        await _report(api_server, agent, OTHER)
+
+
+def test_a_token_without_a_node_writes_nothing(api_server: ApiServer, release: Any, agent: Kubectl) -> None:
+    _until_refused(agent, OTHER)
+    admin = release.kubectl.with_arguments("--namespace=rowen-agent")
+    token = admin.run("create", "token", "rowen-agent").text.strip()
+    unbound = Kubectl(_token_kubeconfig(api_server, token, api_server.authority.folder / "unbound.kubeconfig"))
+    outcome = unbound.apply(_harvest(NODE), "--dry-run=server")
+    assert not outcome.ok
+    assert "own node only" in outcome.text

@@ -1,0 +1,70 @@
+"""What each component may do, asked of a real API server's RBAC."""
+
+from typing import Any
+
+import pytest
+from helm import NAMESPACE
+
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:rowen-operator"
+SCHEDULER = f"system:serviceaccount:{NAMESPACE}:rowen-scheduler"
+AGENT = "system:serviceaccount:rowen-agent:rowen-agent"
+
+MAY = [
+    (OPERATOR, "create", "pods", "default"),
+    (OPERATOR, "delete", "pods", "default"),
+    (OPERATOR, "patch", "deployments.apps", "default"),
+    (OPERATOR, "patch", "offlinejobs.rowen.dev/status", "default"),
+    (OPERATOR, "delete", "offlinejobs.rowen.dev", "default"),
+    (OPERATOR, "watch", "nodeharvests.rowen.dev", ""),
+    (SCHEDULER, "watch", "offlinejobs.rowen.dev", "default"),
+    (SCHEDULER, "patch", "offlinejobs.rowen.dev/status", "default"),
+    (SCHEDULER, "list", "nodes", ""),
+    (SCHEDULER, "patch", "configmaps/rowen-profiles", NAMESPACE),
+    (SCHEDULER, "create", "configmaps", NAMESPACE),
+    (AGENT, "patch", "nodeharvests.rowen.dev", ""),
+    (AGENT, "patch", "nodeharvests.rowen.dev/status", ""),
+    (AGENT, "list", "pods", ""),
+    (AGENT, "get", "nodes", ""),
+]
+
+MAY_NOT = [
+    (OPERATOR, "get", "secrets", "default"),
+    (OPERATOR, "patch", "nodeharvests.rowen.dev/status", ""),
+    (OPERATOR, "patch", "offlinejobs.rowen.dev", "default"),
+    (OPERATOR, "patch", "statefulsets.apps", "default"),
+    (OPERATOR, "create", "clusterrolebindings.rbac.authorization.k8s.io", ""),
+    (OPERATOR, "create", "pods/exec", "default"),
+    (SCHEDULER, "create", "pods", "default"),
+    (SCHEDULER, "get", "secrets", NAMESPACE),
+    (SCHEDULER, "patch", "offlinejobs.rowen.dev", "default"),
+    (SCHEDULER, "patch", "configmaps/other", NAMESPACE),
+    (SCHEDULER, "get", "configmaps/rowen-profiles", "default"),
+    (SCHEDULER, "patch", "nodeharvests.rowen.dev/status", ""),
+    (AGENT, "get", "secrets", "default"),
+    (AGENT, "delete", "pods", "default"),
+    (AGENT, "patch", "nodes", ""),
+    (AGENT, "delete", "nodeharvests.rowen.dev", ""),
+    (AGENT, "get", "offlinejobs.rowen.dev", "default"),
+    (AGENT, "create", "pods/exec", "default"),
+]
+
+
+def _can(release: Any, user: str, verb: str, resource: str, namespace: str) -> str:
+    resource, _, part = resource.partition("/")
+    words = ["auth", "can-i", verb, resource, f"--as={user}"]
+    if part == "status" or part == "exec":
+        words.append(f"--subresource={part}")
+    elif part:
+        words[3] = f"{resource}/{part}"
+    words += [f"--namespace={namespace}"] if namespace else []
+    return str(release.kubectl.run(*words).text.split()[-1])
+
+
+@pytest.mark.parametrize(("user", "verb", "resource", "namespace"), MAY)
+def test_may(release: Any, user: str, verb: str, resource: str, namespace: str) -> None:
+    assert _can(release, user, verb, resource, namespace) == "yes"
+
+
+@pytest.mark.parametrize(("user", "verb", "resource", "namespace"), MAY_NOT)
+def test_may_not(release: Any, user: str, verb: str, resource: str, namespace: str) -> None:
+    assert _can(release, user, verb, resource, namespace) == "no"

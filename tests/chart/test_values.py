@@ -1,0 +1,48 @@
+"""Wrong values are refused, and the message names the field."""
+
+import re
+
+import pytest
+from helm import CHART, KUBE_VERSION, NAMESPACE, Values, helm
+
+_DEVICE = {"node": "*", "id": "cpu1", "cpus": "1", "memory": "8Gi"}
+
+
+def _device(**fields: object) -> Values:
+    return {"agent": {"devices": [{**_DEVICE, **fields}]}}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"image": {"agent": "rowen/agent:latest"}}, r"image.*agent"),
+        ({"image": {"agent": "rowen/agent"}}, r"image.*agent"),
+        ({"image": {"pullPolicy": "Sometimes"}}, r"image.*pullPolicy"),
+        ({"agnet": {}}, r"agnet"),
+        ({"operator": {"replicas": 2}}, r"operator.*replicas"),
+        ({"agent": {"namespace": "Agents"}}, r"agent.*namespace"),
+        ({"agent": {"namespace": NAMESPACE}}, r"agent\.namespace must differ"),
+        (_device(id="CPU 1"), r"agent.*devices.*0.*id"),
+        (_device(cpus="one"), r"agent.*devices.*0.*cpus"),
+        (_device(cpus=1), r"agent.*devices.*0.*cpus"),
+        (_device(memory="lots"), r"agent.*devices.*0.*memory"),
+        (_device(harvestSlots=0), r"agent.*devices.*0.*harvestSlots"),
+        (_device(slots=2), r"agent.*devices.*0.*slots"),
+        ({"agent": {"devices": [{"node": "*"}]}}, r"agent.*devices.*0.*(id|cpus|memory)"),
+        ({"networkPolicy": {"apiServerPorts": [0]}}, r"networkPolicy.*apiServerPorts"),
+        ({"monitoring": {"podMonitor": {"interval": "often"}}}, r"monitoring.*podMonitor.*interval"),
+        ({"commonLabels": {"app.kubernetes.io/name": "x"}}, r"commonLabels"),
+    ],
+)
+def test_refused(values: Values, message: str) -> None:
+    outcome = helm(
+        "template", "rowen", str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBE_VERSION}", values=values
+    )
+    assert not outcome.ok
+    assert re.search(message, outcome.text, re.DOTALL), outcome.text
+
+
+def test_old_kubernetes_is_refused() -> None:
+    outcome = helm("template", "rowen", str(CHART), "--kube-version=1.29.0", values={})
+    assert not outcome.ok
+    assert "requires kubeVersion" in outcome.text
