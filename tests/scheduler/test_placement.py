@@ -42,7 +42,7 @@ def test_the_idlest_device_is_taken() -> None:
     ],
 )
 def test_a_refusal_names_the_factor_and_its_number(world: object, asked: object, reason: str) -> None:
-    found = outcome(run(world, asked, history=EXACT), "j")  # type: ignore[arg-type]
+    found = outcome(run(world, asked), "j")  # type: ignore[arg-type]
     assert found.action is Action.WAIT
     assert reason in found.message
 

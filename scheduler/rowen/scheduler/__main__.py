@@ -35,17 +35,19 @@ async def _serve(settings: Settings) -> None:
     loop = Loop(api, settings.namespace, settings.policy)
     config = uvicorn.Config(
         create_app(loop, loop.metrics.registry),
-        host="0.0.0.0",
+        host="0.0.0.0",  # noqa: S104
         port=settings.port,
         log_config=None,
     )
     server = uvicorn.Server(config)
     running = asyncio.create_task(loop.run())
     serving = asyncio.create_task(_quietly(server))
-    stop = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: stop.done() or stop.set_result(None))
-    await asyncio.wait((running, serving, stop), return_when=asyncio.FIRST_COMPLETED)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((running, serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
     server.should_exit = True
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -95,15 +95,9 @@ def _readings(snapshot: Snapshot, now: float, policy: Policy) -> list[Reading]:
     for job in snapshot.jobs.values():
         pod = pod_of(job, pods.get(job.uid, []))
         node = snapshot.nodes.get(pod.node) if pod else None
-        if (
-            job.placement is None
-            or pod is None
-            or node is None
-            or node.reported is None
-            or node.age(now) > policy.lease_seconds
-        ):
+        if job.placement is None or pod is None or node is None or node.reported is None:
             continue
-        held = tenancies(node, pod)
+        held = tenancies(node, pod) if node.age(now) <= policy.lease_seconds else []
         if held:
             found.append(_reading(job, job.placement, pod, node, node.reported, held))
     return found
