@@ -1,0 +1,162 @@
+"""Plays node agents, kubelets and users against a real API server."""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from kr8s.asyncio import Api
+
+from rowen.crds.apply import apply, apply_status
+from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL
+from rowen.scheduler.loop import Loop
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.status import rfc3339
+
+MANAGER = "test"
+_WAIT_SECONDS = 30.0
+
+
+class Clock:
+    """A clock that runs with the real one and can be moved ahead."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.offset
+
+
+class Stage:
+    """One namespace with nodes of its own. Pools are so small that no other test's job fits."""
+
+    def __init__(self, api: Api, namespace: str, clock: Clock) -> None:
+        self.api, self.namespace, self.clock = api, namespace, clock
+        self._made: list[tuple[str, str, str | None]] = []
+
+    async def make(self, manifest: dict[str, Any], plural: str) -> dict[str, Any]:
+        meta = manifest["metadata"]
+        self._made.append((manifest["apiVersion"], f"{plural}/{meta['name']}", meta.get("namespace")))
+        return await apply(self.api, manifest, manager=MANAGER)
+
+    async def service(self, name: str = "chat", *, harvest: bool = True) -> None:
+        spec = {
+            "engine": {"model": {"claimName": "models", "path": "m"}},
+            "slo": {"ttft": {"target": "1s"}, "tpot": {"target": "1s"}},
+            "harvest": {"enabled": harvest},
+        }
+        await self.make(self._object("OnlineService", name, spec), "onlineservices")
+
+    async def node(self, name: str, *, slots: int = 2) -> str:
+        """A Ready node with an online pod and a first report; returns its unique name."""
+        full = f"{name}-{uuid.uuid4().hex[:6]}"
+        await self.make({"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}}, "nodes")
+        now = rfc3339(time.time(), "seconds")
+        ready = {
+            "type": "Ready", "status": "True", "reason": "Test", "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }  # fmt: skip
+        status = {"conditions": [ready], "allocatable": {HARVEST_RESOURCE: str(slots)}}
+        await apply_status(
+            self.api,
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}, "status": status},
+            manager=MANAGER,
+        )
+        await self.pod(f"online-{full}", full, memory="1Mi")
+        await self.make({"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": full}}, "nodeharvests")
+        await self.report(full)
+        return full
+
+    async def pod(self, name: str, node: str, *, memory: str, job: dict[str, Any] | None = None) -> None:
+        """A bound pod; with `job` that of its present assignment."""
+        meta: dict[str, Any] = {"name": name, "namespace": self.namespace}
+        limits = {"memory": memory}
+        if job is not None:
+            meta["labels"] = {JOB_UID_LABEL: job["metadata"]["uid"]}
+            meta["annotations"] = {ASSIGNMENT_ANNOTATION: job["status"]["assignment"]["id"]}
+            limits[HARVEST_RESOURCE] = "1"
+        container = {
+            "name": "main", "image": "none", "resources": {"limits": limits},
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }  # fmt: skip
+        security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        spec = {"nodeName": node, "containers": [container], "securityContext": security}
+        await self.make({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, "pods")
+
+    async def report(self, node: str, *, idle: float = 0.8, tenants: list[dict[str, Any]] | None = None) -> None:
+        """What the node's agent writes, dated by the stage's clock."""
+        device = {
+            "id": "cpu0", "type": "cpu", "memoryBytes": 129 * 2**20, "harvestable": True, "gateOpen": True,
+            "idleFraction": idle, "harvestedFraction": 0.0, "decodeGapSeconds": 0.01, "cooldownSeconds": 0.02,
+            "preemptions": {"total": 0, "perRequestMax": 0}, "tenants": tenants or [],
+            "online": {
+                "pod": {"namespace": self.namespace, "name": f"online-{node}"}, "service": "chat",
+                "attached": True, "inFlight": 0,
+            },
+        }  # fmt: skip
+        status = {"updateTime": rfc3339(self.clock()), "backend": "cpu", "devices": [device]}
+        manifest = {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": node}, "status": status}
+        await apply_status(self.api, manifest, manager=MANAGER)
+
+    def tenant(self, pod: str, tokens: int, granted: float) -> dict[str, Any]:
+        """A pod's entry in a report."""
+        return {
+            "pod": {"namespace": self.namespace, "name": pod}, "attached": True, "tokens": tokens,
+            "grantedSeconds": granted,
+        }  # fmt: skip
+
+    async def job(self, name: str, **spec: Any) -> None:
+        template = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
+        body = {"template": template, "memory": "64Mi", "priority": 1000, **spec}
+        await self.make(self._object("OfflineJob", name, body), "offlinejobs")
+
+    def _object(self, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        meta = {"name": name, "namespace": self.namespace}
+        return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
+
+    async def get_job(self, name: str) -> dict[str, Any]:
+        async with self.api.call_api(
+            "GET", version=API_VERSION, namespace=self.namespace, url=f"offlinejobs/{name}"
+        ) as response:
+            found: dict[str, Any] = response.json()
+        return found
+
+    async def await_job(self, name: str, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """The job, once the predicate holds of its status."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < deadline:
+            found = await self.get_job(name)
+            if holds(found.get("status") or {}):
+                return found
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{name} did not get there: {found.get('status')}")
+
+    async def delete(self, version: str, url: str, namespace: str | None) -> None:
+        async with self.api.call_api(
+            "DELETE", version=version, namespace=namespace, url=url, raise_for_status=False,
+            params={"gracePeriodSeconds": "0"},
+        ):  # fmt: skip
+            pass
+
+    async def clear(self) -> None:
+        for version, url, namespace in reversed(self._made):
+            await self.delete(version, url, namespace)
+
+    @contextlib.asynccontextmanager
+    async def scheduler(self, policy: Policy) -> AsyncIterator[Loop]:
+        """A running scheduler whose own namespace is the stage's."""
+        loop = Loop(self.api, self.namespace, policy, self.clock)
+        task = asyncio.create_task(loop.run())
+        try:
+            yield loop
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def condition(status: dict[str, Any], type_: str) -> dict[str, Any]:
+    """The condition of that type; empty when there is none."""
+    return next((entry for entry in status.get("conditions", []) if entry["type"] == type_), {})

@@ -1,0 +1,151 @@
+"""The scheduler against a real API server."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from kr8s.asyncio import Api
+from scheduler.stage import Clock, Stage, condition
+
+from rowen.scheduler.policy import Policy
+
+POLICY = Policy(dwell_seconds=0.0, monitor_window_seconds=20.0, sustain_seconds=10.0)
+
+
+@pytest.fixture
+async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
+    made = Stage(kube, namespace, Clock())
+    await made.service()
+    yield made
+    await made.clear()
+
+
+def placed_on(*nodes: str) -> Any:
+    return lambda status: status.get("assignment", {}).get("node") in nodes
+
+
+async def test_a_job_gets_an_assignment_with_its_reasons(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j", sla={"throughputFraction": 0.3})
+        status = (await stage.await_job("j", placed_on(node)))["status"]
+        assert status["assignment"]["devices"] == ["cpu0"]
+        assert status["assignment"]["predictedFraction"] == 0.8
+        assert status["assignment"]["lease"]["durationSeconds"] == 15
+        assert condition(status, "Placed")["reason"] == "Placed"
+        assert condition(status, "Admitted")["reason"] == "Profiling"
+        assert condition(status, "SLAMet")["status"] == "Unknown"
+        chosen = [entry for entry in status["explanation"]["candidates"] if entry["chosen"]]
+        assert [entry["node"] for entry in chosen] == [node]
+        assert "throughput" not in status
+
+
+async def test_a_lost_node_is_left_after_its_lease_and_the_job_goes_elsewhere(stage: Stage) -> None:
+    first = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        before = (await stage.await_job("j", placed_on(first)))["status"]["assignment"]
+        stage.clock.offset += 10.0
+        await stage.await_job("j", placed_on(first))
+        stage.clock.offset += 10.0
+        lost = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
+        assert condition(lost, "Placed")["reason"] == "NodeLost"
+        assert "last report" in condition(lost, "Placed")["message"]
+        assert lost["evictions"] == 1
+        second = await stage.node("b")
+        after = (await stage.await_job("j", placed_on(second)))["status"]["assignment"]
+        assert after["id"] != before["id"]
+
+
+async def test_reports_renew_the_lease(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        first = (await stage.await_job("j", placed_on(node)))["status"]["assignment"]
+        for _ in range(3):
+            stage.clock.offset += 10.0
+            await stage.report(node)
+        renewed = first["lease"]["renewTime"]
+        found = await stage.await_job("j", lambda status: status["assignment"]["lease"]["renewTime"] > renewed)
+        assert found["status"]["assignment"]["id"] == first["id"]
+
+
+async def test_a_job_below_its_sla_is_evicted_with_the_numbers(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j", sla={"throughputFraction": 0.5})
+        found = await stage.await_job("j", placed_on(node))
+        await stage.pod("j-1", node, memory="64Mi", job=found)
+        tokens = granted = 0
+        for step in range(12):
+            stage.clock.offset += 5.0
+            speed = 5 if step < 6 else 1
+            tokens, granted = tokens + 100 * speed, granted + speed
+            await stage.report(node, tenants=[stage.tenant("j-1", tokens, granted)])
+            await stage.await_job("j", lambda status: True)
+            await _seen(stage, node)
+            if "assignment" not in (await stage.get_job("j"))["status"]:
+                break
+        status = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
+        assert condition(status, "Placed")["reason"] == "SLAViolated"
+        assert "< SLA 0.50" in condition(status, "Placed")["message"]
+        assert condition(status, "SLAMet")["status"] == "False"
+        waiting = await stage.await_job("j", lambda status: "back-off until" in status["explanation"]["message"])
+        assert condition(waiting["status"], "Placed")["reason"] == "SLAViolated"
+
+
+async def _seen(stage: Stage, node: str) -> None:
+    """Waits until the report has renewed the lease, which shows that it was read."""
+    async with stage.api.call_api("GET", version="rowen.dev/v1alpha1", url=f"nodeharvests/{node}") as response:
+        reported = response.json()["status"]["updateTime"]
+    await stage.await_job(
+        "j",
+        lambda status: status.get("assignment", {"lease": {"renewTime": reported}})["lease"]["renewTime"] == reported,
+    )
+
+
+async def test_a_restart_keeps_assignments_and_profiles(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        found = await stage.await_job("j", placed_on(node))
+        await stage.pod("j-1", node, memory="64Mi", job=found)
+        stage.clock.offset += 25.0
+        await stage.report(node, tenants=[stage.tenant("j-1", 2500, 25.0)])
+        await stage.await_job("j", lambda status: status.get("throughput", {}).get("soloTokensPerSecond") == 100.0)
+    async with stage.scheduler(POLICY) as loop:
+        stage.clock.offset += 5.0
+        await stage.report(node)
+        reported = await stage.await_job("j", lambda status: condition(status, "Admitted")["reason"] == "Admitted")
+        assert reported["status"]["assignment"]["id"] == found["status"]["assignment"]["id"]
+        await stage.job("k")
+        await stage.await_job("k", placed_on(node))
+        assert [profile.tokens_per_second for profile in loop.history.profiles.values()] == [100.0]
+
+
+@pytest.mark.parametrize("how", ["disabled", "deleted", "suspended"])
+async def test_what_the_user_takes_back_is_left(stage: Stage, how: str) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        await stage.await_job("j", placed_on(node))
+        if how == "disabled":
+            await stage.service(harvest=False)
+        elif how == "deleted":
+            await stage.delete("rowen.dev/v1alpha1", "onlineservices/chat", stage.namespace)
+        else:
+            await stage.job("j", suspend=True)
+        status = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
+        assert condition(status, "Placed")["reason"] == ("Suspended" if how == "suspended" else "HarvestDisabled")
+
+
+async def test_a_new_job_of_the_same_name_is_not_taken_for_the_old_one(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        old = await stage.await_job("j", placed_on(node))
+        await stage.delete("rowen.dev/v1alpha1", "offlinejobs/j", stage.namespace)
+        await stage.job("j")
+        new = await stage.await_job("j", placed_on(node))
+        assert new["metadata"]["uid"] != old["metadata"]["uid"]
+        assert new["status"]["assignment"]["id"] != old["status"]["assignment"]["id"]
