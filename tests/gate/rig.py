@@ -1,0 +1,181 @@
+"""A device with real processes on it: engines that say busy and idle, tenants behind the gate."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rowen.node_agent.device import Device
+from rowen.node_agent.native import library_path
+
+DEADLINE = 20.0
+
+ENGINE = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.rowen_online_attach.argtypes = [ctypes.c_char_p]
+library.rowen_online_gate.restype = ctypes.c_uint32
+library.rowen_online_step.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
+library.rowen_online_record.argtypes = [ctypes.c_uint64, ctypes.c_uint64] + [ctypes.c_uint32] * 3
+print(library.rowen_online_attach(sys.argv[2].encode()), flush=True)
+for line in sys.stdin:
+    name, *arguments = line.split()
+    print(getattr(library, "rowen_online_" + name)(*map(int, arguments)), flush=True)
+"""
+
+COUNTER = """
+import mmap, os, threading, time
+_pages = open(os.environ["COUNTS"], "r+b")
+_counts = mmap.mmap(_pages.fileno(), 4096)
+def count(index=0):
+    value = int.from_bytes(_counts[8 * index : 8 * index + 8], "little") + 1
+    _counts[8 * index : 8 * index + 8] = value.to_bytes(8, "little")
+def spin(index=0):
+    while True:
+        count(index)
+"""
+
+
+def until(condition: Callable[[], bool], what: str = "condition") -> None:
+    """Polls; fails when the condition does not come true in time."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not in time: {what}")
+        time.sleep(0.002)
+
+
+class Engine:
+    """A process of an online engine."""
+
+    def __init__(self, page: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ENGINE, str(library_path()), str(page)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.attached = self._answer()
+
+    def _answer(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline().replace("None", "0"))
+
+    def call(self, name: str, *arguments: int) -> int:
+        """Calls `rowen_online_<name>`."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join([name, *map(str, arguments)]) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Tenant:
+    """A program behind the gate, that counts in shared memory."""
+
+    def __init__(self, process: "subprocess.Popen[str]", counts: Path) -> None:
+        self.process = process
+        self._counts = counts
+
+    def counts(self, number: int = 1) -> list[int]:
+        data = self._counts.read_bytes()
+        return [int.from_bytes(data[8 * i : 8 * i + 8], "little") for i in range(number)]
+
+    def advances(self, number: int = 1) -> None:
+        """Waits until every one of the counters has moved."""
+        before = self.counts(number)
+        until(
+            lambda: all(now > then for now, then in zip(self.counts(number), before, strict=True)),
+            f"the tenant runs ({before}, exit {self.process.poll()})",
+        )
+
+    def stands_still(self, number: int = 1) -> None:
+        """Fails if any counter moves while this process looks away for some scheduling rounds."""
+        before = self.counts(number)
+        for _ in range(30):
+            time.sleep(0.001)
+            assert self.counts(number) == before, "the tenant ran behind a closed gate"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Rig:
+    """A device in a folder of shared memory."""
+
+    def __init__(self, folder: Path, *, slots: int = 2, cpus: tuple[int, ...], backstop: float = 5.0) -> None:
+        self.folder = folder
+        self.cpus = cpus
+        self.slots = slots
+        self.page = folder / "device.page"
+        self._cleanup: list[Callable[[], None]] = []
+        self._tenants = 0
+        self.backstop = backstop
+        self.device = self.serve()
+        self.device.renew(time.monotonic() + 3600)
+
+    def serve(self) -> Device:
+        """A new agent on the same pages."""
+        self.device = Device(self.folder, slots=self.slots, cpus=self.cpus, backstop=self.backstop)
+        self.device.start()
+        return self.device
+
+    def engine(self) -> Engine:
+        engine = Engine(self.page)
+        self._cleanup.append(engine.kill)
+        assert engine.attached == 0
+        return engine
+
+    def environment(self, slot: int = 0) -> dict[str, str]:
+        self._tenants += 1
+        counts = self.folder / f"counts-{self._tenants}"
+        counts.write_bytes(bytes(4096))
+        return {
+            **os.environ,
+            "LD_PRELOAD": str(library_path()),
+            "ROWEN_DEVICE_PAGE": str(self.page),
+            "ROWEN_TENANT_PAGE": str(self.folder / f"tenant-{slot}.page"),
+            "ROWEN_LIBRARY": str(library_path()),
+            "COUNTS": str(counts),
+            "OPENBLAS_NUM_THREADS": "2",
+        }
+
+    def run(self, command: list[str], slot: int = 0, **extra: str) -> Tenant:
+        environment = {**self.environment(slot), **extra}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        tenant = Tenant(process, Path(environment["COUNTS"]))
+        self._cleanup.append(tenant.kill)
+        return tenant
+
+    def tenant(self, code: str, slot: int = 0, **extra: str) -> Tenant:
+        """A Python program behind the gate; `count(i)` and `spin(i)` move counter i."""
+        return self.run([sys.executable, "-c", COUNTER + textwrap.dedent(code)], slot, **extra)
+
+    def acknowledged(self) -> None:
+        """Waits until the agent has seen the last close through."""
+        until(
+            lambda: (
+                not self.device.counts().gate_open
+                and bool(found := self.device.closings(0))
+                and found[-1].opened is None
+                and found[-1].acknowledged is not None
+            ),
+            "the close is acknowledged",
+        )
+
+    def opened(self) -> None:
+        until(lambda: self.device.counts().gate_open, "the gate is open")
+
+    def close(self) -> None:
+        for clean in reversed(self._cleanup):
+            clean()
+        self.device.close()

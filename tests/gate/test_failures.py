@@ -1,0 +1,127 @@
+"""Whatever dies: online work goes on, offline work stops or resumes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from gate.rig import until
+
+AGENT = """
+import sys, time
+from pathlib import Path
+from rowen.node_agent.device import Device
+device = Device(Path(sys.argv[1]), slots=2, cpus=[int(sys.argv[2])], backstop=5)
+device.start()
+print("serving", flush=True)
+while True:
+    device.renew(time.monotonic() + 0.5)
+    time.sleep(0.05)
+"""
+
+
+def test_lease_expiry_closes_the_gate(rig):
+    rig.engine()
+    tenant = rig.tenant("spin()")
+    tenant.advances()
+    rig.device.renew(time.monotonic())
+    rig.acknowledged()
+    tenant.stands_still()
+    assert not rig.device.closings(0)[-1].for_request
+    rig.device.renew(time.monotonic() + 3600)
+    tenant.advances()
+
+
+def test_a_killed_agent_stops_its_tenants_and_the_next_adopts_them(rig):
+    rig.device.close()
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(rig.folder), str(rig.cpus[0])], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert agent.stdout.readline() == "serving\n"
+        engine = rig.engine()
+        tenant = rig.tenant("spin()")
+        tenant.advances()
+    finally:
+        agent.kill()
+        agent.wait()
+    page = rig.page.stat()
+    until(lambda: stopped(tenant), "the lease runs out")
+    # The engine does not notice.
+    assert engine.call("busy") in (0, 1)
+    engine.call("idle")
+    rig.serve().renew(time.monotonic() + 3600)
+    assert rig.page.stat().st_ino == page.st_ino
+    tenant.advances()
+    assert rig.device.counts().online_processes == 1
+    engine.call("busy")
+    rig.acknowledged()
+    tenant.stands_still()
+
+
+def stopped(tenant):
+    before = tenant.counts()
+    time.sleep(0.02)
+    return tenant.counts() == before
+
+
+def test_a_second_agent_is_refused(rig):
+    other = subprocess.run(
+        [sys.executable, "-c", AGENT, str(rig.folder), str(rig.cpus[0])], capture_output=True, text=True, timeout=20
+    )
+    assert "BlockingIOError" in other.stderr
+
+
+def test_an_engine_killed_while_busy_does_not_hold_the_device(rig):
+    engine, other = rig.engine(), rig.engine()
+    tenant = rig.tenant("spin()")
+    tenant.advances()
+    engine.call("busy")
+    rig.acknowledged()
+    engine.kill()
+    tenant.advances()
+    other.kill()
+    until(lambda: not rig.device.counts().gate_open)
+    rig.acknowledged()
+    tenant.stands_still()
+
+
+def test_a_tenant_that_cannot_acknowledge_is_stopped_from_outside(make_rig):
+    rig = make_rig(backstop=0.05)
+    engine = rig.engine()
+    # Blocks the signal behind the library's back.
+    tenant = rig.tenant(
+        """
+        import ctypes
+        mask = ctypes.c_uint64(2**64 - 1)
+        ctypes.CDLL(None).syscall(14, 0, ctypes.byref(mask), None, 8)
+        spin()
+        """
+    )
+    tenant.advances()
+    for expected in (1, 2):
+        engine.call("busy")
+        rig.acknowledged()
+        tenant.stands_still()
+        counts = rig.device.counts()
+        assert (counts.backstops, counts.tenants[0].backstops) == (expected, expected)
+        engine.call("idle")
+        tenant.advances()
+
+
+def test_a_stop_by_the_backstop_survives_the_agent(make_rig):
+    rig = make_rig(backstop=0.05)
+    engine = rig.engine()
+    tenant = rig.tenant("spin()")
+    tenant.advances()
+    control = rig.device.processes(0)[0].control_tid
+    os.kill(tenant.process.pid, signal.SIGSTOP)
+    assert control > 0
+    engine.call("busy")
+    rig.acknowledged()
+    assert rig.device.counts().backstops == 1
+    rig.device.close()
+    engine.call("idle")
+    rig.serve().renew(time.monotonic() + 3600)
+    tenant.advances()
