@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import cgroup, control_plane, gobuild, layout, network, node, node_config, pki
+from rowen.cluster import cgroup, control_plane, dns, gobuild, layout, network, node, node_config, pki, prune
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
 
@@ -115,3 +115,17 @@ def test_a_build_is_repeated_when_its_version_changes(tmp_path: Path) -> None:
     (state.bin / ".tool.stamp").write_text(group.stamp())
     assert gobuild.built(state, group)
     assert not gobuild.built(state, gobuild.Group("tool", ("tool",), ("example/tool",), "v2"))
+
+
+def test_pods_ask_our_dns_server() -> None:
+    config = json.loads(node_config.kubelet("n", "10.0.0.1", "rowen-dev/n", "/pki"))
+    assert config["clusterDNS"] == [layout.HOST_ADDRESS]
+    corefile = dns.corefile("/config/dns.kubeconfig")
+    assert f"bind {layout.HOST_ADDRESS}\n" in corefile
+    assert f"kubernetes {config['clusterDomain']} " in corefile
+    assert "kubeconfig /config/dns.kubeconfig rowen\n" in corefile
+
+
+def test_pruning_keeps_what_was_built_last_and_what_pods_use() -> None:
+    kept = prune.kept_references('{"agent": "r/rowen/agent:2"}', {"r/rowen/agent:1"})
+    assert kept == {"r/rowen/agent:2", "r/rowen/agent:1", node_config.PAUSE_IMAGE}

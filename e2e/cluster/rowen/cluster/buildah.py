@@ -49,7 +49,7 @@ def from_files(layout: Layout, image: str, content: Sequence[tuple[Path, str]], 
 
 def build(layout: Layout, image: str, dockerfile: Path, context: Path, arguments: Mapping[str, str], log: Path) -> None:
     """Build a Dockerfile, with the machine's package caches mounted so that nothing is fetched twice."""
-    words: list[str | Path] = ["build", "--layers", "--file", dockerfile, "--tag", image]
+    words: list[str | Path] = ["build", "--layers", "--force-rm", "--file", dockerfile, "--tag", image]
     for name, value in arguments.items():
         words += ["--build-arg", f"{name}={value}"]
     for volume in _volumes(layout):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowen.cluster import existing, images, kind, local, mode, node, status, tools
+from rowen.cluster import existing, images, kind, local, mode, node, prune, status, tools
 from rowen.cluster.console import console
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
@@ -53,6 +53,14 @@ def images_command(
     layout.make()
     with exclusive(layout):
         images.ensure(layout, where, names or [])
+
+
+@app.command("prune")
+def prune_command() -> None:
+    """Remove images of the local cluster that nothing refers to any more."""
+    layout = Layout()
+    with exclusive(layout):
+        prune.prune(layout)
 
 
 @app.command("status")

@@ -45,10 +45,11 @@ def _kubernetes(*programs: str) -> tuple[str, ...]:
 
 _NODE = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 SERVERS = Group("servers", ("kube-apiserver", "etcd"), (*_kubernetes("kube-apiserver"), "go.etcd.io/etcd/server/v3"))
-NODE = Group("node", (*_NODE, "pause", "cripull"), (*_kubernetes(*_NODE), "./pause", "./cripull"))
+NODE = Group("node", (*_NODE, "pause", "criimage"), (*_kubernetes(*_NODE), "./pause", "./criimage"))
 KUBECTL = Group("kubectl", ("kubectl",), _kubernetes("kubectl"))
 HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0")
 KUBECONFORM = Group("kubeconform", ("kubeconform",), ("github.com/yannh/kubeconform/cmd/kubeconform",), "v0.8.0")
+COREDNS = Group("coredns", ("coredns",), ("github.com/coredns/coredns",), "v1.15.0")
 KIND = Group("kind", ("kind",), ("sigs.k8s.io/kind",), "v0.33.0")
 
 

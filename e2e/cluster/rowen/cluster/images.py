@@ -2,12 +2,13 @@
 
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.cluster import base_image, buildah, cgroup, dockerfile, files, kind, mode, node, node_config, registry
-from rowen.cluster.console import step
+from rowen.cluster import base_image, buildah, cgroup, dockerfile, files, kind, mode, node, registry
+from rowen.cluster.console import console, step
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CONTROL_CPUS, REGISTRY, Layout
 from rowen.cluster.mode import Mode
@@ -16,6 +17,8 @@ from rowen.cluster.shell import run
 CONTEXT = Path(__file__).parents[4]
 # What a Dockerfile's own `ARG BASE` says; part of the tag where nothing replaces it.
 DEFAULT_BASE = "as written"
+# GiB; a changed dependency layer of the runtime image takes some 22.
+ENOUGH_DISK = 25
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,9 @@ def _local(layout: Layout, images: list[Image], references: dict[str, str]) -> N
             buildah.push_uncompressed(layout, f"localhost/{image.repository}:{image.tag}", references[image.name])
     with step("Images on the nodes"):
         prefetch(layout, list(references.values()))
+    free = shutil.disk_usage(layout.root).free >> 30
+    if free < ENOUGH_DISK:
+        console.print(f"[yellow]only {free} GiB of disk left[/]: `python -m rowen.cluster prune` drops old images")
 
 
 def _build(layout: Layout, image: Image, base: str) -> None:
@@ -100,10 +106,9 @@ def _build(layout: Layout, image: Image, base: str) -> None:
 
 def prefetch(layout: Layout, references: list[str]) -> None:
     """Have both nodes pull at once, on all cores: unpacking is what takes the time."""
-    endpoint = f"unix://{node_config.CONTAINERD_SOCKET}"
 
     def pull(each: node.Node) -> None:
-        run([*node.enter(layout, each), layout.bin / "cripull", endpoint, *references], timeout=1800)
+        node.images(layout, each, "pull", references)
 
     groups = [each.system_group for each in node.NODES]
     for group in groups:

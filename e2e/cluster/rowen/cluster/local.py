@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from rowen.cluster import buildah, cgroup, control_plane, daemon, network, node, pki, registry, tools
+from rowen.cluster import buildah, cgroup, control_plane, daemon, dns, network, node, pki, registry, tools
 from rowen.cluster.console import step
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CGROUP, Layout
@@ -25,7 +25,7 @@ def up(layout: Layout) -> None:
     tools.ensure(layout)
     layout.make()
     with step("Certificates") as now:
-        identities = (*pki.CONTROL_PLANE, *(each.identity() for each in NODES))
+        identities = (*pki.CONTROL_PLANE, dns.IDENTITY, *(each.identity() for each in NODES))
         if pki.ensure(layout, identities) == 0:
             now.skip("there")
     with step("Network") as now:
@@ -39,6 +39,9 @@ def up(layout: Layout) -> None:
             now.skip("there")
     with step("Control plane") as now:
         if not control_plane.start(layout):
+            now.skip("running")
+    with step("DNS") as now:
+        if not dns.start(layout):
             now.skip("running")
     start_nodes(layout, NODES)
 
@@ -93,8 +96,9 @@ def down(layout: Layout, *, purge: bool) -> None:
             killed = node.stop(layout, each)
             now.note = f"{killed} processes"
     with step("Control plane") as now:
-        now.note = f"{control_plane.stop(layout)} processes"
+        daemon.stop(layout, dns.NAME)
         daemon.stop(layout, registry.NAME)
+        now.note = f"{control_plane.stop(layout)} processes"
         cgroup.kill(CGROUP)
         cgroup.remove(CGROUP)
     with step("Network"):

@@ -6,13 +6,14 @@ the node's processes leaves no mount, socket or network behind: losing a node is
 the same as pulling its plug.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rowen.cluster import cgroup, daemon, files, network, node_config, pki
 from rowen.cluster.daemon import Daemon
 from rowen.cluster.errors import ClusterError
-from rowen.cluster.layout import CGROUP, HOST_ADDRESS, REGISTRY, Layout
+from rowen.cluster.layout import CGROUP, CONTROL_CPUS, HOST_ADDRESS, REGISTRY, Layout
 from rowen.cluster.shell import run, succeeds
 
 # Folder below the node's own directory -> where the node sees it.
@@ -69,6 +70,7 @@ def start(layout: Layout, node: Node) -> bool:
     """Have the node's processes run; returns whether any had to be started."""
     _write_configs(layout, node)
     cgroup.ensure(node.group)
+    cgroup.ensure(node.system_group, CONTROL_CPUS)  # also undoes what an interrupted `images` left
     pid = _ensure_holder(layout, node)
     if node.isolated:
         network.connect(node.name, pid, node.address, node.pod_network)
@@ -96,6 +98,12 @@ def enter(layout: Layout, node: Node) -> tuple[str, ...]:
     if known is None:
         raise ClusterError(f"{node.name} is not running; run `python -m rowen.cluster up`")
     return inside(node, known.pid)
+
+
+def images(layout: Layout, node: Node, verb: str, references: Sequence[str]) -> None:
+    """Pull or remove images."""
+    program = (str(layout.bin / "criimage"), verb, f"unix://{node_config.CONTAINERD_SOCKET}")
+    run([*enter(layout, node), *program, *references], timeout=1800)
 
 
 def stop(layout: Layout, node: Node) -> int:

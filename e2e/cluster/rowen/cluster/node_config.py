@@ -84,7 +84,7 @@ def kubelet(node: str, address: str, group: str, pki: str) -> str:
             "authorization": {"mode": "Webhook"},
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{group}",
-            # No DNS server yet: pods fall back to the resolver of their node.
+            "clusterDNS": [HOST_ADDRESS],
             "clusterDomain": "cluster.local",
             "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
             "cpuManagerPolicy": "none",

@@ -1,15 +1,14 @@
 """The registry both nodes pull from, so that only changed layers move."""
 
-import urllib.error
-import urllib.request
+import json
 
 from rowen.cluster import daemon, files, node_config
 from rowen.cluster.daemon import Daemon
 from rowen.cluster.layout import REGISTRY, Layout
+from rowen.cluster.probe import answers, fetch
 
 NAME = "registry"
-# The machine's proxy settings must not stand between us and a local address.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 
 
 def start(layout: Layout) -> bool:
@@ -17,20 +16,27 @@ def start(layout: Layout) -> bool:
     config = layout.configs / "registry.json"
     files.write(config, node_config.registry(str(layout.registry)))
     changed = daemon.ensure(layout, Daemon(NAME, ("docker-registry", "serve", str(config)), configs=(config,)))
-    daemon.wait_ready(layout, NAME, lambda: _answers("/v2/"), timeout=20)
+    daemon.wait_ready(layout, NAME, lambda: answers(f"http://{REGISTRY}/v2/"), timeout=20)
     return changed
 
 
 def has(repository: str, tag: str) -> bool:
     """Whether an image is there already."""
-    return _answers(f"/v2/{repository}/manifests/{tag}")
+    return answers(f"http://{REGISTRY}/v2/{repository}/manifests/{tag}", accept=MANIFESTS)
 
 
-def _answers(path: str) -> bool:
-    kinds = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
-    request = urllib.request.Request(f"http://{REGISTRY}{path}", method="HEAD", headers={"Accept": kinds})
-    try:
-        with _DIRECT.open(request, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+def references() -> list[str]:
+    """Every image, as repository and tag."""
+    found = []
+    for repository in json.loads(fetch(f"http://{REGISTRY}/v2/_catalog?n=1000").body)["repositories"]:
+        tags = json.loads(fetch(f"http://{REGISTRY}/v2/{repository}/tags/list").body)["tags"]
+        found += [f"{REGISTRY}/{repository}:{tag}" for tag in tags or []]
+    return found
+
+
+def delete(reference: str) -> None:
+    """Remove an image; the space it took comes back with garbage collection."""
+    repository, _, tag = reference.partition("/")[2].rpartition(":")
+    manifests = f"http://{REGISTRY}/v2/{repository}/manifests"
+    digest = fetch(f"{manifests}/{tag}", accept=MANIFESTS).headers["docker-content-digest"]
+    fetch(f"{manifests}/{digest}", method="DELETE")

@@ -72,8 +72,9 @@ def succeeds(argv: Sequence[str | Path], *, timeout: float = 30, env: Mapping[st
 
 def _failure(words: Sequence[str], stdout: str, stderr: str, log: Path | None) -> str:
     lines = [line for line in (stderr or stdout).splitlines() if line.strip()]
-    errors = [line for line in lines[-20:] if line.lower().startswith("error")]
-    last = (errors or lines or ["no output"])[0 if errors else -1].strip()
+    errors = [number for number, line in enumerate(lines) if line.lower().startswith("error")]
+    first = errors[0] if errors else len(lines) - 1
+    last = " ".join(line.strip() for line in lines[first : first + 2]) or "no output"
     where = f" (all of it: {log})" if log else ""
     return f"{' '.join(words[:6])}: {last[:400]}{where}"
 

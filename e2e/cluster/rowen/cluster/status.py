@@ -2,14 +2,14 @@
 
 from rich.table import Table
 
-from rowen.cluster import control_plane, daemon, registry
+from rowen.cluster import control_plane, daemon, dns, registry
 from rowen.cluster.layout import Layout
 from rowen.cluster.node import NODES
 
 
 def names() -> list[str]:
     """Every process of the cluster, in the order they are started."""
-    return [registry.NAME, *control_plane.NAMES, *(name for node in NODES for name in node.daemons())]
+    return [registry.NAME, *control_plane.NAMES, dns.NAME, *(name for node in NODES for name in node.daemons())]
 
 
 def table(layout: Layout) -> tuple[Table, bool]:

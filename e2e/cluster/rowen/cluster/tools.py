@@ -35,4 +35,4 @@ def ensure(layout: Layout, *, only_envtest: bool = False) -> None:
 def groups(only_envtest: bool) -> tuple[Group, ...]:
     """What has to be built on this machine."""
     kubectl = (gobuild.KUBECTL,) if shutil.which("kubectl") is None else ()
-    return ENVTEST_GROUPS if only_envtest else (*ENVTEST_GROUPS, gobuild.NODE, *kubectl)
+    return ENVTEST_GROUPS if only_envtest else (*ENVTEST_GROUPS, gobuild.NODE, gobuild.COREDNS, *kubectl)
