@@ -45,6 +45,12 @@ REFUSED: list[tuple[str, Manifest, str]] = [
     ("priority out of range", offline_job(priority=5000), "spec.priority"),
     ("negative back-off limit", offline_job(backoffLimit=-1), "spec.backoffLimit"),
     ("template as text", offline_job(fineTune=None, template="pod"), "spec.template"),
+    ("template without a pod", offline_job(fineTune=None, template={}), "spec: .*template.spec.containers must name"),
+    (
+        "template without containers",
+        offline_job(fineTune=None, template={"spec": {"containers": []}}),
+        "spec: .*template.spec.containers must name",
+    ),
     ("name too long for a label", offline_job("a" * 64), "metadata.name must have at most 63"),
     ("no engine", online_service(engine=None), "spec: .*exactly one of engine, workloadRef"),
     ("engine and workload", online_service(workloadRef=WORKLOAD_REF), "spec: .*exactly one of engine, workloadRef"),

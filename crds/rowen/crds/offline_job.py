@@ -75,6 +75,31 @@ _IMMUTABLE = [
 ]
 
 
+_ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+# Everything is kept; only what Rowen itself needs is declared.
+_POD_TEMPLATE: dict[str, Any] = _ANY | {
+    "properties": {
+        "spec": _ANY
+        | {
+            "description": "A PodSpec.",
+            "properties": {
+                "containers": {
+                    "description": "Containers; the first one is the tenant.",
+                    "type": "array",
+                    "maxItems": 32,
+                    "items": _ANY,
+                }
+            },
+        }
+    }
+}
+_HAS_CONTAINER = (
+    "!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers)"
+    " && self.template.spec.containers.size() > 0)",
+    "template.spec.containers must name at least one container",
+)
+
+
 class OfflineJobSpec(ApiModel):
     """What the user asks for."""
 
@@ -82,10 +107,7 @@ class OfflineJobSpec(ApiModel):
     """Fine-tuning job."""
     batch_inference: BatchInference | None = None
     """Batch inference job."""
-    template: Annotated[
-        dict[str, Any] | None,
-        Field(json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
-    ] = None
+    template: Annotated[dict[str, Any] | None, Field(json_schema_extra=_POD_TEMPLATE)] = None
     """A PodTemplateSpec: any pod; its first container becomes the tenant."""
     devices: Annotated[int, Field(ge=1, le=16)] = 1
     """Devices of one node that the job runs on in lockstep."""
@@ -107,6 +129,7 @@ class OfflineJobSpec(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             exactly_one(["fineTune", "batchInference", "template"]),
+            _HAS_CONTAINER,
             *_IMMUTABLE,
             ("self.devices == oldSelf.devices", "devices is immutable; make a new OfflineJob"),
             ("self.memory == oldSelf.memory", "memory is immutable; make a new OfflineJob"),
