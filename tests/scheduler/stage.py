@@ -112,6 +112,16 @@ class Stage:
         body = {"template": template, "memory": "64Mi", "priority": 1000, **spec}
         await self.make(self._object("OfflineJob", name, body), "offlinejobs")
 
+    async def tuning(self, name: str, **spec: Any) -> None:
+        """A fine-tuning job: its worker reports tokens."""
+        tune = {
+            "baseModel": {"claimName": "models", "path": "m"},
+            "dataset": {"claimName": "data", "path": "d.jsonl"},
+            "output": {"claimName": "data", "path": "out"},
+        }
+        body = {"fineTune": tune, "memory": "64Mi", "priority": 1000, **spec}
+        await self.make(self._object("OfflineJob", name, body), "offlinejobs")
+
     def _object(self, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         meta = {"name": name, "namespace": self.namespace}
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}

@@ -120,6 +120,7 @@ def build_fleet(
     without = set(gone)
     pods = pods_by_job(snapshot)
     held: dict[JobKey, tuple[Placement, Claim]] = {}
+    entered: set[str] = set()
     for job in sorted(snapshot.jobs.values(), key=lambda job: job.order):
         if job.placement is None or job.uid in without or job.finished:
             continue
@@ -127,11 +128,11 @@ def build_fleet(
         placement = renewed(job.placement, snapshot.nodes.get(job.placement.node), pod, policy)
         claim = claim_of(job, placement.node, placement.devices, history.need(job.workload, job.sla))
         fleet.add(claim)
+        entered.add(placement.id)
         if not job.deleting:
             held[job.uid] = placement, claim
     for pod in snapshot.pods:
-        job_held = held.get(pod.job or "")
-        if job_held is None or job_held[0].id != pod.assignment:
+        if pod.assignment not in entered:
             _add_pod(fleet, snapshot, pod)
     return fleet, held
 

@@ -152,6 +152,7 @@ def job_view(raw: Raw) -> JobView | None:
         workload=workload_class(spec, meta["namespace"]),
         memory=quantity_bytes(spec.memory),
         devices=spec.devices,
+        counts_tokens=spec.template is None,
         sla=spec.sla.throughput_fraction if spec.sla else None,
         priority=spec.priority,
         created=unix_time(meta["creationTimestamp"]),

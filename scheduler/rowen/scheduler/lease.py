@@ -98,6 +98,8 @@ def violation(job: JobView, history: History, now: float, policy: Policy) -> Los
         return None
     if track.assignment != placement.id or now - placement.time < policy.dwell_seconds:
         return None
+    if now - track.time > policy.lease_seconds:
+        return None
     lasted = now - track.violating_since
     if lasted < policy.sustain_seconds or track.fraction is None:
         return None

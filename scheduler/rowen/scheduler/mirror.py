@@ -22,7 +22,8 @@ RESYNC_SECONDS = 600.0
 _PAGE = 500
 _BREATH = 0.2
 _LONGEST_PAUSE = 10.0
-FAILURES = (kr8s.ServerError, kr8s.APITimeoutError, httpx.HTTPError, json.JSONDecodeError, KeyError)
+FAILURES = (kr8s.ServerError, kr8s.APITimeoutError, httpx.HTTPError, json.JSONDecodeError)
+"""How a request to the API server fails."""
 
 log = structlog.get_logger()
 

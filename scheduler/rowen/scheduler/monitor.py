@@ -143,7 +143,7 @@ def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
     samples = track.samples
     if reading.tokens > 0 or samples:
         samples = (*samples, Sample(reading.time, reading.tokens))
-    elif reading.time - track.since > policy.startup_seconds:
+    elif reading.job.counts_tokens and reading.time - track.since > policy.startup_seconds:
         samples = (Sample(reading.time, 0),)
     return replace(
         track,

@@ -196,8 +196,9 @@ def _shortfall(request: Request, prediction: Prediction) -> str:
 
 
 def claim_of(job: JobView, node: str, devices: tuple[str, ...], need: float) -> Claim:
-    """What the job holds once it is placed there."""
-    return Claim(job.uid, job.label, node, devices, job.devices, job.memory, need)
+    """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
+    memory = job.memory * job.devices // max(1, len(devices))
+    return Claim(job.uid, job.label, node, devices, job.devices, memory, need)
 
 
 def _gib(bytes_: int) -> str:

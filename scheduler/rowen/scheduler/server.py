@@ -149,8 +149,16 @@ def create_app(source: Source, registry: CollectorRegistry) -> FastAPI:
     return app
 
 
+def _check(request: HypotheticalJob) -> None:
+    """The rule that the API server enforces by CEL. Raises 422."""
+    spec = request.spec
+    if sum(part is not None for part in (spec.fine_tune, spec.batch_inference, spec.template)) != 1:
+        raise HTTPException(422, "spec: exactly one of fineTune, batchInference, template must be set")
+
+
 def hypothetical(request: HypotheticalJob, now: float, number: int = 0) -> JobView:
     """The job as if it had been created now."""
+    _check(request)
     spec = request.spec
     return JobView(
         uid=f"hypothetical-{number}",
@@ -159,6 +167,7 @@ def hypothetical(request: HypotheticalJob, now: float, number: int = 0) -> JobVi
         workload=workload_class(spec, request.namespace),
         memory=quantity_bytes(spec.memory),
         devices=spec.devices,
+        counts_tokens=spec.template is None,
         sla=spec.sla.throughput_fraction if spec.sla else None,
         priority=spec.priority,
         created=now + number * 1e-6,

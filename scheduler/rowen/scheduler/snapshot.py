@@ -120,6 +120,8 @@ class JobView:
     memory: int
     """Bytes per device."""
     devices: int = 1
+    counts_tokens: bool = True
+    """Whether its worker is known to report tokens; a template's may or may not."""
     sla: float | None = None
     priority: int = 0
     created: float = 0.0

@@ -122,6 +122,8 @@ def _admitted(outcome: Outcome, history: History) -> Told | None:
         return _previous(job, "Admitted")
     if job.suspended:
         return "Admitted", "False", "Suspended", "spec.suspend is set"
+    if not job.counts_tokens and not history.profiled(job.workload):
+        return "Admitted", "True", "Admitted", "in the queue"
     if history.profiled(job.workload):
         return "Admitted", "True", "Admitted", "in the queue; the throughput of its workload class alone is known"
     return "Admitted", "True", "Profiling", "in the queue; its throughput alone is measured on its first placement"
@@ -152,6 +154,8 @@ def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Po
         final = job.finished or (previous is not None and previous[2] == Reason.SLA_VIOLATED)
         return previous if previous and final else ("SLAMet", "Unknown", "NotPlaced", "the job has no assignment")
     if track is None or track.fraction is None:
+        if not job.counts_tokens:
+            return "SLAMet", "Unknown", "Unmeasured", "its pod has not reported tokens through the gate library"
         if not history.profiled(job.workload):
             return "SLAMet", "Unknown", "Profiling", "the throughput alone is not known yet"
         return "SLAMet", "Unknown", "Measuring", f"less than {policy.monitor_window_seconds:.0f} s measured so far"

@@ -1,0 +1,156 @@
+"""When an assignment is kept, renewed or withdrawn."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, pod, run, tenant
+
+from rowen.scheduler.backoff import Backoff, kept, next_backoff
+from rowen.scheduler.decision import Action
+from rowen.scheduler.history import History, Track
+
+
+def track(view: Any, **fields: Any) -> Track:
+    placement = view.placement
+    base = Track(placement.id, f"{view.name}-1", "class", "cpu", placement.time, NOW, 0, 0.0)
+    return replace(base, **fields)
+
+
+def test_an_assignment_is_renewed_from_the_report() -> None:
+    found = outcome(run(node("n"), placed(job("j"), "n", renewed=NOW - 9)), "j")
+    assert found.action is Action.KEEP
+    assert found.placement is not None
+    assert found.placement.renewed == NOW
+
+
+def test_an_old_report_does_not_move_a_lease_back() -> None:
+    found = outcome(run(node("n", reported=NOW - 12), placed(job("j"), "n", renewed=NOW - 9)), "j")
+    assert found.placement is not None
+    assert found.placement.renewed == NOW - 9
+
+
+@pytest.mark.parametrize(
+    ("age", "action"), [(0, "keep"), (15, "keep"), (18, "keep"), (18.5, "revoke"), (600, "revoke")]
+)
+def test_a_node_is_lost_only_after_the_lease_and_its_grace(age: float, action: str) -> None:
+    found = outcome(run(node("n", reported=NOW - age), placed(job("j"), "n", renewed=NOW - age)), "j")
+    assert found.action == action
+
+
+def test_a_node_that_is_gone_is_lost_when_the_written_lease_ends() -> None:
+    assert outcome(run(placed(job("j"), "n", renewed=NOW - 17)), "j").action is Action.KEEP
+    lost = outcome(run(placed(job("j"), "n", renewed=NOW - 30)), "j")
+    assert lost.loss is not None
+    assert lost.loss.reason == "NodeLost"
+    assert lost.message == "n: lease ran out: last report 30 s ago"
+
+
+def test_a_withdrawn_job_is_placed_elsewhere_in_the_next_pass_only() -> None:
+    view = placed(job("j"), "a", renewed=NOW - 30)
+    world = [node("a", reported=NOW - 30), node("b")]
+    assert outcome(run(*world, view), "j").placement is None
+    again = outcome(run(*world, replace(view, placement=None)), "j")
+    assert again.placement is not None
+    assert again.placement.node == "b"
+
+
+@pytest.mark.parametrize(
+    ("world", "fields", "reason"),
+    [
+        (node("n", device("n", "other")), {}, "DeviceGone"),
+        (node("n", device("n", refusal="OnlineService ns/s is gone")), {}, "HarvestDisabled"),
+        (node("n"), {"suspended": True}, "Suspended"),
+        (node("n", ready=False), {}, "NodeLost"),
+    ],
+)
+def test_what_takes_an_assignment_away(world: Any, fields: dict[str, Any], reason: str) -> None:
+    found = outcome(run(world, replace(placed(job("j"), "n"), **fields)), "j")
+    assert found.loss is not None
+    assert found.loss.reason == reason
+
+
+def test_a_job_that_runs_on_a_node_that_is_not_ready_stays_while_reports_come() -> None:
+    view = placed(job("j"), "n")
+    world = node("n", device("n", tenants=(tenant(view),)), ready=False)
+    assert outcome(run(world, view, pod(view, "n")), "j").action is Action.KEEP
+
+
+@pytest.mark.parametrize(("since", "action"), [(5, "keep"), (31, "revoke")])
+def test_an_engine_may_be_away_for_a_while(since: float, action: str) -> None:
+    history = History(absences={("n", "cpu0"): NOW - since})
+    world = node("n", device("n", attached=False))
+    assert outcome(run(world, placed(job("j"), "n"), history=history), "j").action == action
+
+
+def test_the_assignment_follows_the_device_that_the_kubelet_chose() -> None:
+    view = placed(job("j"), "n", "cpu0")
+    world = node("n", device("n", "cpu0"), device("n", "cpu1", tenants=(tenant(view),)))
+    found = outcome(run(world, view, pod(view, "n", "cpu0")), "j")
+    assert found.placement is not None
+    assert (found.placement.id, found.placement.devices) == ("id-j", ("cpu1",))
+
+
+@pytest.mark.parametrize(
+    ("violating", "placed_for", "seen", "evicted"),
+    [(59, 600, 0, False), (60, 600, 0, True), (600, 119, 0, False), (None, 600, 0, False), (600, 600, 16, False)],
+)
+def test_the_monitor_waits_for_dwell_and_a_sustained_shortfall(
+    violating: float | None, placed_for: float, seen: float, evicted: bool
+) -> None:
+    view = placed(job("j", sla=0.3), "n", at=NOW - placed_for)
+    since = None if violating is None else NOW - violating
+    history = History(tracks={"uid-j": track(view, violating_since=since, fraction=0.2, time=NOW - seen)})
+    found = outcome(run(node("n"), view, history=history), "j")
+    assert (found.action is Action.REVOKE) == evicted
+    if evicted:
+        assert found.message == ("n/cpu0: measured 0.20 < SLA 0.30 for 60 s over a window of 60 s (predicted 0.80)")
+
+
+def test_of_two_violators_on_a_device_the_last_in_order_goes() -> None:
+    first, second = placed(job("a", sla=0.3, priority=1), "n"), placed(job("b", sla=0.3), "n")
+    tracks = {view.uid: track(view, violating_since=NOW - 90, fraction=0.2) for view in (first, second)}
+    decision = run(node("n"), first, second, history=History(tracks=tracks))
+    assert outcome(decision, "a").action is Action.KEEP
+    assert outcome(decision, "b").action is Action.REVOKE
+
+
+def test_an_eviction_begins_a_backoff_that_doubles() -> None:
+    view = placed(job("j", sla=0.3), "n")
+    history = History(
+        tracks={"uid-j": track(view, violating_since=NOW - 90, fraction=0.2)},
+        backoffs={("uid-j", "n"): Backoff(2, NOW - 200, "SLAViolated")},
+    )
+    assert run(node("n"), view, history=history).backoffs["uid-j", "n"] == Backoff(3, NOW + 120, "SLAViolated")
+
+
+@pytest.mark.parametrize("fields", [{"suspended": True}])
+def test_a_suspended_job_comes_back_without_backoff(fields: dict[str, Any]) -> None:
+    assert run(node("n"), replace(placed(job("j"), "n"), **fields)).backoffs == {}
+
+
+def test_backoffs_grow_to_the_limit_and_are_forgotten() -> None:
+    backoff, waits = None, []
+    for _ in range(10):
+        backoff = next_backoff(backoff, "SLAViolated", NOW, POLICY)
+        waits.append(backoff.until - NOW)
+    assert waits[:4] == [30, 60, 120, 240]
+    assert waits[-1] == 1800
+    assert backoff is not None
+    held = {("j", "n"): backoff}
+    assert kept(held, backoff.until + 1799, POLICY) == held
+    assert kept(held, backoff.until + 1801, POLICY) == {}
+
+
+def test_a_finished_job_gives_its_place_to_the_next() -> None:
+    done = replace(placed(job("a"), "n"), finished=True)
+    decision = run(node("n", slots=1), done, job("b"))
+    assert outcome(decision, "a").action is Action.HOLD
+    assert outcome(decision, "b").action is Action.PLACE
+
+
+def test_a_job_that_is_being_deleted_holds_its_place_once() -> None:
+    going = replace(placed(job("a"), "n"), deleting=True)
+    decision = run(node("n"), going, pod(going, "n"), job("b"), job("c"))
+    assert outcome(decision, "b").action is Action.PLACE
+    assert outcome(decision, "c").action is Action.WAIT

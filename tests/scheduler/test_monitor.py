@@ -1,0 +1,170 @@
+"""What is learned from reports: throughput, profiles, prediction errors."""
+
+from dataclasses import replace
+
+import pytest
+from scheduler.builders import NOW, POLICY, device, job, node, placed, pod, tenant, world
+
+from rowen.scheduler.history import History
+from rowen.scheduler.monitor import Observation, observe
+from rowen.scheduler.profile import PredictionError, Profile
+from rowen.scheduler.snapshot import JobView
+
+VIEW = placed(job("j", sla=0.5), "n", at=NOW)
+
+
+def report(
+    history: History, at: float, tokens: int, granted: float, view: JobView = VIEW, others: int = 0, idle: float = 0.8
+) -> Observation:
+    """One report, `at` seconds after the placement."""
+    tenants = (tenant(view, tokens, granted), *(tenant(job(f"other{i}")) for i in range(others)))
+    snapshot = world(node("n", device("n", tenants=tenants, idle=idle), reported=NOW + at), view, pod(view, "n"))
+    return observe(history, snapshot, NOW + at, POLICY)
+
+
+def profile_of(history: History) -> Profile | None:
+    return history.profiles.get(("class", "cpu"))
+
+
+def test_a_profile_is_tokens_per_granted_second() -> None:
+    history = report(History(), 10, 900, 9.0).history
+    assert profile_of(history) is None
+    history = report(history, 30, 2500, 25.0).history
+    found = profile_of(history)
+    assert found is not None
+    assert found.tokens_per_second == pytest.approx(100)
+    assert found.weight == pytest.approx(25)
+
+
+def test_granted_time_is_shared_among_tenants() -> None:
+    history = report(History(), 5, 100, 1.0, others=1).history
+    history = report(history, 50, 100 + 2000, 41.0, others=1).history
+    found = profile_of(history)
+    assert found is not None
+    assert found.tokens_per_second == pytest.approx(100)
+
+
+def test_a_short_job_is_learned_from_at_its_end() -> None:
+    history = report(History(), 10, 500, 5.0).history
+    done = replace(VIEW, finished=True)
+    history = observe(history, world(node("n", reported=NOW + 12), done), NOW + 12, POLICY).history
+    found = profile_of(history)
+    assert found is not None
+    assert found.tokens_per_second == pytest.approx(100)
+    assert history.tracks == {}
+
+
+def test_the_same_report_is_read_once() -> None:
+    once = report(History(), 30, 2500, 25.0).history
+    twice = report(once, 30, 2500, 25.0).history
+    assert profile_of(once) == profile_of(twice)
+    assert twice.tracks["uid-j"].samples == once.tracks["uid-j"].samples
+
+
+def test_a_stale_report_is_not_read() -> None:
+    snapshot = world(node("n", device("n", tenants=(tenant(VIEW, 900, 9.0),))), VIEW, pod(VIEW, "n"))
+    assert observe(History(), snapshot, NOW + 16, POLICY).history.tracks == {}
+
+
+def known(rate: float = 100.0) -> History:
+    return History(profiles={("class", "cpu"): Profile(rate, 600.0, NOW)})
+
+
+def drive(history: History, rates: list[float], others: int = 0) -> History:
+    """A report every 5 s; in each span so many tokens per second."""
+    tokens = 0
+    for step, rate in enumerate([1.0, *rates]):
+        tokens += round(5 * rate)
+        history = report(history, 5.0 * step, tokens, 5.0 * step * rate / 100.0, others=others).history
+    return history
+
+
+def test_the_fraction_is_measured_over_the_window() -> None:
+    history = drive(known(), [60.0] * 12)
+    assert history.tracks["uid-j"].fraction == pytest.approx(0.6, abs=0.01)
+    assert history.tracks["uid-j"].tokens_per_second == pytest.approx(60.0)
+    assert history.tracks["uid-j"].violating_since is None
+
+
+def test_nothing_is_measured_before_the_window_is_nearly_full() -> None:
+    assert drive(known(), [60.0] * 9).tracks["uid-j"].fraction is None
+
+
+def test_a_shortfall_is_dated_and_ends_when_the_sla_holds_again() -> None:
+    history = drive(known(), [30.0] * 14)
+    assert history.tracks["uid-j"].violating_since == NOW + 50
+    assert drive(known(), [30.0] * 14 + [90.0] * 12).tracks["uid-j"].violating_since is None
+
+
+def test_loading_does_not_count_as_shortfall_until_the_start_is_overdue() -> None:
+    history = known()
+    for at in range(0, 301, 10):
+        history = report(history, at, 0, 0.0).history
+    assert history.tracks["uid-j"].fraction is None
+    for at in range(310, 371, 10):
+        history = report(history, at, 0, 0.0).history
+    assert history.tracks["uid-j"].fraction == 0.0
+    assert history.tracks["uid-j"].violating_since is not None
+
+
+def test_a_template_without_tokens_is_not_blamed() -> None:
+    view = replace(VIEW, counts_tokens=False)
+    history = known()
+    for at in range(0, 400, 10):
+        history = report(history, at, 0, 0.0, view=view).history
+    assert history.tracks["uid-j"].fraction is None
+
+
+def test_a_new_pod_begins_anew() -> None:
+    history = drive(known(), [60.0] * 12)
+    restarted = report(history, 70, 10, 0.1).history
+    assert restarted.tracks["uid-j"].fraction is None
+    assert len(restarted.tracks["uid-j"].samples) == 1
+
+
+def test_an_error_is_measured_per_window() -> None:
+    history, errors = known(), []
+    for step in range(30):
+        seen = report(history, 5.0 * step, 5 + 300 * step, 3.0 * step)
+        history = seen.history
+        errors += seen.errors
+    assert [round(error.predicted, 3) for error in errors] == [0.8, 0.8]
+    assert [round(error.measured, 2) for error in errors] == [0.6, 0.6]
+    assert history.errors["class"].samples == 2
+    assert history.errors["class"].mean > 0.05
+
+
+def test_a_window_with_a_change_of_tenants_says_nothing() -> None:
+    history, errors = known(), []
+    for step in range(15):
+        seen = report(history, 5.0 * step, 5 + 300 * step, 3.0 * step, others=step % 2)
+        history = seen.history
+        errors += seen.errors
+    assert errors == []
+
+
+def test_the_margin_follows_the_errors() -> None:
+    fresh = PredictionError()
+    assert fresh.bound == pytest.approx(0.10)
+    exact = fresh
+    for _ in range(100):
+        exact = exact.updated(0.5, 0.5)
+    assert exact.bound == pytest.approx(0.02)
+    late = exact
+    for _ in range(100):
+        late = late.updated(0.5, 0.35)
+    assert 0.29 < late.bound < 0.40
+    need = 0.4 + late.margin(0.4)
+    assert need * (1 - late.bound) == pytest.approx(0.4)
+    better = exact
+    for _ in range(100):
+        better = better.updated(0.5, 0.9)
+    assert better.bound == pytest.approx(0.02)
+
+
+def test_absences_are_dated_once() -> None:
+    away = world(node("n", device("n", attached=False)))
+    first = observe(History(), away, NOW, POLICY).history
+    second = observe(first, away, NOW + 9, POLICY).history
+    assert second.absences == {("n", "cpu0"): NOW}
+    assert observe(second, world(node("n")), NOW + 10, POLICY).history.absences == {}
