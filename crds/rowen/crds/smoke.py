@@ -65,7 +65,7 @@ def verdict(status: OfflineJobStatus, *, out_of_time: bool) -> Verdict | None:
     """What a status means for the test; None while it has to wait."""
     finished = find_condition(status.conditions, "Finished")
     if finished is not None and finished.status == "True":
-        return Verdict(status.failures in (None, 0), f"the job ended: {finished.reason}: {finished.message}")
+        return Verdict(finished.reason == "Completed", f"the job ended: {finished.reason}: {finished.message}")
     if not out_of_time:
         return None
     if status.assignment is None and status.explanation is not None:
@@ -73,8 +73,8 @@ def verdict(status: OfflineJobStatus, *, out_of_time: bool) -> Verdict | None:
             passed=True, message=f"the scheduler answered, and nothing is free: {status.explanation.message}"
         )
     if is_true(status.conditions, "Placed"):
-        return Verdict(passed=False, message=f"the job was placed and did not finish: state {status.state}")
-    return Verdict(passed=False, message="neither scheduler nor operator answered: look at their logs")
+        return Verdict(False, f"the job was placed and did not finish: state {status.state}")
+    return Verdict(False, "neither scheduler nor operator answered: look at their logs")
 
 
 async def run(api: kr8s.asyncio.Api, namespace: str, image: str, seconds: float) -> Verdict:
