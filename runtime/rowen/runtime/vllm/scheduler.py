@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request, RequestStatus
 
 
-class RowenScheduler(AsyncScheduler):  # type: ignore[misc] - vLLM is not checked
+class RowenScheduler(AsyncScheduler):  # type: ignore[misc]
     """Raises the device's activity while the engine has work, and reports the engine's steps."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,0 +1,32 @@
+# What online engines and offline workers run in: vLLM for CPU, transformers, PEFT, Rowen's runtime.
+# Needs Python 3.11 with venv and pip, libgomp and libstdc++ from its base.
+ARG BASE=python:3.11.14-slim-bookworm
+FROM ${BASE}
+
+ENV PATH=/opt/rowen/bin:$PATH \
+    PYTHONPATH=/opt/rowen/code \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/tmp \
+    USER=rowen \
+    VLLM_NO_USAGE_STATS=1
+
+RUN echo 'rowen:x:65532:65532:rowen:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'rowen:x:65532:' >> /etc/group
+
+# The dependencies are one layer, slimmed where it is made. Bytecode is compiled here: in a pod nothing can write it.
+COPY requirements/uv.txt requirements/runtime.txt dockerfiles/slim.py /opt/rowen-build/
+RUN python3 -m venv /opt/uv \
+    && /opt/uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps \
+        -r /opt/rowen-build/uv.txt \
+    && python3 -m venv --without-pip /opt/rowen \
+    && /opt/uv/bin/uv pip install --quiet --python /opt/rowen/bin/python --link-mode copy --compile-bytecode \
+        --require-hashes --no-deps -r /opt/rowen-build/runtime.txt \
+    && /opt/rowen/bin/python /opt/rowen-build/slim.py /opt/rowen/lib/python3.11/site-packages \
+    && rm -rf /opt/uv
+
+COPY crds/rowen/crds /opt/rowen/code/rowen/crds
+COPY runtime/rowen/runtime /opt/rowen/code/rowen/runtime
+COPY demo/rowen/demo/samples.py /opt/rowen/code/rowen/demo/samples.py
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
+
+USER 65532:65532
