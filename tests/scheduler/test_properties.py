@@ -1,0 +1,195 @@
+"""What holds in every world."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod
+
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.scheduler.decision import Action, Decision, build_fleet, decide
+from rowen.scheduler.fleet import Claim, Fleet
+from rowen.scheduler.history import History
+from rowen.scheduler.placement import Request, choose, claim_of, evaluate
+from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
+
+HISTORY = History()
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> NodeView:
+    devices = []
+    for number in range(draw(st.integers(1, 3))):
+        spans = tuple((NOW - 60 + 20 * i, NOW - 60 + 20 * i + draw(st.integers(1, 20))) for i in range(3))
+        devices.append(
+            device(
+                name,
+                f"cpu{number}",
+                idle=draw(st.sampled_from([0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0])),
+                busy=spans if draw(st.booleans()) else (),
+                memory=draw(st.integers(2, 9)) * GIB,
+                attached=draw(st.integers(0, 9)) > 0,
+                refusal=draw(st.sampled_from(["", "", "", "owner says no"])),
+            )
+        )
+    return node(
+        name,
+        *devices,
+        slots=draw(st.integers(0, 2 * len(devices))),
+        ready=draw(st.integers(0, 9)) > 0,
+        reported=draw(st.sampled_from([NOW, NOW, NOW - 10, NOW - 16, NOW - 100, None])),
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn, name: str) -> JobView:
+    return job(
+        name,
+        memory=draw(st.integers(1, 5)) * GIB,
+        devices=draw(st.sampled_from([1, 1, 1, 2])),
+        sla=draw(st.sampled_from([None, None, 0.1, 0.2, 0.4])),
+        priority=draw(st.integers(-1, 1)),
+        created=float(draw(st.integers(0, 2))),
+        suspended=draw(st.integers(0, 9)) == 0,
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Snapshot:
+    found = [draw(nodes(f"n{number}")) for number in range(draw(st.integers(0, 4)))]
+    wanted = [draw(jobs(f"j{number}")) for number in range(draw(st.integers(0, 8)))]
+    return Snapshot({view.name: view for view in found}, {view.uid: view for view in wanted})
+
+
+def settled(snapshot: Snapshot, decision: Decision) -> Snapshot:
+    """The world in which the decision has been applied."""
+    after = {}
+    for view in snapshot.jobs.values():
+        found = decision.outcome(view.uid)
+        assert found is not None
+        after[view.uid] = replace(view, placement=found.placement, status=OfflineJobStatus())
+    return replace(snapshot, jobs=after)
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds())
+def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -> None:
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    fleet, held = build_fleet(after, HISTORY, (), NOW, POLICY)
+    for state in fleet.nodes.values():
+        assert state.free_slots >= 0
+    for device_state in fleet.devices.values():
+        if device_state.claims:
+            assert device_state.free >= 0
+    for _, claim in held.values():
+        assert fleet.fraction(claim) >= claim.need
+        assert fleet.fraction(claim) > 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds(), st.randoms(use_true_random=False))
+def test_a_decision_depends_on_the_world_alone(snapshot: Snapshot, random: Any) -> None:
+    names, uids = list(snapshot.nodes), list(snapshot.jobs)
+    random.shuffle(names)
+    random.shuffle(uids)
+    shuffled = Snapshot({name: snapshot.nodes[name] for name in names}, {uid: snapshot.jobs[uid] for uid in uids})
+    before = copy.deepcopy(snapshot)
+    first, second = decide(snapshot, HISTORY, NOW, POLICY), decide(shuffled, HISTORY, NOW, POLICY)
+    assert first == second
+    assert snapshot == before
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds())
+def test_stale_and_unready_nodes_get_nothing(snapshot: Snapshot) -> None:
+    for found in decide(snapshot, HISTORY, NOW, POLICY).outcomes:
+        if found.action is Action.PLACE:
+            assert found.placement is not None
+            chosen = snapshot.nodes[found.placement.node]
+            assert chosen.age(NOW) <= POLICY.lease_seconds
+            assert chosen.ready
+            for id_ in found.placement.devices:
+                target = chosen.device(id_)
+                assert target is not None
+                assert target.attached
+                assert not target.refusal
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds())
+def test_a_second_pass_moves_no_one(snapshot: Snapshot) -> None:
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    again = decide(after, HISTORY, NOW, POLICY)
+    for found in again.outcomes:
+        assert found.action in (Action.KEEP, Action.HOLD, Action.WAIT)
+        if found.action is Action.KEEP:
+            assert found.placement == after.jobs[found.job.uid].placement
+
+
+def state_of(fleet: Fleet) -> object:
+    devices = {key: (dict(state.claims), state.free) for key, state in fleet.devices.items()}
+    return devices, {name: state.free_slots for name, state in fleet.nodes.items()}, list(fleet._ranks)
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds(), st.data())
+def test_undo_restores_the_fleet(snapshot: Snapshot, data: st.DataObject) -> None:
+    fleet = Fleet(snapshot.nodes, NOW, POLICY)
+    states, undos = [], []
+    for number in range(data.draw(st.integers(0, 6)) if fleet.devices else 0):
+        where, id_ = data.draw(st.sampled_from(sorted(fleet.devices)))
+        states.append(state_of(fleet))
+        undos.append(fleet.add(Claim(f"c{number}", "c", where, (id_,), 1, GIB)))
+    for state, undo in zip(reversed(states), reversed(undos), strict=True):
+        undo()
+        assert state_of(fleet) == state
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds(), jobs("new"))
+def test_asking_changes_nothing(snapshot: Snapshot, new: JobView) -> None:
+    fleet, _ = build_fleet(snapshot, HISTORY, (), NOW, POLICY)
+    before = state_of(fleet)
+    choose(Request(new, 0.02, {}, NOW), fleet, POLICY)
+    assert state_of(fleet) == before
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds(), jobs("new"))
+def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobView) -> None:
+    """Early ends of the walk over single devices lose nothing."""
+    new = replace(new, devices=1)
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
+    request = Request(new, 0.02, {}, NOW)
+    everything = [
+        evaluate(request, fleet, (state,), POLICY) for name in fleet.nodes for state in fleet.open_devices(name)
+    ]
+    fitting = sorted((candidate for candidate in everything if not candidate.refusal), key=lambda c: c.rank)
+    chosen = choose(request, fleet, POLICY).chosen
+    assert (chosen.place if chosen else None) == (fitting[0].place if fitting else None)
+
+
+@settings(max_examples=50, deadline=None)
+@given(worlds(), jobs("new"))
+def test_a_neighbour_counts_the_same_before_and_after(snapshot: Snapshot, new: JobView) -> None:
+    """A job that was placed is predicted exactly as it was promised."""
+    decision = decide(replace(snapshot, jobs={new.uid: replace(new, suspended=False)}), HISTORY, NOW, POLICY)
+    found = decision.outcome(new.uid)
+    assert found is not None
+    if found.placement is not None:
+        fleet = Fleet(snapshot.nodes, NOW, POLICY)
+        claim = claim_of(new, found.placement.node, found.placement.devices, 0.0)
+        fleet.add(claim)
+        assert abs(fleet.fraction(claim) - found.placement.predicted) < 1e-9
+
+
+def test_pods_on_their_way_out_count_once() -> None:
+    view = placed(job("j"), "n")
+    fleet, _ = build_fleet(
+        Snapshot({"n": node("n")}, {view.uid: view}, (pod(view, "n"), pod(view, "n", assignment="old"))),
+        HISTORY, (), NOW, POLICY,
+    )  # fmt: skip
+    assert fleet.nodes["n"].free_slots == 0

@@ -1,0 +1,172 @@
+"""The status that is written, and when."""
+
+from dataclasses import replace
+
+import pytest
+from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run
+
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.scheduler.backoff import Backoff
+from rowen.scheduler.decision import Outcome
+from rowen.scheduler.history import History, Track
+from rowen.scheduler.profile import Profile
+from rowen.scheduler.snapshot import JobView
+from rowen.scheduler.status import Wanted, manifest, owned, rfc3339, significant, wanted, worth_writing
+
+
+def status_of(found: Outcome, history: History | None = None, now: float = NOW) -> Wanted:
+    return wanted(found, history or History(), now, POLICY)
+
+
+def stored(view: JobView, written: Wanted) -> JobView:
+    """The job as it is read back after the write."""
+    return replace(view, status=OfflineJobStatus.from_wire(written.to_wire()))
+
+
+def said(written: Wanted) -> dict[str, tuple[str, str]]:
+    return {condition.type: (condition.status, condition.reason) for condition in written.conditions}
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (job("j"), {"Admitted": ("True", "Profiling"), "Placed": ("True", "Placed")}),
+        (
+            job("j", sla=0.2),
+            {"Admitted": ("True", "Profiling"), "Placed": ("True", "Placed"), "SLAMet": ("Unknown", "Profiling")},
+        ),
+        (
+            job("j", sla=0.2, counts_tokens=False),
+            {"Admitted": ("True", "Admitted"), "Placed": ("True", "Placed"), "SLAMet": ("Unknown", "Unmeasured")},
+        ),
+        (
+            job("j", sla=0.9),
+            {"Admitted": ("True", "Profiling"), "Placed": ("False", "Waiting"), "SLAMet": ("Unknown", "NotPlaced")},
+        ),
+        (job("j", suspended=True), {"Admitted": ("False", "Suspended"), "Placed": ("False", "Suspended")}),
+        (
+            placed(job("j"), "gone", renewed=NOW - 60),
+            {"Admitted": ("True", "Profiling"), "Placed": ("False", "NodeLost")},
+        ),
+        (replace(placed(job("j"), "n"), finished=True), {"Placed": ("False", "Finished")}),
+    ],
+)
+def test_conditions(view: JobView, expected: dict[str, tuple[str, str]]) -> None:
+    assert said(status_of(outcome(run(node("n"), view), "j"))) == expected
+
+
+def measured(fraction: float | None) -> tuple[JobView, History]:
+    view = placed(job("j", sla=0.5), "n")
+    track = Track(
+        "id-j", "j-1", "class", "cpu", NOW - 600, NOW, 0, 0.0, fraction=fraction,
+        tokens_per_second=None if fraction is None else 123.456 * fraction,
+    )  # fmt: skip
+    return view, History(profiles={("class", "cpu"): Profile(123.456, 60, NOW)}, tracks={"uid-j": track})
+
+
+@pytest.mark.parametrize(
+    ("fraction", "expected", "message"),
+    [
+        (None, ("Unknown", "Measuring"), "less than 60 s measured so far"),
+        (0.61, ("True", "Met"), "measured 0.61 ≥ SLA 0.50 over 60 s"),
+        (0.41, ("False", "BelowSLA"), "measured 0.41 < SLA 0.50 over 60 s"),
+    ],
+)
+def test_sla_met_carries_the_numbers(fraction: float | None, expected: tuple[str, str], message: str) -> None:
+    view, history = measured(fraction)
+    written = status_of(outcome(run(node("n"), view, history=history), "j"), history)
+    assert said(written)["SLAMet"] == expected
+    assert written.conditions[2].message == message
+
+
+def test_throughput_is_told_in_round_numbers() -> None:
+    view, history = measured(0.61)
+    written = status_of(outcome(run(node("n"), view, history=history), "j"), history)
+    assert written.throughput is not None
+    assert written.throughput.to_wire() == {
+        "soloTokensPerSecond": 123.0,
+        "predictedTokensPerSecond": 98.8,
+        "measuredTokensPerSecond": 75.3,
+        "measuredFraction": 0.61,
+    }
+
+
+def test_an_eviction_reason_stays_until_the_next_placement() -> None:
+    view = placed(job("j"), "gone", renewed=NOW - 60)
+    lost = status_of(outcome(run(view), "j"))
+    assert lost.evictions == 1
+    assert lost.assignment is None
+    waiting = status_of(outcome(run(stored(replace(view, placement=None), lost)), "j"))
+    assert said(waiting)["Placed"] == ("False", "NodeLost")
+    again = status_of(outcome(run(node("n"), stored(replace(view, placement=None), waiting)), "j"))
+    assert said(again)["Placed"] == ("True", "Placed")
+    assert again.evictions == 1
+
+
+def test_a_suspended_job_is_no_eviction() -> None:
+    written = status_of(outcome(run(node("n"), replace(placed(job("j"), "n"), suspended=True)), "j"))
+    assert written.evictions is None
+    assert written.assignment is None
+
+
+def test_an_unchanged_world_is_not_written() -> None:
+    world = [node("n", device("n", idle=0.12)), node("o", reported=NOW - 30)]
+    view = job("j", sla=0.2)
+    first = status_of(outcome(run(*world, view), "j"))
+    view = stored(view, first)
+    again = status_of(outcome(run(*world, view), "j"), now=NOW + 100)
+    assert not worth_writing(again, owned(view.status), float("inf"), POLICY)
+
+
+@pytest.mark.parametrize(("idle", "quiet", "write"), [(0.14, 99, False), (0.19, 99, True), (0.19, 5, False)])
+def test_small_and_frequent_changes_of_numbers_are_not_written(idle: float, quiet: float, write: bool) -> None:
+    view = job("j", sla=0.2)
+    view = stored(view, status_of(outcome(run(node("n", device("n", idle=0.12)), view), "j")))
+    new = status_of(outcome(run(node("n", device("n", idle=idle)), view), "j"))
+    assert worth_writing(new, owned(view.status), quiet, POLICY) == write
+
+
+@pytest.mark.parametrize(("later", "write"), [(4.0, False), (5.0, True)])
+def test_a_lease_is_renewed_by_thirds(later: float, write: bool) -> None:
+    view = job("j")
+    first = outcome(run(node("n"), view), "j")
+    view = replace(stored(view, status_of(first)), placement=first.placement)
+    found = outcome(run(node("n", reported=NOW + later), view, now=NOW + later), "j")
+    new = status_of(found, now=NOW + later)
+    assert worth_writing(new, owned(view.status), 0.0, POLICY) == write
+
+
+def test_a_transition_time_moves_only_with_the_status() -> None:
+    view = job("j", sla=0.9)
+    first = status_of(outcome(run(node("n"), view), "j"))
+    backoffs = {("uid-j", "n"): Backoff(1, NOW + 99, "SLAViolated")}
+    history = History(backoffs=backoffs)
+    second = status_of(outcome(run(node("n"), stored(view, first), history=history), "j"), now=NOW + 50)
+    assert second.conditions[1].message != first.conditions[1].message
+    assert second.conditions[1].last_transition_time == first.conditions[1].last_transition_time
+
+
+def test_the_manifest_names_the_object_by_uid() -> None:
+    written = manifest(job("j"), status_of(outcome(run(job("j")), "j")))
+    assert written["metadata"] == {"name": "j", "namespace": "ns", "uid": "uid-j"}
+    assert written["status"]["explanation"]["message"] == "no node reports a harvested device"
+
+
+def test_a_finished_job_keeps_what_was_told_of_it() -> None:
+    view = job("j")
+    first = outcome(run(node("n"), view), "j")
+    view = replace(stored(view, status_of(first)), placement=first.placement, finished=True)
+    written = status_of(outcome(run(node("n"), view), "j"))
+    assert written.assignment is None
+    assert written.explanation == view.status.explanation
+    assert said(written) == {"Admitted": ("True", "Profiling"), "Placed": ("False", "Finished")}
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0, 0.0), (1234.5, 1230.0), (0.0012345, 0.00123), (99.96, 100.0)])
+def test_significant_digits(value: float, text: float) -> None:
+    assert significant(value) == text
+
+
+def test_times_are_rfc3339() -> None:
+    assert rfc3339(0.25) == "1970-01-01T00:00:00.250000Z"
+    assert rfc3339(0.25, "seconds") == "1970-01-01T00:00:00Z"
