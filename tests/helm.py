@@ -17,6 +17,7 @@ CHART = REPOSITORY / "charts" / "rowen"
 RELEASE = "rowen"
 NAMESPACE = "rowen-system"
 KUBE_VERSION = "1.34.4"
+EXAMPLES = sorted((REPOSITORY / "examples" / "helm").glob("*.yaml"))
 
 Values = dict[str, Any]
 Manifest = dict[str, Any]
@@ -51,6 +52,7 @@ VALUE_SETS: dict[str, Values] = {
     "devices": {"agent": {"devices": DEVICES}},
     "no network policies": {"networkPolicy": {"enabled": False}},
     "full": FULL,
+    **{f"examples/helm/{path.name}": yaml.safe_load(path.read_text()) for path in EXAMPLES},
 }
 
 
