@@ -1,5 +1,5 @@
 # What online engines and offline workers run in: vLLM for CPU, transformers, PEFT, Rowen's runtime.
-# Needs Python 3.11 with venv and pip, libgomp and libstdc++ from its base.
+# Needs Python 3.11 with venv and pip from its base.
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
 
@@ -12,6 +12,11 @@ ENV PATH=/opt/rowen/bin:$PATH \
     VLLM_NO_USAGE_STATS=1
 
 RUN echo 'rowen:x:65532:65532:rowen:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'rowen:x:65532:' >> /etc/group
+
+# vLLM's kernels link to these; a base may have them.
+RUN python3 -c "import ctypes; [ctypes.CDLL(name) for name in ('libnuma.so.1', 'libgomp.so.1', 'libstdc++.so.6')]" \
+    2> /dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends libnuma1 libgomp1 libstdc++6 \
+    && rm -rf /var/lib/apt/lists/*)
 
 # The dependencies are one layer, slimmed where it is made. Bytecode is compiled here: in a pod nothing can write it.
 COPY requirements/uv.txt requirements/runtime.txt dockerfiles/slim.py /opt/rowen-build/
