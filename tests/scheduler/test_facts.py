@@ -1,0 +1,206 @@
+"""What is read from Kubernetes objects, and how it is joined."""
+
+from typing import Any
+
+import pytest
+
+from rowen.scheduler.assembly import assemble
+from rowen.scheduler.facts import (
+    ServiceFacts,
+    harvest_facts,
+    job_view,
+    node_facts,
+    pod_facts,
+    service_facts,
+    unix_time,
+)
+from rowen.scheduler.snapshot import DeviceView
+
+STAMP = "2026-01-02T03:04:05Z"
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    meta = {"uid": "u", "namespace": "ns", "name": "j", "creationTimestamp": STAMP, "generation": 3}
+    return {"metadata": meta, "spec": {"template": {}, "memory": "1Gi", **spec}}
+
+
+def harvest(online: dict[str, Any] | None, **device: Any) -> dict[str, Any]:
+    body = {
+        "id": "cpu0", "type": "cpu", "memoryBytes": 8 * 2**30, "harvestable": True, "gateOpen": True,
+        "idleFraction": 0.5, "harvestedFraction": 0.0, "decodeGapSeconds": 0.0, "cooldownSeconds": 0.0,
+        "preemptions": {"total": 0, "perRequestMax": 0}, **({"online": online} if online else {}), **device,
+    }  # fmt: skip
+    return {"metadata": {"name": "n"}, "status": {"updateTime": STAMP, "devices": [body]}}
+
+
+def online(service: str | None = "chat") -> dict[str, Any]:
+    named = {"service": service} if service else {}
+    return {"pod": {"namespace": "ns", "name": "chat-0"}, "attached": True, "inFlight": 0, **named}
+
+
+def pod(name: str = "chat-0", *, memory: str | None = "2Gi", node: str | None = "n", **meta: Any) -> dict[str, Any]:
+    limits = {"memory": memory} if memory else {}
+    limits |= meta.pop("limits", {})
+    phase = meta.pop("phase", "Running")
+    return {
+        "metadata": {"namespace": "ns", "name": name, **meta},
+        "spec": {"containers": [{"resources": {"limits": limits}}], **({"nodeName": node} if node else {})},
+        "status": {"phase": phase},
+    }
+
+
+def one_device(report: dict[str, Any], *pods: dict[str, Any], services: tuple[ServiceFacts, ...]) -> DeviceView:
+    facts = [found for found in map(pod_facts, pods) if found]
+    node = node_facts({"metadata": {"name": "n"}})
+    return assemble([], [harvest_facts(report)], [node], facts, services).nodes["n"].devices[0]
+
+
+CHAT = ServiceFacts("ns", "chat", harvest=True, selector={})
+
+
+@pytest.mark.parametrize(
+    ("report", "services", "refusal"),
+    [
+        (harvest(online()), (CHAT,), ""),
+        (harvest(online()), (), "OnlineService ns/chat is gone"),
+        (
+            harvest(online()),
+            (ServiceFacts("ns", "chat", harvest=False, selector={}),),
+            "OnlineService ns/chat does not let itself be harvested",
+        ),
+        (harvest(online(None)), (CHAT,), "pod ns/chat-0 belongs to no OnlineService"),
+        (harvest(online(None)), (ServiceFacts("ns", "ad", harvest=True, selector={"app": "x"}),), ""),
+        (
+            harvest(online(None)),
+            (ServiceFacts("other", "ad", harvest=True, selector={"app": "x"}),),
+            "pod ns/chat-0 belongs to no OnlineService",
+        ),
+    ],
+)
+def test_a_device_is_offered_by_its_service(
+    report: dict[str, Any], services: tuple[ServiceFacts, ...], refusal: str
+) -> None:
+    assert one_device(report, pod(labels={"app": "x"}), services=services).refusal == refusal
+
+
+@pytest.mark.parametrize(
+    ("pods", "memory"),
+    [((pod(),), 2 * 2**30), ((pod(memory=None),), None), ((), None), ((pod(memory="0.5Gi"),), 2**29)],
+)
+def test_the_online_pods_memory(pods: tuple[dict[str, Any], ...], memory: int | None) -> None:
+    assert one_device(harvest(online()), *pods, services=(CHAT,)).online_memory == memory
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1Ki", 1024), ("1000", 1000), ("1.5Gi", 1610612736), ("2G", 2 * 10**9), ("1000m", 1), ("x", None), ("0", 0)],
+)
+def test_quantities_of_pods(text: str, expected: int | None) -> None:
+    found = pod_facts(pod(memory=text))
+    assert found is not None
+    assert found.memory == expected
+
+
+def test_busy_time_is_merged_within_the_window() -> None:
+    end = unix_time(STAMP)
+    spans = [
+        {"start": end - 90, "end": end - 50},
+        {"start": end - 55, "end": end - 40},
+        {"start": end - 10, "end": end},
+    ]
+    found = one_device(harvest(online(), busyIntervals=spans), pod(), services=(CHAT,))
+    assert found.busy == ((end - 60, end - 40), (end - 10, end))
+
+
+def test_a_pod_without_node_or_that_has_ended_holds_nothing() -> None:
+    slots = {"rowen.dev/harvest": "1"}
+    assert pod_facts(pod(node=None)) is None
+    live, done = pod_facts(pod("a", limits=slots)), pod_facts(pod("b", limits=slots, phase="Succeeded"))
+    assert live is not None
+    assert done is not None
+    assert [holder.name for holder in assemble([], [], [], [live, done], []).pods] == ["a"]
+
+
+def test_memory_of_a_holder_is_per_device() -> None:
+    found = pod_facts(
+        pod(
+            "a",
+            limits={"rowen.dev/harvest": "2"},
+            labels={"rowen.dev/job-uid": "u"},
+            annotations={"rowen.dev/assignment": "id", "rowen.dev/devices": "cpu0, cpu1"},
+        )
+    )
+    assert found is not None
+    holder = assemble([], [], [], [found], []).pods[0]
+    assert (holder.memory, holder.slots, holder.job, holder.assignment) == (2**30, 2, "u", "id")
+    assert holder.devices == ("cpu0", "cpu1")
+
+
+@pytest.mark.parametrize(
+    ("managed_by", "taken"), [(None, True), ("rowen.dev/operator", True), ("kueue.x-k8s.io/multikueue", False)]
+)
+def test_jobs_of_other_controllers_are_left_alone(managed_by: str | None, taken: bool) -> None:
+    raw = job(**({"managedBy": managed_by} if managed_by else {}))
+    assert (job_view(raw) is not None) == taken
+
+
+def test_a_job_is_read_with_its_assignment() -> None:
+    raw = job(sla={"throughputFraction": 0.2}, priority=7)
+    raw["status"] = {
+        "assignment": {
+            "id": "id", "node": "n", "devices": ["cpu0"], "predictedFraction": 0.5, "time": STAMP,
+            "lease": {"durationSeconds": 15, "renewTime": STAMP},
+        },
+        "conditions": [{"type": "Finished", "status": "True", "reason": "Done", "lastTransitionTime": STAMP}],
+    }  # fmt: skip
+    found = job_view(raw)
+    assert found is not None
+    assert (found.memory, found.sla, found.priority, found.finished, found.counts_tokens) == (
+        2**30,
+        0.2,
+        7,
+        True,
+        False,
+    )
+    assert found.placement is not None
+    assert found.placement.ends() == unix_time(STAMP) + 15
+
+
+def test_workload_classes_differ_by_what_shapes_a_step() -> None:
+    tune = {
+        "baseModel": {"claimName": "models", "path": "m"},
+        "dataset": {"claimName": "d", "path": "d.jsonl"},
+        "output": {"claimName": "d", "path": "o"},
+    }
+
+    def key(**changed: Any) -> str:
+        raw = job(fineTune={**tune, **changed})
+        del raw["spec"]["template"]
+        found = job_view(raw)
+        assert found is not None
+        return found.workload
+
+    assert key() == key(epochs=5, seed=3, learningRate=0.1)
+    assert len({key(), key(batchSize=8), key(sequenceLength=64), key(lora={"rank": 4})}) == 4
+
+
+def test_a_service_that_is_being_deleted_is_not_harvested() -> None:
+    spec = {
+        "workloadRef": {"kind": "Deployment", "name": "d"},
+        "slo": {"ttft": {"target": "1s"}, "tpot": {"target": "1s"}},
+    }
+    raw = {"metadata": {"namespace": "ns", "name": "s"}, "spec": spec, "status": {"selector": "app=x,tier=web"}}
+    assert service_facts(raw) == ServiceFacts("ns", "s", harvest=True, selector={"app": "x", "tier": "web"})
+    raw["metadata"]["deletionTimestamp"] = STAMP
+    assert not service_facts(raw).harvest
+
+
+def test_a_node_is_read_with_its_slots() -> None:
+    raw: dict[str, Any] = {
+        "metadata": {"name": "n"},
+        "spec": {"unschedulable": True},
+        "status": {"allocatable": {"rowen.dev/harvest": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    found = node_facts(raw)
+    assert (found.ready, found.schedulable, found.slots) == (True, False, 4)
+    assert not node_facts({"metadata": {"name": "n"}, "status": {"conditions": []}}).ready
