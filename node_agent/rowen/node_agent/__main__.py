@@ -1,0 +1,79 @@
+"""`python -m rowen.node_agent`: the agent of one node."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+
+import kr8s.asyncio
+import structlog
+import uvicorn
+import yaml
+
+from rowen.node_agent.agent import Agent
+from rowen.node_agent.cluster import Cluster
+from rowen.node_agent.config import Settings, from_environment, read_devices
+from rowen.node_agent.cpu import CpuBackend
+from rowen.node_agent.node import Node
+from rowen.node_agent.server import create_app
+
+log = structlog.get_logger()
+
+
+def _log_as_json() -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+async def _serve(settings: Settings, node: Node) -> None:
+    api = await kr8s.asyncio.api()
+    agent = Agent(settings, node, Cluster(api, settings.node))
+    config = uvicorn.Config(create_app(agent), host="0.0.0.0", port=settings.port, log_config=None)  # noqa: S104
+    server = uvicorn.Server(config)
+    # uvicorn's own handlers would raise the signal a second time.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    running = asyncio.create_task(agent.run())
+    serving = asyncio.create_task(server.serve())
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((running, serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    server.should_exit = True
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await serving
+
+
+def main() -> int:
+    """Runs the agent; 0: asked to stop, 1: the configuration is wrong or the devices cannot be served."""
+    _log_as_json()
+    try:
+        settings = from_environment(os.environ)
+        devices = read_devices(settings)
+        log.info("serving", node=settings.node, devices=[device.id for device in devices])
+        node = Node(settings, devices, CpuBackend())
+    except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
+        log.error("cannot start", error=str(error))
+        return 1
+    try:
+        asyncio.run(_serve(settings, node))
+    finally:
+        node.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The agent's loops: lease, sampling, who is where, reports, the kubelet."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+import grpc
+import httpx
+import kr8s
+import structlog
+
+from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
+from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
+from rowen.node_agent.cluster import Cluster
+from rowen.node_agent.config import Settings
+from rowen.node_agent.kubelet import Registration, device_holders
+from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
+from rowen.node_agent.node import Node, unix_offset
+from rowen.node_agent.plugin import DevicePlugin
+from rowen.node_agent.pods import preferred_slots
+from rowen.node_agent.report import node_status
+
+log = structlog.get_logger()
+
+API_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError, httpx.HTTPError, OSError)
+_SAMPLE_PERIOD = 0.5
+_STALLED_AFTER = 30.0
+
+
+class Agent:
+    """One per node."""
+
+    def __init__(self, settings: Settings, node: Node, cluster: Cluster) -> None:
+        self.node = node
+        self._settings = settings
+        self._cluster = cluster
+        self._spec: NodeHarvestSpec | None = None
+        self._beats: dict[str, float] = {}
+        plugins = [
+            DevicePlugin(ONLINE_RESOURCE, node.online_ids(), node.allocate_online, _any_device),
+            DevicePlugin(HARVEST_RESOURCE, node.slot_ids(), node.allocate_slot, node.prefer_slots),
+        ]
+        self._registration = Registration(settings.device_plugins, plugins)
+
+    async def run(self) -> None:
+        """Runs until cancelled; raises what a loop could not handle."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._registration.run())
+            tasks.create_task(self._every("lease", RENEW_PERIOD, self._renew))
+            tasks.create_task(self._every("sample", _SAMPLE_PERIOD, self._sample))
+            tasks.create_task(self._report_for_ever())
+
+    async def _every(self, name: str, period: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            self._beats[name] = time.monotonic()
+            await work()
+            await asyncio.sleep(period)
+
+    async def _renew(self) -> None:
+        self.node.renew()
+
+    async def _sample(self) -> None:
+        self.node.sample(self._window())
+
+    def _window(self) -> float:
+        return float((self._spec or NodeHarvestSpec()).window_seconds)
+
+    async def _report_for_ever(self) -> None:
+        while True:
+            self._beats["report"] = time.monotonic()
+            try:
+                await self._report()
+            except API_ERRORS as error:
+                log.warning("the API server did not accept the report", error=str(error) or type(error).__name__)
+                # The object may have been deleted.
+                self._spec = None
+                await asyncio.sleep(1)
+                continue
+            await asyncio.sleep((self._spec or NodeHarvestSpec()).interval_seconds)
+
+    async def _report(self) -> None:
+        if self._spec is None:
+            self._spec = await self._cluster.ensure()
+        pods = await self._cluster.pods()
+        with contextlib.suppress(grpc.RpcError):
+            self.node.place(await device_holders(self._settings.pod_resources), pods)
+        taken = time.monotonic()
+        await self._cluster.report(self.status())
+        self.node.last_accepted = taken
+
+    def status(self) -> NodeHarvestStatus:
+        """The report as of now."""
+        return node_status(
+            self.node.snapshots(),
+            backend=self.node.backend.name,
+            time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            window=self._window(),
+            unix_offset=unix_offset(),
+        )
+
+    def stalled(self) -> list[str]:
+        """Loops that have not come round for long; a loop that has not begun is not stalled."""
+        now = time.monotonic()
+        return [name for name, beat in self._beats.items() if now - beat > _STALLED_AFTER]
+
+    def unready(self) -> str | None:
+        """Why the node cannot take offline work, or None."""
+        if not self._registration.registered:
+            return "not registered with the kubelet"
+        accepted = self.node.last_accepted
+        if accepted is None or time.monotonic() - accepted > ASSIGNMENT_LEASE:
+            return "the API server has accepted no report of late"
+        return None
+
+
+def _any_device(available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+    return preferred_slots(available, required, size, [])

@@ -1,0 +1,71 @@
+"""What a container gets with a device: the library, the pages, and where it finds them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, TENANT_PAGE_ENV
+
+CONTAINER_DIRECTORY = "/run/rowen"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file of the node in a container."""
+
+    host_path: str
+    container_path: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Environment and mounts of one container."""
+
+    environment: dict[str, str]
+    mounts: tuple[Mount, ...]
+
+
+def library_file(run_directory: Path) -> Path:
+    """Where the node keeps the library."""
+    return run_directory / "lib" / "librowen.so"
+
+
+def device_directory(run_directory: Path, device: str) -> Path:
+    """Where the node keeps a device's pages."""
+    return run_directory / "devices" / device
+
+
+def _mount(host: Path, name: str, *, read_only: bool) -> Mount:
+    return Mount(str(host), f"{CONTAINER_DIRECTORY}/{name}", read_only)
+
+
+def online_allocation(run_directory: Path, device: str) -> Allocation:
+    """For an engine: it may close the gate."""
+    return Allocation(
+        environment={
+            LIBRARY_ENV: f"{CONTAINER_DIRECTORY}/librowen.so",
+            DEVICE_PAGE_ENV: f"{CONTAINER_DIRECTORY}/device.page",
+        },
+        mounts=(
+            _mount(library_file(run_directory), "librowen.so", read_only=True),
+            _mount(device_directory(run_directory, device) / "device.page", "device.page", read_only=False),
+        ),
+    )
+
+
+def harvest_allocation(run_directory: Path, device: str, slot: int) -> Allocation:
+    """For offline work: every process of the container loads the library, and none can write the gate."""
+    pages = device_directory(run_directory, device)
+    return Allocation(
+        environment={
+            LIBRARY_ENV: f"{CONTAINER_DIRECTORY}/librowen.so",
+            DEVICE_PAGE_ENV: f"{CONTAINER_DIRECTORY}/device.page",
+            TENANT_PAGE_ENV: f"{CONTAINER_DIRECTORY}/tenant.page",
+            "LD_PRELOAD": f"{CONTAINER_DIRECTORY}/librowen.so",
+        },
+        mounts=(
+            _mount(library_file(run_directory), "librowen.so", read_only=True),
+            _mount(pages / "device.page", "device.page", read_only=True),
+            _mount(pages / f"tenant-{slot}.page", "tenant.page", read_only=False),
+        ),
+    )

@@ -1,0 +1,67 @@
+"""What a kind of device has to offer. A backend states what it can do; nothing else depends on which one it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Literal, Protocol
+
+from rowen.node_agent.config import DeviceConfig
+from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.library import Process
+
+
+class LatencyClass(Enum):
+    """How fast offline work stops, on a machine whose own scheduling is not slower."""
+
+    SUB_MILLISECOND = "sub-millisecond"
+    MILLISECONDS = "milliseconds"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend can do."""
+
+    latency: LatencyClass
+    backstop: bool
+    """It can stop a tenant that does not cooperate."""
+    memory_handles: bool
+    """It can move physical memory between tenants."""
+
+
+class Gate(Protocol):
+    """One device that is being served."""
+
+    def start(self) -> None:
+        """Starts serving."""
+
+    def close(self) -> None:
+        """Stops serving; tenants stop when their lease has run out."""
+
+    def renew(self, until: float) -> None:
+        """Lets offline work run until then (seconds, monotonic clock)."""
+
+    def reset(self, slot: int) -> bool:
+        """Clears a slot for its next pod; False while a process is still attached."""
+
+    def counts(self) -> DeviceCounts:
+        """State and counters now."""
+
+    def requests(self, after: int) -> Sequence[Request]:
+        """Finished online requests numbered above `after`, oldest first."""
+
+    def closings(self, after: int) -> Sequence[Closing]:
+        """Closes numbered above `after`, oldest first."""
+
+    def processes(self, slot: int) -> Sequence[Process]:
+        """Offline processes of a slot."""
+
+
+class Backend(Protocol):
+    """A kind of device."""
+
+    name: Literal["cpu", "nvidia"]
+    capabilities: Capabilities
+
+    def open(self, directory: Path, config: DeviceConfig, *, backstop: float) -> Gate:
+        """Makes or adopts a device. Raises `OSError`."""

@@ -1,0 +1,114 @@
+"""What the agent is told: its node, and which devices the node shares."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from rowen.crds.base import Quantity, quantity_bytes
+from rowen.node_agent.library import CPU_WORDS, TENANT_SLOTS
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """CPU numbers of a list as in `0-3,8`. Raises `ValueError`."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ValueError(f"{text!r} is no list of CPUs: expected e.g. 0-3,8")
+        cpus.update(range(int(first), int(last or first) + 1))
+    if not cpus or max(cpus) >= CPU_WORDS * 64:
+        raise ValueError(f"{text!r} names no CPU, or one above {CPU_WORDS * 64 - 1}")
+    return tuple(sorted(cpus))
+
+
+class DeviceConfig(BaseModel):
+    """A device that is shared: CPUs and a pool of memory."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    node: str = "*"
+    """Glob over the names of the nodes that have it."""
+    id: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9]*[a-z0-9])?$", max_length=56)]
+    """Name, unique on its node."""
+    cpus: str
+    """CPUs, as in `0-3,8`."""
+    memory: Quantity
+    """Pool of memory that its tenants share."""
+    harvest_slots: Annotated[int, Field(ge=1, le=TENANT_SLOTS)] = 2
+    """Most offline pods at once; they share its open time equally."""
+
+    @model_validator(mode="after")
+    def _has_cpus(self) -> Self:
+        parse_cpus(self.cpus)
+        return self
+
+    @property
+    def cpu_numbers(self) -> tuple[int, ...]:
+        """The CPUs, by number."""
+        return parse_cpus(self.cpus)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The pool, in bytes."""
+        return quantity_bytes(self.memory)
+
+    @property
+    def slot_ids(self) -> list[str]:
+        """Device ids of the harvest resource, one per slot."""
+        return [f"{self.id}-{slot}" for slot in range(self.harvest_slots)]
+
+
+def node_devices(document: Mapping[str, Any] | None, node: str) -> list[DeviceConfig]:
+    """The devices of one node, from the configuration's document.
+
+    Raises `ValueError` (of which `pydantic.ValidationError` is one) when a device is wrong, a name comes twice on
+    the node, or two of its devices share a CPU.
+    """
+    listed = [DeviceConfig.model_validate(item) for item in (document or {}).get("devices") or []]
+    mine = [device for device in listed if fnmatchcase(node, device.node)]
+    owners: dict[int, str] = {}
+    for device in mine:
+        for cpu in device.cpu_numbers:
+            if cpu in owners:
+                raise ValueError(f"CPU {cpu} of node {node} belongs to both {owners[cpu]} and {device.id}")
+            owners[cpu] = device.id
+    if len({device.id for device in mine}) < len(mine):
+        raise ValueError(f"node {node} has two devices of one name")
+    return mine
+
+
+class Settings(BaseModel):
+    """Where the agent runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    node: Annotated[str, Field(min_length=1)]
+    """Name of the node."""
+    devices: Path = Path("/etc/rowen/devices.yaml")
+    """File that lists the devices."""
+    run_directory: Path = Path("/run/rowen")
+    """Library and pages, at the same path on the node."""
+    device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
+    """The kubelet's folder of device plugin sockets."""
+    pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    """The kubelet's pod resources socket."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 9090
+    """HTTP port."""
+    backstop_seconds: Annotated[float, Field(ge=0.001, le=10)] = 0.05
+    """A tenant that has not stopped by itself for so long is stopped from outside."""
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """ROWEN_NODE, ROWEN_DEVICES, ROWEN_RUN_DIRECTORY, ... Raises `pydantic.ValidationError` that names the field."""
+    names = {f"ROWEN_{name.upper()}": name for name in Settings.model_fields}
+    return Settings.model_validate({name: environment[key] for key, name in names.items() if key in environment})
+
+
+def read_devices(settings: Settings) -> list[DeviceConfig]:
+    """The node's devices from the file. Raises `OSError`, `yaml.YAMLError`, `ValueError`."""
+    return node_devices(yaml.safe_load(settings.devices.read_text()), settings.node)

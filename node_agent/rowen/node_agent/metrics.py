@@ -1,0 +1,83 @@
+"""Prometheus metrics of a node."""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.pods import PodView
+
+_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_TTFT = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_TPOT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Metrics:
+    """All metrics, with the node as a label."""
+
+    def __init__(self, node: str) -> None:
+        self.registry = CollectorRegistry()
+        self._node = node
+        device, service = ("node", "device"), ("node", "namespace", "service", "tenant")
+        self._ttft = self._histogram("rowen_online_ttft_seconds", "Time to first token", service, _TTFT)
+        self._tpot = self._histogram("rowen_online_tpot_seconds", "Time per output token", service, _TPOT)
+        self._latency = self._histogram(
+            "rowen_preemption_latency_seconds", "From the online side turning busy to the last ack", device, _SECONDS
+        )
+        self._preemptions = self._counter("rowen_preemptions_total", "Requests that stopped offline work")
+        self._harvested = self._counter("rowen_harvested_seconds_total", "Time in which offline work ran")
+        self._idle = self._counter("rowen_idle_seconds_total", "Time in which offline work might run")
+        self._backstops = self._counter("rowen_backstops_total", "Tenants stopped by SIGSTOP")
+        self._request_preemptions = self._gauge("rowen_request_preemptions", "Most preemptions met by one request")
+        self._open = self._gauge("rowen_device_gate_open", "1 while offline work may run")
+        self._gap = self._gauge("rowen_decode_gap_seconds", "Largest decode gap over the gap window")
+        self._cooldown = self._gauge("rowen_cooldown_seconds", "Idle time before offline work resumes")
+        self._age = Gauge(
+            "rowen_report_age_seconds", "Age of the last accepted report", ("node",), registry=self.registry
+        )
+        self._before: dict[str, DeviceCounts] = {}
+
+    def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(name, text, ("node", "device"), registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, ("node", "device"), registry=self.registry)
+
+    def report_age(self, seconds: float) -> None:
+        """Age of the last accepted report."""
+        self._age.labels(self._node).set(seconds)
+
+    def device(self, device: str, counts: DeviceCounts, per_request_max: int) -> None:
+        """State and counters; counters begin with this agent."""
+        labels = (self._node, device)
+        before = self._before.get(device, counts)
+        self._before[device] = counts
+        for counter, now, then in (
+            (self._preemptions, counts.preemptions, before.preemptions),
+            (self._backstops, counts.backstops, before.backstops),
+            (self._harvested, counts.harvested_seconds, before.harvested_seconds),
+            (self._idle, counts.idle_seconds, before.idle_seconds),
+        ):
+            counter.labels(*labels).inc(max(0.0, now - then))
+        self._request_preemptions.labels(*labels).set(per_request_max)
+        self._open.labels(*labels).set(counts.gate_open)
+        self._gap.labels(*labels).set(counts.decode_gap)
+        self._cooldown.labels(*labels).set(counts.cooldown)
+
+    def requests(self, pod: PodView | None, requests: Iterable[Request]) -> None:
+        """Requests that have ended since the last call."""
+        namespace, service = (pod.namespace, pod.service or "") if pod else ("", "")
+        for request in requests:
+            labels = (self._node, namespace, service, "present" if request.tenant_present else "absent")
+            self._ttft.labels(*labels).observe(request.ttft)
+            if request.tpot is not None:
+                self._tpot.labels(*labels).observe(request.tpot)
+
+    def closings(self, device: str, closings: Iterable[Closing]) -> None:
+        """Closes that have ended since the last call."""
+        for closing in closings:
+            if closing.acknowledged is not None and closing.tenants and closing.for_request:
+                self._latency.labels(self._node, device).observe(closing.acknowledged - closing.closed)

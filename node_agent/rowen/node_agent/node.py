@@ -1,0 +1,168 @@
+"""The node's devices and what is known of them: the state that the agent's loops share."""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rowen.node_agent.allocation import (
+    Allocation,
+    device_directory,
+    harvest_allocation,
+    library_file,
+    online_allocation,
+)
+from rowen.node_agent.backend import Backend, Gate
+from rowen.node_agent.config import DeviceConfig, Settings
+from rowen.node_agent.device import DeviceCounts
+from rowen.node_agent.lease import lease_until
+from rowen.node_agent.metrics import Metrics
+from rowen.node_agent.native import library_path
+from rowen.node_agent.plugin import AllocationRefused
+from rowen.node_agent.pods import Holders, Placements, PodView, placements, preferred_slots
+from rowen.node_agent.priority import raise_control_thread
+from rowen.node_agent.report import DeviceSnapshot
+from rowen.node_agent.window import Window
+
+
+@dataclass
+class ServedDevice:
+    """A device with its gate and its history."""
+
+    config: DeviceConfig
+    gate: Gate
+    window: Window = field(default_factory=Window)
+    placements: Placements = field(default_factory=Placements)
+    used_slots: set[int] = field(default_factory=set)
+    raised: set[tuple[int, int]] = field(default_factory=set)
+
+
+def install_library(run_directory: Path) -> None:
+    """Puts the library where containers find it; running ones keep the file that they have. Raises `OSError`."""
+    target = library_file(run_directory)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    run_directory.chmod(0o700)
+    temporary = target.with_suffix(".new")
+    shutil.copyfile(library_path(), temporary)
+    temporary.chmod(0o755)
+    temporary.replace(target)
+
+
+class Node:
+    """All devices of this node."""
+
+    def __init__(self, settings: Settings, configs: Sequence[DeviceConfig], backend: Backend) -> None:
+        """Makes or adopts the devices. Raises `OSError`."""
+        self._run = settings.run_directory
+        self.backend = backend
+        self.metrics = Metrics(settings.node)
+        self.pods: list[PodView] = []
+        self.last_accepted: float | None = None
+        """When the snapshot of the last accepted report was taken (monotonic)."""
+        self._run.mkdir(parents=True, exist_ok=True)
+        install_library(self._run)
+        self.devices: dict[str, ServedDevice] = {}
+        for config in configs:
+            folder = device_directory(self._run, config.id)
+            gate = backend.open(folder, config, backstop=settings.backstop_seconds)
+            self.devices[config.id] = ServedDevice(config, gate, used_slots=set(range(config.harvest_slots)))
+        for device in self.devices.values():
+            device.gate.start()
+
+    def close(self) -> None:
+        """Stops serving; pages stay for the next agent."""
+        for device in self.devices.values():
+            device.gate.close()
+
+    def renew(self) -> None:
+        """Renews the devices' leases as far as the last report allows."""
+        now = time.monotonic()
+        self.metrics.report_age(now - self.last_accepted if self.last_accepted is not None else float("inf"))
+        until = lease_until(now, self.last_accepted)
+        if until is None:
+            return
+        for device in self.devices.values():
+            device.gate.renew(until)
+
+    def sample(self, window: float) -> None:
+        """Reads every device, keeps metrics and raises new control threads. `window` in seconds."""
+        for name, device in self.devices.items():
+            first = not device.window.sampled
+            counts, requests, closings = device.window.update(device.gate, window)
+            most = max((request.preemptions for request in device.window.requests), default=0)
+            self.metrics.device(name, counts, most)
+            if not first:
+                self.metrics.requests(device.placements.online, requests)
+                self.metrics.closings(name, closings)
+            self._raise_priorities(device)
+
+    def _raise_priorities(self, device: ServedDevice) -> None:
+        current = set()
+        for slot in range(device.config.harvest_slots):
+            for process in device.gate.processes(slot):
+                identity = (process.pid, process.control_tid)
+                if identity in device.raised or raise_control_thread(process):
+                    current.add(identity)
+        device.raised = current
+
+    def place(self, holders: Holders, pods: list[PodView]) -> None:
+        """Takes note of who is where, and clears the slots of pods that are gone."""
+        self.pods = pods
+        for name, device in self.devices.items():
+            device.placements = placements(name, holders, pods)
+            held = {slot for slot, _ in device.placements.slots}
+            for slot in device.used_slots - held:
+                if device.gate.reset(slot):
+                    device.used_slots.discard(slot)
+            device.used_slots |= held
+
+    def snapshots(self) -> list[DeviceSnapshot]:
+        """What a report is made from."""
+        return [self._snapshot(device, device.gate.counts()) for device in self.devices.values()]
+
+    def _snapshot(self, device: ServedDevice, counts: DeviceCounts) -> DeviceSnapshot:
+        idle, harvested = device.window.fractions()
+        return DeviceSnapshot(
+            config=device.config,
+            counts=counts,
+            idle_fraction=idle,
+            harvested_fraction=harvested,
+            requests=tuple(device.window.requests),
+            closings=tuple(device.window.closings),
+            placements=device.placements,
+        )
+
+    def online_ids(self) -> list[str]:
+        """Ids of the online resource."""
+        return list(self.devices)
+
+    def slot_ids(self) -> list[str]:
+        """Ids of the harvest resource."""
+        return [slot for device in self.devices.values() for slot in device.config.slot_ids]
+
+    def allocate_online(self, ids: Sequence[str]) -> Allocation:
+        """For an engine's container. Raises `AllocationRefused`."""
+        if len(ids) != 1 or ids[0] not in self.devices:
+            raise AllocationRefused(f"an engine's container gets one device of this node, not {', '.join(ids)}")
+        return online_allocation(self._run, ids[0])
+
+    def allocate_slot(self, ids: Sequence[str]) -> Allocation:
+        """For an offline container. Raises `AllocationRefused`."""
+        if len(ids) != 1 or ids[0] not in self.slot_ids():
+            raise AllocationRefused(f"an offline container gets one slot of one device, not {', '.join(ids)}")
+        name, _, number = ids[0].rpartition("-")
+        device, slot = self.devices[name], int(number)
+        if not device.gate.reset(slot):
+            raise AllocationRefused(f"a process of the last pod is still on {ids[0]}")
+        device.used_slots.add(slot)
+        return harvest_allocation(self._run, name, slot)
+
+    def prefer_slots(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+        """Which slots the kubelet should hand out."""
+        return preferred_slots(available, required, size, self.pods)
+
+
+def unix_offset() -> float:
+    """What makes a monotonic time a Unix time, in seconds."""
+    return time.time() - time.monotonic()

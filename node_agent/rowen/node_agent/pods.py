@@ -1,0 +1,93 @@
+"""Pods of this node, as far as devices concern them, and where the kubelet put them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rowen.crds.names import (
+    DEVICES_ANNOTATION,
+    HARVEST_RESOURCE,
+    JOB_LABEL,
+    ONLINE_RESOURCE,
+    SERVICE_LABEL,
+)
+
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class PodView:
+    """A pod."""
+
+    namespace: str
+    name: str
+    service: str | None = None
+    job: str | None = None
+    phase: str = "Running"
+    created: str = ""
+    """RFC 3339."""
+    devices: tuple[str, ...] = ()
+    """Devices that the scheduler chose for it."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+
+Holders = Mapping[str, Mapping[str, tuple[str, str]]]
+"""Resource → device id → (namespace, name) of the pod that holds it."""
+
+
+@dataclass(frozen=True)
+class Placements:
+    """Pods on one device."""
+
+    online: PodView | None = None
+    slots: tuple[tuple[int, PodView], ...] = ()
+
+
+def pod_view(pod: Mapping[str, Any]) -> PodView:
+    """From the API server's object."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    devices = (metadata.get("annotations") or {}).get(DEVICES_ANNOTATION, "")
+    return PodView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        service=labels.get(SERVICE_LABEL),
+        job=labels.get(JOB_LABEL),
+        phase=(pod.get("status") or {}).get("phase", "Pending"),
+        created=metadata.get("creationTimestamp", ""),
+        devices=tuple(part for part in devices.split(",") if part),
+    )
+
+
+def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placements:
+    """Who is on a device; a holder that the API server no longer lists counts with its name alone."""
+    known = {pod.key: pod for pod in pods}
+
+    def view(key: tuple[str, str]) -> PodView | None:
+        pod = known.get(key, PodView(*key))
+        return None if pod.phase in _ENDED else pod
+
+    online = holders.get(ONLINE_RESOURCE, {}).get(device)
+    slots = []
+    for slot_id, key in holders.get(HARVEST_RESOURCE, {}).items():
+        name, _, number = slot_id.rpartition("-")
+        pod = view(key)
+        if name == device and pod:
+            slots.append((int(number), pod))
+    return Placements(online=view(online) if online else None, slots=tuple(sorted(slots, key=lambda item: item[0])))
+
+
+def preferred_slots(available: Iterable[str], required: Iterable[str], size: int, pods: Iterable[PodView]) -> list[str]:
+    """Which slots to hand out: those of the devices chosen for the pod that has waited longest, then any."""
+    chosen = list(required)
+    waiting = sorted((pod for pod in pods if pod.phase == "Pending" and pod.devices), key=lambda pod: pod.created)
+    wanted = waiting[0].devices if waiting else ()
+    rest = [slot for slot in sorted(available) if slot not in chosen]
+    for device in wanted:
+        chosen += [slot for slot in rest if slot.rpartition("-")[0] == device and slot not in chosen][:1]
+    chosen += [slot for slot in rest if slot not in chosen]
+    return chosen[:size]

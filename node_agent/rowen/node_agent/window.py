@@ -1,0 +1,64 @@
+"""What a device did over the last minutes."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from rowen.node_agent.backend import Gate
+from rowen.node_agent.device import Closing, DeviceCounts, Request
+
+
+class Window:
+    """Requests, closes and counters of one device over a sliding window. Times in seconds, monotonic clock."""
+
+    def __init__(self) -> None:
+        self.requests: deque[Request] = deque()
+        self.closings: deque[Closing] = deque()
+        self._samples: deque[tuple[float, float, float]] = deque()
+        self._request_cursor = 0
+        self._closing_cursor = 0
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the device has been read at all."""
+        return bool(self._samples)
+
+    def update(self, gate: Gate, seconds: float) -> tuple[DeviceCounts, list[Request], list[Closing]]:
+        """Reads the device. Returns its counters, and what has ended since the last call."""
+        counts = gate.counts()
+        requests = list(gate.requests(self._request_cursor))
+        closings = list(gate.closings(self._closing_cursor))
+        ended = [closing for closing in closings if closing.opened is not None]
+        if requests:
+            self._request_cursor = requests[-1].number
+        while self.closings and self.closings[-1].number > self._closing_cursor:
+            self.closings.pop()
+        if ended:
+            self._closing_cursor = ended[-1].number
+        self.requests.extend(requests)
+        self.closings.extend(closings)
+        self._samples.append((counts.now, counts.idle_seconds, counts.harvested_seconds))
+        self._forget(counts.now - seconds)
+        return counts, requests, ended
+
+    def _forget(self, before: float) -> None:
+        while self.requests and self.requests[0].end < before:
+            self.requests.popleft()
+        while self.closings and (self.closings[0].opened or before) < before:
+            self.closings.popleft()
+        # One sample at or before the beginning stays, so that the difference spans the whole window.
+        while len(self._samples) > 1 and self._samples[1][0] <= before:
+            self._samples.popleft()
+
+    def fractions(self) -> tuple[float, float]:
+        """Fraction of the window in which offline work might run, and in which it did."""
+        return fractions(tuple(self._samples))
+
+
+def fractions(samples: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Idle and harvested fraction from samples of (time, idle seconds, harvested seconds)."""
+    if not samples or samples[-1][0] <= samples[0][0]:
+        return 0.0, 0.0
+    span = samples[-1][0] - samples[0][0]
+    idle = (samples[-1][1] - samples[0][1]) / span
+    harvested = (samples[-1][2] - samples[0][2]) / span
+    return min(1.0, max(0.0, idle)), min(1.0, max(0.0, harvested))
