@@ -66,7 +66,7 @@ def helm(*words: str, values: Values | None = None, kubeconfig: Path | None = No
         file.write_text(json.dumps(values or {}))
         more = [f"--values={file}"] if values is not None else []
         more += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
-        command = [binary, *words, *more]
+        command = [str(binary), *words, *more]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120
         )

@@ -23,6 +23,7 @@ def _device(**fields: object) -> Values:
         ({"agent": {"namespace": "Agents"}}, r"agent.*namespace"),
         ({"agent": {"namespace": NAMESPACE}}, r"agent\.namespace must differ"),
         (_device(id="CPU 1"), r"agent.*devices.*0.*id"),
+        (_device(id="cpu-1"), r"agent.*devices.*0.*id"),
         (_device(cpus="one"), r"agent.*devices.*0.*cpus"),
         (_device(cpus=1), r"agent.*devices.*0.*cpus"),
         (_device(memory="lots"), r"agent.*devices.*0.*memory"),

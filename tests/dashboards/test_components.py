@@ -12,7 +12,7 @@ Shape = tuple[str, frozenset[str]]
 def _shapes(registry: CollectorRegistry) -> dict[str, Shape]:
     collectors = registry._collector_to_names
     return {
-        collector._name: (collector._type, frozenset(collector._labelnames))
+        collector._name: (str(collector._type), frozenset(collector._labelnames))
         for collector in collectors
         if isinstance(collector, MetricWrapperBase)
     }
@@ -24,4 +24,10 @@ STAND_IN = _shapes(StandIn(HEALTHY).registry)
 def test_scheduler() -> None:
     metrics = pytest.importorskip("rowen.scheduler.metrics")
     shapes = _shapes(metrics.Metrics().registry)
+    assert shapes == {name: STAND_IN.get(name) for name in shapes}
+
+
+def test_agent() -> None:
+    metrics = pytest.importorskip("rowen.node_agent.metrics")
+    shapes = _shapes(metrics.Metrics("node-1").registry)
     assert shapes == {name: STAND_IN.get(name) for name in shapes}

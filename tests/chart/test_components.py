@@ -1,0 +1,48 @@
+"""The components understand what the chart tells them."""
+
+from typing import Any
+
+import pytest
+import yaml
+from helm import DEVICES, pod_specs, render
+
+
+def _environment(name: str) -> dict[str, str]:
+    """A pod's environment as the kubelet would fill it in."""
+    fields = {"metadata.namespace": "rowen-system", "spec.nodeName": "node-1"}
+    (container,) = pod_specs(render({}))[name]["containers"]
+    return {
+        entry["name"]: entry.get("value") or fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+        for entry in container["env"]
+    }
+
+
+def test_agent_settings() -> None:
+    config = pytest.importorskip("rowen.node_agent.config")
+    pod = pod_specs(render({}))["DaemonSet/rowen-agent"]
+    settings = config.from_environment(_environment("DaemonSet/rowen-agent"))
+    mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert settings.node == "node-1"
+    assert settings.port == pod["containers"][0]["ports"][0]["containerPort"]
+    assert {str(settings.devices.parent), str(settings.run_directory)} <= mounts
+    assert {str(settings.device_plugins), str(settings.pod_resources.parent)} <= mounts
+
+
+def test_agent_devices() -> None:
+    config = pytest.importorskip("rowen.node_agent.config")
+    (written,) = [
+        manifest["data"]["devices.yaml"]
+        for manifest in render({"agent": {"devices": DEVICES}})
+        if manifest["kind"] == "ConfigMap"
+    ]
+    document: dict[str, Any] = yaml.safe_load(written)
+    (device,) = config.node_devices(document, "node-1")
+    assert (device.id, device.cpu_numbers, device.harvest_slots) == ("cpu1", (1, 3, 4), 2)
+    assert config.node_devices(document, "other") == []
+
+
+def test_scheduler_settings() -> None:
+    module = pytest.importorskip("rowen.scheduler.settings")
+    settings = module.from_environment(_environment("Deployment/rowen-scheduler"))
+    assert settings.namespace == "rowen-system"
+    assert settings.port == 9090
