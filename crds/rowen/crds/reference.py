@@ -29,7 +29,8 @@ def _kind(kind: Kind) -> Iterator[str]:
         yield f"### {kind.name} `{part}`\n"
         yield f"{schema['properties'][part]['description']}\n"
         yield from _fields(schema["properties"][part])
-    rules = [*_rules("", {**schema, "properties": {}}), *_all_rules(schema)]
+    rules: list[str] = []
+    walk(schema, lambda path, node: rules.extend(_rules(path, node)))
     if rules:
         yield f"### {kind.name} rules\n"
         yield from rules
@@ -70,12 +71,6 @@ def _limits(node: Schema) -> str:
     if "default" in node and node["default"] != {}:
         parts.append(f"default `{json.dumps(node['default'])}`")
     return "; ".join(parts)
-
-
-def _all_rules(schema: Schema) -> Iterator[str]:
-    lines: list[str] = []
-    walk(schema, lambda path, node: lines.extend(_rules(path, node) if path else []))
-    yield from lines
 
 
 def _rules(path: str, node: Schema) -> Iterator[str]:
