@@ -1,0 +1,58 @@
+"""The devices of a node, from the file."""
+
+import pytest
+
+from rowen.node_agent.config import from_environment, node_devices, parse_cpus
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("1", (1,)), ("0-3,8", (0, 1, 2, 3, 8)), ("5,5", (5,)), ("1023", (1023,))])
+def test_cpus(text, cpus):
+    assert parse_cpus(text) == cpus
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1024", "0x1"])
+def test_no_cpus(text):
+    with pytest.raises(ValueError):
+        parse_cpus(text)
+
+
+def device(**changes):
+    return {"node": "*", "id": "cpu1", "cpus": "1", "memory": "8Gi", "harvestSlots": 2, **changes}
+
+
+def test_a_node_gets_the_devices_that_name_it():
+    document = {"devices": [device(node="a-*"), device(node="b-*", id="cpu0", cpus="0")]}
+    assert [found.id for found in node_devices(document, "a-1")] == ["cpu1"]
+    assert [found.id for found in node_devices(document, "b-1")] == ["cpu0"]
+    assert node_devices(document, "c-1") == []
+    assert node_devices(None, "a-1") == []
+
+
+def test_ids_and_sizes():
+    (found,) = node_devices({"devices": [device(harvestSlots=3)]}, "n")
+    assert found.slot_ids == ["cpu1-0", "cpu1-1", "cpu1-2"]
+    assert found.memory_bytes == 8 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ([device(), device(id="other")], "CPU 1"),
+        ([device(), device(cpus="2")], "one name"),
+        ([device(cpus="x")], "CPUs"),
+        ([device(harvestSlots=0)], "harvestSlots"),
+        ([device(harvestSlots=17)], "harvestSlots"),
+        ([device(id="cpu-1")], "id"),
+        ([device(memoy="8Gi")], "memoy"),
+    ],
+)
+def test_a_wrong_device_is_named(devices, message):
+    with pytest.raises(ValueError, match=message):
+        node_devices({"devices": devices}, "n")
+
+
+def test_settings_come_from_the_environment():
+    settings = from_environment({"ROWEN_NODE": "n", "ROWEN_PORT": "1234", "PATH": "/bin"})
+    assert (settings.node, settings.port) == ("n", 1234)
+    with pytest.raises(ValueError, match="node"):
+        from_environment({})

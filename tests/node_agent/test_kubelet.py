@@ -1,0 +1,107 @@
+"""The device plugins, over real sockets."""
+
+import asyncio
+import time
+
+import grpc
+import pytest
+
+from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
+from rowen.node_agent.allocation import harvest_allocation, online_allocation
+from rowen.node_agent.kubelet import Registration, device_holders
+from rowen.node_agent.plugin import AllocationRefused, DevicePlugin
+from rowen.node_agent.proto import deviceplugin_pb2 as messages
+
+
+def allocate(folder):
+    def slot(ids):
+        if ids == ["cpu1-1"]:
+            raise AllocationRefused("still in use")
+        return harvest_allocation(folder, "cpu1", 0)
+
+    return slot
+
+
+@pytest.fixture
+async def registration(kubelet, folder):
+    plugins = [
+        DevicePlugin(ONLINE_RESOURCE, ["cpu1"], lambda ids: online_allocation(folder, ids[0]), lambda a, r, n: a[:n]),
+        DevicePlugin(HARVEST_RESOURCE, ["cpu1-0", "cpu1-1"], allocate(folder), lambda a, r, n: a[::-1][:n]),
+    ]
+    registration = Registration(kubelet.folder, plugins)
+    task = asyncio.create_task(registration.run())
+    await until(lambda: registration.registered)
+    yield registration
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+async def test_both_resources_are_registered_and_listed(kubelet, registration):
+    assert kubelet.registered == [ONLINE_RESOURCE, HARVEST_RESOURCE]
+    watch = kubelet.plugin(HARVEST_RESOURCE).ListAndWatch(messages.Empty())
+    response = await watch.read()
+    assert [(device.ID, device.health) for device in response.devices] == [("cpu1-0", "Healthy"), ("cpu1-1", "Healthy")]
+    watch.cancel()
+
+
+async def test_plugins_register_again_after_the_kubelet_has_restarted(kubelet, registration):
+    await kubelet.stop()
+    kubelet.registered.clear()
+    await kubelet.start()
+    await until(lambda: len(kubelet.registered) == 2)
+    watch = kubelet.plugin(ONLINE_RESOURCE).ListAndWatch(messages.Empty())
+    assert (await watch.read()).devices[0].ID == "cpu1"
+    watch.cancel()
+
+
+async def test_an_engine_may_write_the_page_and_a_tenant_may_not(kubelet, registration, folder):
+    def request(device):
+        return messages.AllocateRequest(container_requests=[messages.ContainerAllocateRequest(devices_ids=[device])])
+
+    online = (await kubelet.plugin(ONLINE_RESOURCE).Allocate(request("cpu1"))).container_responses[0]
+    offline = (await kubelet.plugin(HARVEST_RESOURCE).Allocate(request("cpu1-0"))).container_responses[0]
+    page = "/run/rowen/device.page"
+    assert {mount.container_path: mount.read_only for mount in online.mounts} == {
+        "/run/rowen/librowen.so": True,
+        page: False,
+    }
+    assert {mount.container_path: mount.read_only for mount in offline.mounts} == {
+        "/run/rowen/librowen.so": True,
+        page: True,
+        "/run/rowen/tenant.page": False,
+    }
+    assert dict(online.envs) == {"ROWEN_LIBRARY": "/run/rowen/librowen.so", "ROWEN_DEVICE_PAGE": page}
+    assert offline.envs["LD_PRELOAD"] == "/run/rowen/librowen.so"
+    assert offline.mounts[2].host_path == str(folder / "devices/cpu1/tenant-0.page")
+
+
+async def test_a_refusal_says_why(kubelet, registration):
+    request = messages.AllocateRequest(container_requests=[messages.ContainerAllocateRequest(devices_ids=["cpu1-1"])])
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await kubelet.plugin(HARVEST_RESOURCE).Allocate(request)
+    assert refusal.value.details() == "still in use"
+
+
+async def test_preferred_allocation(kubelet, registration):
+    request = messages.PreferredAllocationRequest(
+        container_requests=[
+            messages.ContainerPreferredAllocationRequest(available_deviceIDs=["cpu1-0", "cpu1-1"], allocation_size=1)
+        ]
+    )
+    response = await kubelet.plugin(HARVEST_RESOURCE).GetPreferredAllocation(request)
+    assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
+
+
+async def test_holders(kubelet):
+    kubelet.held = {("lab", "a"): {HARVEST_RESOURCE: ["cpu1-0"]}, ("shop", "b"): {ONLINE_RESOURCE: ["cpu1"]}}
+    assert await device_holders(kubelet.pod_resources) == {
+        HARVEST_RESOURCE: {"cpu1-0": ("lab", "a")},
+        ONLINE_RESOURCE: {"cpu1": ("shop", "b")},
+    }

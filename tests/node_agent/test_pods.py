@@ -1,0 +1,60 @@
+"""Which pod is on which device."""
+
+import pytest
+
+from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
+from rowen.node_agent.pods import PodView, placements, pod_view, preferred_slots
+
+HOLDERS = {
+    ONLINE_RESOURCE: {"cpu1": ("shop", "chat-0")},
+    HARVEST_RESOURCE: {"cpu1-1": ("lab", "b"), "cpu1-0": ("lab", "a"), "cpu0-0": ("lab", "c")},
+}
+CHAT = PodView("shop", "chat-0", service="chat")
+
+
+def test_pods_are_found_by_what_they_hold():
+    found = placements("cpu1", HOLDERS, [CHAT, PodView("lab", "a", job="job-a")])
+    assert found.online == CHAT
+    assert [(slot, pod.name, pod.job) for slot, pod in found.slots] == [(0, "a", "job-a"), (1, "b", None)]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_holds_nothing(phase):
+    found = placements("cpu1", HOLDERS, [PodView("shop", "chat-0", phase=phase), PodView("lab", "a", phase=phase)])
+    assert found.online is None
+    assert [pod.name for _, pod in found.slots] == ["b"]
+
+
+def test_pod_view():
+    pod = {
+        "metadata": {
+            "namespace": "lab",
+            "name": "a",
+            "labels": {"rowen.dev/job": "tune"},
+            "annotations": {"rowen.dev/devices": "cpu1,cpu2"},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "status": {"phase": "Pending"},
+    }
+    view = pod_view(pod)
+    assert (view.job, view.service, view.devices, view.phase) == ("tune", None, ("cpu1", "cpu2"), "Pending")
+    assert pod_view({"metadata": {"namespace": "a", "name": "b"}}).phase == "Pending"
+
+
+def waiting(name, created, *devices):
+    return PodView("lab", name, phase="Pending", created=created, devices=devices)
+
+
+@pytest.mark.parametrize(
+    ("pods", "required", "size", "expected"),
+    [
+        ([], [], 1, ["cpu0-0"]),
+        ([waiting("a", "2", "cpu1")], [], 1, ["cpu1-0"]),
+        ([waiting("a", "2", "cpu1"), waiting("b", "1", "cpu2")], [], 1, ["cpu2-1"]),
+        ([waiting("a", "2", "cpu1", "cpu2")], [], 2, ["cpu1-0", "cpu2-1"]),
+        ([waiting("a", "2", "cpu1")], ["cpu2-1"], 1, ["cpu2-1"]),
+        ([waiting("a", "2", "gone")], [], 1, ["cpu0-0"]),
+    ],
+)
+def test_preferred_slots(pods, required, size, expected):
+    assert preferred_slots(["cpu1-1", "cpu1-0", "cpu0-0", "cpu2-1"], required, size, pods) == expected

@@ -1,0 +1,112 @@
+"""The report that is made from what the agent saw."""
+
+import pytest
+
+from rowen.crds.node_harvest import NodeHarvestStatus
+from rowen.node_agent.config import DeviceConfig
+from rowen.node_agent.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.pods import Placements, PodView
+from rowen.node_agent.report import DeviceSnapshot, device_harvest, merged, node_status, quantiles
+
+TENANT = TenantCounts(
+    attached=1,
+    open_seconds=9.0,
+    preemptions=3,
+    backstops=1,
+    reports=5,
+    completed=4,
+    total=10,
+    tokens=400,
+    granted_seconds=7.5,
+)
+
+
+def closing(number, closed, opened, *, acknowledged=None, tenants=1, for_request=True):
+    return Closing(number, closed, acknowledged, opened, tenants, for_request)
+
+
+def snapshot(**changes):
+    counts = DeviceCounts(
+        now=1000.0,
+        idle_seconds=50.0,
+        harvested_seconds=40.0,
+        preemptions=7,
+        backstops=1,
+        decode_gap=0.01,
+        cooldown=0.02,
+        gate_open=True,
+        online_processes=2,
+        in_flight=0,
+        tenant_processes=1,
+        tenants=(TENANT, TENANT),
+    )
+    values = {
+        "config": DeviceConfig(id="cpu1", cpus="1", memory="8Gi"),
+        "counts": counts,
+        "idle_fraction": 0.5,
+        "harvested_fraction": 0.4,
+        "requests": (Request(1, 990.0, 0.05, 0.01, 1, True), Request(2, 991.0, 0.07, None, 0, False)),
+        "closings": (closing(1, 900.0, 950.0, acknowledged=900.001), closing(2, 990.0, 992.0, acknowledged=990.002)),
+        "placements": Placements(PodView("shop", "chat-0", service="chat"), ((1, PodView("lab", "tune", job="tune")),)),
+        **changes,
+    }
+    return DeviceSnapshot(**values)
+
+
+def report(**changes):
+    return device_harvest(snapshot(**changes), window=60.0, unix_offset=10000.0)
+
+
+def test_a_device():
+    device = report()
+    assert (device.harvestable, device.gate_open, device.memory_bytes) == (True, True, 8 * 2**30)
+    assert [(busy.start, busy.end) for busy in device.busy_intervals] == [(10990.0, 10992.0), (10940.0, 10950.0)][::-1]
+    assert (device.preemptions.total, device.preemptions.per_request_max) == (7, 1)
+    assert device.preemptions.latency.count == 2
+    assert device.preemptions.latency.max == pytest.approx(0.002)
+    assert (device.online.service, device.online.attached, device.online.ttft.max) == ("chat", True, 0.07)
+    assert device.online.tpot.count == 1
+    (tenant,) = device.tenants
+    assert (tenant.job, tenant.tokens, tenant.granted_seconds, tenant.completed) == ("tune", 400, 7.5, 4)
+
+
+def test_a_gate_that_is_closed_now_is_busy_until_now():
+    device = report(closings=(closing(1, 995.0, None),))
+    assert [(busy.start, busy.end) for busy in device.busy_intervals] == [(10995.0, 11000.0)]
+    assert device.preemptions.latency is None
+
+
+def test_closes_that_stopped_nobody_or_were_no_request_have_no_latency():
+    quiet = closing(1, 990.0, 991.0, acknowledged=990.1, tenants=0)
+    lease = closing(2, 992.0, 993.0, acknowledged=992.1, for_request=False)
+    assert report(closings=(quiet, lease)).preemptions.latency is None
+
+
+def test_an_empty_device():
+    device = report(placements=Placements(), requests=(), closings=())
+    assert (device.online, device.tenants, device.busy_intervals) == (None, [], [])
+
+
+def test_the_status_survives_the_wire():
+    status = node_status([snapshot()], backend="cpu", time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0)
+    assert NodeHarvestStatus.from_wire(status.to_wire()) == status
+
+
+def test_quantiles_are_nearest_rank():
+    assert quantiles([]) is None
+    found = quantiles(float(i) for i in range(1, 101))
+    assert (found.count, found.p50, found.p90, found.p95, found.p99, found.max) == (100, 50, 90, 95, 99, 100)
+    assert quantiles([3.0]).p99 == 3.0
+
+
+@pytest.mark.parametrize(
+    ("intervals", "limit", "expected"),
+    [
+        ([], 2, []),
+        ([(0, 1), (2, 3)], 2, [(0, 1), (2, 3)]),
+        ([(0, 1), (2, 3), (9, 10)], 2, [(0, 3), (9, 10)]),
+        ([(0, 1), (5, 6), (7, 8), (20, 21)], 1, [(0, 21)]),
+    ],
+)
+def test_intervals_are_merged_over_the_shortest_gaps(intervals, limit, expected):
+    assert merged(intervals, limit) == expected
