@@ -8,18 +8,34 @@ import argparse
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 SEED = 20
 MODEL = "llama-demo"
-LAYERS, HIDDEN, INTERMEDIATE, HEADS, KEY_VALUE_HEADS = 8, 1024, 2048, 16, 4
 CONTEXT = 1024
 VOCABULARY = 1024
 WEIGHT_STD = 0.04
+"""Large enough that the answers of a random model differ, small enough that an adapter learns."""
 DIALOGUES = 200
 REQUESTS = 120
 ANSWER_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of a Llama model."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    key_value_heads: int
+
+
+SHAPE = Shape(layers=8, hidden=1024, intermediate=2048, heads=16, key_value_heads=4)
+"""A decode step of some 15 ms on one core."""
 
 _PRODUCTS = ["router", "kettle", "bicycle", "camera", "heater", "printer", "headset", "toaster", "drill", "lamp"]
 _PROBLEMS = {
@@ -45,7 +61,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, required=True, help=f"folder that receives {MODEL}/")
     parser.add_argument("--data", type=Path, required=True, help="folder that receives the JSONL files")
     arguments = parser.parse_args()
-    write_model(arguments.models / MODEL)
+    write_model(arguments.models / MODEL, SHAPE)
     write_lines(arguments.data / "support.jsonl", dialogues(DIALOGUES))
     write_lines(arguments.data / "requests.jsonl", requests(REQUESTS))
 
@@ -91,16 +107,16 @@ def write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
     print(f"{path} written")
 
 
-def write_model(folder: Path) -> None:
+def write_model(folder: Path, shape: Shape) -> None:
     """Writes tokenizer, configuration and weights, unless they are there; `config.json` comes last."""
     if (folder / "config.json").exists():
         print(f"{folder} is there")
         return
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = _write_tokenizer(folder)
-    _write_weights(folder / "model.safetensors", vocabulary)
+    _write_weights(folder / "model.safetensors", shape, vocabulary)
     part = folder / "config.json.part"
-    part.write_text(json.dumps(_configuration(vocabulary), indent=2), encoding="utf-8")
+    part.write_text(json.dumps(_configuration(shape, vocabulary), indent=2), encoding="utf-8")
     part.replace(folder / "config.json")
     print(f"{folder} written")
 
@@ -133,18 +149,18 @@ def _write_tokenizer(folder: Path) -> int:
     return int(tokenizer.get_vocab_size())
 
 
-def _configuration(vocabulary: int) -> dict[str, Any]:
+def _configuration(shape: Shape, vocabulary: int) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "dtype": "bfloat16",
         "vocab_size": vocabulary,
-        "hidden_size": HIDDEN,
-        "intermediate_size": INTERMEDIATE,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KEY_VALUE_HEADS,
-        "head_dim": HIDDEN // HEADS,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.key_value_heads,
+        "head_dim": shape.hidden // shape.heads,
         "max_position_embeddings": CONTEXT,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-5,
@@ -157,7 +173,7 @@ def _configuration(vocabulary: int) -> dict[str, Any]:
     }
 
 
-def _write_weights(path: Path, vocabulary: int) -> None:
+def _write_weights(path: Path, shape: Shape, vocabulary: int) -> None:
     import torch
     from safetensors.torch import save_file
 
@@ -166,19 +182,20 @@ def _write_weights(path: Path, vocabulary: int) -> None:
     def matrix(rows: int, columns: int) -> torch.Tensor:
         return (torch.randn(rows, columns, generator=generator) * WEIGHT_STD).to(torch.bfloat16)
 
-    key_value = HIDDEN // HEADS * KEY_VALUE_HEADS
+    hidden, intermediate = shape.hidden, shape.intermediate
+    key_value = hidden // shape.heads * shape.key_value_heads
     shapes = {
-        "self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (key_value, HIDDEN),
-        "self_attn.v_proj": (key_value, HIDDEN), "self_attn.o_proj": (HIDDEN, HIDDEN),
-        "mlp.gate_proj": (INTERMEDIATE, HIDDEN), "mlp.up_proj": (INTERMEDIATE, HIDDEN),
-        "mlp.down_proj": (HIDDEN, INTERMEDIATE),
+        "self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (key_value, hidden),
+        "self_attn.v_proj": (key_value, hidden), "self_attn.o_proj": (hidden, hidden),
+        "mlp.gate_proj": (intermediate, hidden), "mlp.up_proj": (intermediate, hidden),
+        "mlp.down_proj": (hidden, intermediate),
     }  # fmt: skip
-    tensors = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN), "lm_head.weight": matrix(vocabulary, HIDDEN)}
-    tensors["model.norm.weight"] = torch.ones(HIDDEN, dtype=torch.bfloat16)
-    for layer in range(LAYERS):
+    tensors = {"model.embed_tokens.weight": matrix(vocabulary, hidden), "lm_head.weight": matrix(vocabulary, hidden)}
+    tensors["model.norm.weight"] = torch.ones(hidden, dtype=torch.bfloat16)
+    for layer in range(shape.layers):
         prefix = f"model.layers.{layer}."
         for norm in ("input_layernorm", "post_attention_layernorm"):
-            tensors[f"{prefix}{norm}.weight"] = torch.ones(HIDDEN, dtype=torch.bfloat16)
+            tensors[f"{prefix}{norm}.weight"] = torch.ones(hidden, dtype=torch.bfloat16)
         for name, (rows, columns) in shapes.items():
             tensors[f"{prefix}{name}.weight"] = matrix(rows, columns)
     part = path.with_name(path.name + ".part")

@@ -62,7 +62,9 @@ def attempt() -> int:
     return int(os.environ.get(ATTEMPT_ENV, "1"))
 
 
-def run(unit: Literal["steps", "rows"], work: Callable[[Progress], str]) -> int:
+def run(
+    unit: Literal["steps", "rows"], work: Callable[[Progress], str], termination_log: Path = Path(TERMINATION_LOG)
+) -> int:
     """Runs the work to its end and reports it. Returns the exit code."""
     structlog.configure(
         processors=[
@@ -76,21 +78,7 @@ def run(unit: Literal["steps", "rows"], work: Callable[[Progress], str]) -> int:
     # Process 1 of a container ignores SIGTERM unless it says otherwise.
     signal.signal(signal.SIGTERM, _terminated)
     progress = Progress(unit, tenant())
-    try:
-        message = work(progress)
-    except WorkerError as failure:
-        return report(progress, failure.reason, failure.message, failure.code)
-    except OSError as error:
-        meaning = failure_of(error)
-        return report(progress, meaning.reason, meaning.message, meaning.code)
-    except Exception as error:
-        log.exception("the worker failed")
-        return report(progress, "Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY)
-    return report(progress, "Completed", message, ExitCode.DONE)
-
-
-def report(progress: Progress, reason: str, message: str, code: ExitCode, path: str = TERMINATION_LOG) -> int:
-    """Says in the log and in the container's termination log how the worker ended. Returns the exit code."""
+    reason, message, code = _outcome(work, progress)
     result = WorkerResult(
         reason=reason,
         message=message[:_MESSAGE_LENGTH],
@@ -101,9 +89,23 @@ def report(progress: Progress, reason: str, message: str, code: ExitCode, path: 
     say: Callable[..., Any] = log.info if code is ExitCode.DONE else log.error
     say("the worker ends", **result.to_wire(), exit_code=int(code))
     # The kubelet makes the file; outside a container there is none.
-    if Path(path).exists():
-        Path(path).write_text(result.model_dump_json(by_alias=True), encoding="utf-8")
+    if termination_log.exists():
+        termination_log.write_text(result.model_dump_json(by_alias=True), encoding="utf-8")
     return int(code)
+
+
+def _outcome(work: Callable[[Progress], str], progress: Progress) -> tuple[str, str, ExitCode]:
+    """Reason, message and exit code."""
+    try:
+        return "Completed", work(progress), ExitCode.DONE
+    except WorkerError as error:
+        return error.reason, error.message, error.code
+    except OSError as error:
+        meaning = failure_of(error)
+        return meaning.reason, meaning.message, meaning.code
+    except Exception as error:
+        log.exception("the worker failed")
+        return "Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY
 
 
 def _terminated(_signal: int, _frame: object) -> NoReturn:
