@@ -51,7 +51,7 @@ def images_command(
     """Build the images whose content changed, and bring them to the nodes."""
     layout, where = Layout(), mode.current()
     layout.make()
-    with exclusive(layout):
+    with exclusive(layout, "images"):
         images.ensure(layout, where, names or [])
 
 
@@ -59,7 +59,7 @@ def images_command(
 def prune_command() -> None:
     """Remove images of the local cluster that nothing refers to any more."""
     layout = Layout()
-    with exclusive(layout):
+    with exclusive(layout, "images"), exclusive(layout):
         prune.prune(layout)
 
 
@@ -84,7 +84,7 @@ def kubeconfig() -> None:
 def down(purge: Annotated[bool, typer.Option("--purge", help="Remove the caches too.")] = False) -> None:
     """Stop the cluster and remove what it left on the machine."""
     layout, where = Layout(), mode.current()
-    with exclusive(layout):
+    with exclusive(layout, "images"), exclusive(layout):
         if where is Mode.LOCAL:
             local.down(layout, purge=purge)
         elif where is Mode.KIND:

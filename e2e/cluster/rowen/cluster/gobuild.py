@@ -23,20 +23,26 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class Group:
-    """Programs built by one command. With a `version` the package is a module of its own."""
+    """Programs built by one command, from a module in `folder` or, with a `version`, from one of the world."""
 
     name: str
     programs: tuple[str, ...]
     packages: tuple[str, ...]
     version: str = ""
+    folder: str = "."
 
     def stamp(self) -> str:
         """Changes when the group has to be built again."""
         digest = hashlib.sha256("\0".join((*self.packages, self.version, _FLAGS)).encode())
         if not self.version:
-            for source in (MODULE / "go.sum", *sorted(MODULE.glob("*/*.go"))):
+            for source in self._sources():
                 digest.update(source.read_bytes())
         return digest.hexdigest()[:16]
+
+    def _sources(self) -> list[Path]:
+        module = MODULE / self.folder
+        own = [module / package for package in self.packages if package.startswith(".")]
+        return [module / "go.sum", *(file for package in own for file in sorted(package.glob("*.go")))]
 
 
 def _kubernetes(*programs: str) -> tuple[str, ...]:
@@ -49,7 +55,7 @@ NODE = Group("node", (*_NODE, "pause", "criimage"), (*_kubernetes(*_NODE), "./pa
 KUBECTL = Group("kubectl", ("kubectl",), _kubernetes("kubectl"))
 HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0")
 KUBECONFORM = Group("kubeconform", ("kubeconform",), ("github.com/yannh/kubeconform/cmd/kubeconform",), "v0.8.0")
-COREDNS = Group("coredns", ("coredns",), ("github.com/coredns/coredns",), "v1.15.0")
+COREDNS = Group("coredns", ("coredns",), (".",), folder="coredns")
 KIND = Group("kind", ("kind",), ("sigs.k8s.io/kind",), "v0.33.0")
 
 
@@ -74,7 +80,7 @@ def build(layout: Layout, group: Group) -> None:
     else:
         command = ["go", "build", "-trimpath", "-ldflags", _FLAGS, "-o", f"{scratch}/", *group.packages]
     environment = {"GOBIN": str(scratch), "GOFLAGS": ""}
-    run(command, timeout=3600, env=environment, cwd=MODULE, log=log)
+    run(command, timeout=3600, env=environment, cwd=MODULE / group.folder, log=log)
     if (scratch / "server").exists():
         (scratch / "server").rename(scratch / "etcd")
     layout.bin.mkdir(parents=True, exist_ok=True)

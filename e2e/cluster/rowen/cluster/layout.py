@@ -60,9 +60,8 @@ class Layout:
     def images(self) -> Path:
         return self.root / "images.json"
 
-    @property
-    def lock(self) -> Path:
-        return self.root / "lock"
+    def lock(self, name: str) -> Path:
+        return self.root / f"{name}.lock"
 
     def node(self, name: str) -> Path:
         return self.root / name

@@ -1,4 +1,4 @@
-"""One command at a time may change the cluster."""
+"""One command at a time may change the cluster, and one the images: nodes need not wait for a build."""
 
 import fcntl
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ PATIENCE = 1800
 
 
 @contextmanager
-def exclusive(layout: Layout) -> Iterator[None]:
-    """Hold the machine-wide lock; whoever comes second waits."""
+def exclusive(layout: Layout, name: str = "cluster") -> Iterator[None]:
+    """Hold the machine-wide lock of the cluster or its `images`; whoever comes second waits."""
     layout.root.mkdir(parents=True, exist_ok=True)
-    with layout.lock.open("w") as lock:
+    with layout.lock(name).open("w") as lock:
         if not _taken(lock):
             console.print("waiting for another `python -m rowen.cluster`")
             wait_until(lambda: _taken(lock), "end of the other command", timeout=PATIENCE, interval=0.5)
