@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from rowen.scheduler.alignment import alignment
 from rowen.scheduler.policy import Policy
@@ -113,7 +114,8 @@ class Fleet:
     def group(self, group: int) -> Iterator[DeviceState]:
         """Open devices that are EMPTY, SHARED or FULL, in the order in which a job on one device takes them."""
         first, last = (bisect_left(self._ranks, (edge, float("-inf"), "", "")) for edge in (group, group + 1))
-        for _, _, node, id_ in self._ranks[first:last]:
+        for at in range(first, last):
+            _, _, node, id_ = self._ranks[at]
             yield self.devices[node, id_]
 
     def open_devices(self, node: str) -> list[DeviceState]:
@@ -129,7 +131,7 @@ class Fleet:
         return Prediction(
             idle=idle_fraction(views, self.nodes[views[0].node].view.window),
             memory=1.0 if all(memory <= state.free for state in devices) else 0.0,
-            alignment=self._least_alignment(views),
+            alignment=min((self.alignment(a, b) for a, b in combinations(devices, 2)), default=1.0),
             sharing=1.0 / (1 + max(len(state.claims) for state in devices)),
         )
 
@@ -146,15 +148,12 @@ class Fleet:
         found = {claim.key: claim for state in devices for claim in state.claims.values()}
         return [found[key] for key in sorted(found)]
 
-    def _least_alignment(self, views: Sequence[DeviceView]) -> float:
-        least = 1.0
-        for at, first in enumerate(views):
-            for second in views[at + 1 :]:
-                pair = (first.key, second.key)
-                if pair not in self._alignments:
-                    self._alignments[pair] = alignment(first.busy, second.busy)
-                least = min(least, self._alignments[pair])
-        return least
+    def alignment(self, first: DeviceState, second: DeviceState) -> float:
+        """A(i, j) of two devices of a node, worked out once."""
+        pair = (min(first.view.key, second.view.key), max(first.view.key, second.view.key))
+        if pair not in self._alignments:
+            self._alignments[pair] = alignment(first.view.busy, second.view.busy)
+        return self._alignments[pair]
 
 
 def node_refusal(node: NodeView, now: float, policy: Policy) -> str:

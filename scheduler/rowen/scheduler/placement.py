@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import combinations, islice
-from math import comb
+from itertools import islice
 
 from rowen.scheduler.backoff import Backoff
 from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet, device_refusal
@@ -14,7 +13,9 @@ from rowen.scheduler.snapshot import JobView
 
 EXPLAINED = 16
 """Most candidates in an explanation: the API's limit."""
-_SETS_PER_NODE = 128
+_ALTERNATIVES = 8
+_SETS_PER_NODE = 8
+_NODES_AFTER_FIT = 16
 _LEAST_FRACTION = 0.005
 
 
@@ -88,7 +89,7 @@ def _singles(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
     for group in (EMPTY, SHARED, FULL):
         for state in fleet.group(group):
             explained = len(found) >= EXPLAINED
-            if explained and (placed or group == FULL):
+            if (placed and len(found) >= _ALTERNATIVES) or (explained and group == FULL):
                 return found
             if explained and state.view.idle / (len(state.claims) + 1) < least:
                 break
@@ -102,8 +103,30 @@ def _singles(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
 
 
 def _sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
-    """Sets of devices of one node; nodes whose bound cannot beat the best found are passed over."""
+    """Sets of devices of one node, nodes with the highest bound first.
+
+    It ends when no further node can beat the best found, or a few nodes after the first that fits.
+    """
     count = request.job.devices
+    found: list[Candidate] = []
+    best, since_fit = 0.0, 0
+    for bound, states in _bounds(fleet, count):
+        explained = len(found) >= EXPLAINED
+        if explained and (bound <= best or bound < request.need or since_fit >= _NODES_AFTER_FIT):
+            break
+        sets = list(islice(_aligned(request, fleet, states, count, policy), _SETS_PER_NODE))
+        if not sets and not explained:
+            sets = [tuple(states[:count])]
+        candidates = [evaluate(request, fleet, devices, policy) for devices in sets]
+        fitting = [candidate.gain / count for candidate in candidates if not candidate.refusal]
+        found += candidates if fitting or not explained else []
+        best = max([best, *fitting])
+        since_fit += best > 0.0
+    return found
+
+
+def _bounds(fleet: Fleet, count: int) -> list[tuple[float, list[DeviceState]]]:
+    """Nodes with enough open devices, each with the most that `count` of them can give; highest first."""
     bounds = []
     for node in fleet.nodes:
         states = fleet.open_devices(node)
@@ -111,23 +134,24 @@ def _sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
             shares = sorted((state.view.idle / (len(state.claims) + 1) for state in states), reverse=True)
             bounds.append((-shares[count - 1], node, states))
     bounds.sort(key=lambda bound: bound[:2])
-    found: list[Candidate] = []
-    best = 0.0
-    for bound, _, states in bounds:
-        if len(found) >= EXPLAINED and (best >= -bound or -bound < request.need):
-            break
-        for devices in _combinations(states, count):
-            candidate = evaluate(request, fleet, devices, policy)
-            found.append(candidate)
-            if not candidate.refusal and not any(state.claims for state in devices):
-                best = max(best, candidate.prediction.fraction)
-    return found
+    return [(-least, states) for least, _, states in bounds]
 
 
-def _combinations(states: list[DeviceState], count: int) -> Iterator[tuple[DeviceState, ...]]:
-    """Every set where these are few; otherwise the first ones in rank order."""
-    sets = combinations(states, count)
-    return islice(sets, _SETS_PER_NODE) if comb(len(states), count) > _SETS_PER_NODE else sets
+def _aligned(
+    request: Request, fleet: Fleet, states: list[DeviceState], count: int, policy: Policy
+) -> Iterator[tuple[DeviceState, ...]]:
+    """Sets in rank order whose devices are pairwise aligned and have room; depth first."""
+    roomy = [state for state in states if state.free >= request.job.memory and len(state.claims) < state.slots]
+
+    def grow(chosen: tuple[DeviceState, ...], start: int) -> Iterator[tuple[DeviceState, ...]]:
+        if len(chosen) == count:
+            yield chosen
+            return
+        for at in range(start, len(roomy) - (count - len(chosen)) + 1):
+            if all(fleet.alignment(state, roomy[at]) >= policy.alignment_threshold for state in chosen):
+                yield from grow((*chosen, roomy[at]), at + 1)
+
+    return grow((), 0)
 
 
 def _closed(fleet: Fleet) -> Iterator[Candidate]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
-from rowen.scheduler.alignment import alignment, length, union
+from rowen.scheduler.alignment import length, union
 from rowen.scheduler.snapshot import DeviceView
 
 
@@ -34,8 +33,3 @@ def idle_fraction(devices: Sequence[DeviceView], window: float) -> float:
         return least
     busy = length(union(device.busy for device in devices))
     return max(0.0, min(least, 1.0 - busy / window))
-
-
-def least_alignment(devices: Sequence[DeviceView]) -> float:
-    """The least A(i, j) over all pairs; 1 for a single device."""
-    return min((alignment(a.busy, b.busy) for a, b in combinations(devices, 2)), default=1.0)

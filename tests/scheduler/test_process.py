@@ -1,0 +1,107 @@
+"""`python -m rowen.scheduler` as the chart runs it: its own process, its own rights."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from apiserver import BINARIES, ApiServer, free_port
+from kr8s.asyncio import Api
+from scheduler.stage import Clock, Stage, condition
+
+from rowen.crds.apply import apply
+
+CHART = Path(__file__).parents[2] / "charts" / "rowen"
+ACCOUNT = "system:serviceaccount:{}:rowen-scheduler"
+
+
+@pytest.fixture
+async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
+    made = Stage(kube, namespace, Clock())
+    await made.service()
+    yield made
+    await made.clear()
+
+
+async def grant(stage: Stage) -> None:
+    """Applies the chart's rules for the scheduler."""
+    if not (BINARIES / "helm").exists():
+        pytest.skip(f"no helm in {BINARIES}")
+    command = [
+        BINARIES / "helm", "template", "rowen", CHART, "--namespace", stage.namespace,
+        "--show-only", "templates/scheduler/rbac.yaml", "--kube-version", "1.34.0",
+    ]  # fmt: skip
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    rendered, _ = await process.communicate()
+    assert process.returncode == 0
+    for manifest in yaml.safe_load_all(rendered):
+        await apply(stage.api, manifest, manager="test")
+
+
+async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage: Stage, api_server: ApiServer) -> None:
+    await grant(stage)
+    port = free_port()
+    environment = os.environ | {
+        "KUBECONFIG": str(api_server.kubeconfig_for(ACCOUNT.format(stage.namespace))),
+        "POD_NAMESPACE": stage.namespace,
+        "ROWEN_SCHEDULER_PORT": str(port),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    node = await stage.node("a")
+    await stage.tuning("j", sla={"throughputFraction": 0.3})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "rowen.scheduler", env=environment, stderr=subprocess.PIPE
+    )
+    try:
+        found = await stage.await_job("j", lambda status: "assignment" in status)
+        await stage.pod("j-1", node, memory="64Mi", job=found)
+        await stage.report(node, tenants=[stage.tenant("j-1", 2500, 25.0)])
+        told = await stage.await_job("j", lambda status: condition(status, "Admitted")["reason"] == "Admitted")
+        assert told["status"]["throughput"]["soloTokensPerSecond"] == 100.0
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            assert (await client.get("/healthz")).status_code == 200
+            assert (
+                f'rowen_predicted_fraction{{job="j",namespace="{stage.namespace}"}} 0.8'
+                in (await client.get("/metrics")).text
+            )
+            explained = (await client.get(f"/v1/explain/{stage.namespace}/j")).json()
+            assert explained["assignment"]["node"] == node
+        await config_map(stage)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, log = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 0, log.decode()
+    assert "Traceback" not in log.decode()
+    assert '"level": "warning"' not in log.decode(), log.decode()
+
+
+async def config_map(stage: Stage) -> None:
+    """Waits for the stored profiles: the account may write them."""
+    for _ in range(100):
+        async with stage.api.call_api(
+            "GET", version="v1", namespace=stage.namespace, url="configmaps/rowen-profiles", raise_for_status=False
+        ) as response:
+            if response.status_code == 200:
+                return
+        await asyncio.sleep(0.1)
+    pytest.fail("rowen-profiles was not written")
+
+
+async def test_wrong_settings_end_it_with_a_message() -> None:
+    environment = os.environ | {
+        "ROWEN_SCHEDULER_PORT": "none",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "rowen.scheduler", env=environment, stderr=subprocess.PIPE
+    )
+    _, log = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 2
+    assert "wrong settings" in log.decode()
+    assert "Traceback" not in log.decode()
