@@ -8,8 +8,8 @@ from rowen.cluster.layout import Layout
 from rowen.cluster.shell import run
 
 # Raise the number when the packages change.
-BASE = "localhost/rowen-base:bookworm-2"
-PACKAGES = ("ca-certificates", "libgomp1", "libnuma1", "libstdc++6", "procps", "python3", "python3-pip", "python3-venv")
+BASE = "localhost/rowen-base:bookworm-1"
+PACKAGES = ("ca-certificates", "libgomp1", "libstdc++6", "procps", "python3", "python3-pip", "python3-venv")
 MIRROR_FILE = Path("/etc/apt/sources.list.d/debian.sources")
 
 
