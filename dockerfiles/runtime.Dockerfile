@@ -7,8 +7,6 @@ ENV PATH=/opt/rowen/bin:$PATH \
     PYTHONPATH=/opt/rowen/code \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    HOME=/tmp \
-    USER=rowen \
     VLLM_NO_USAGE_STATS=1
 
 RUN echo 'rowen:x:65532:65532:rowen:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'rowen:x:65532:' >> /etc/group
@@ -34,4 +32,6 @@ COPY runtime/rowen/runtime /opt/rowen/code/rowen/runtime
 COPY demo/rowen/demo/samples.py /opt/rowen/code/rowen/demo/samples.py
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
 
+# Not earlier: package caches of the build belong elsewhere.
+ENV HOME=/tmp USER=rowen
 USER 65532:65532

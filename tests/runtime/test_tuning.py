@@ -5,29 +5,10 @@ import random
 import signal
 from pathlib import Path
 
-import pytest
 from runtime.tuning_runs import Ended, spec, tune
 
-from rowen.demo.samples import dialogues, write_lines
 
-Straight = tuple[Path, Ended]
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "support.jsonl"
-    write_lines(path, dialogues(20))
-    return path
-
-
-@pytest.fixture(scope="module")
-def straight(tiny_model: Path, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Straight:
-    """The output of a run that nobody disturbed."""
-    folder = tmp_path_factory.mktemp("straight")
-    return folder / "out", tune(spec(tiny_model, dataset, folder / "out"), folder)
-
-
-def test_it_learns_and_says_so(straight: Straight) -> None:
+def test_it_learns_and_says_so(straight: tuple[Path, Ended]) -> None:
     output, ended = straight
     assert ended.code == 0
     assert ended.result is not None
@@ -44,7 +25,7 @@ def test_it_learns_and_says_so(straight: Straight) -> None:
 
 
 def test_killed_at_any_moment_it_ends_with_the_same_bytes(
-    straight: Straight, tiny_model: Path, dataset: Path, tmp_path: Path
+    straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     draw = random.Random(3)
     job = spec(tiny_model, dataset, tmp_path / "out")
@@ -56,7 +37,9 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(
         assert (tmp_path / "out" / name).read_bytes() == (straight[0] / name).read_bytes(), name
 
 
-def test_a_complete_job_is_not_run_again(straight: Straight, tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
+def test_a_complete_job_is_not_run_again(
+    straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
     output, first = straight
     before = (output / "adapter_model.safetensors").stat().st_mtime_ns
     again = tune(spec(tiny_model, dataset, output), tmp_path, attempt=2)
@@ -73,7 +56,7 @@ def test_another_spec_starts_anew(tiny_model: Path, dataset: Path, tmp_path: Pat
     assert (changed.result.reason, changed.result.completed) == ("Completed", 4)
 
 
-def test_the_adapter_loads_in_peft(straight: Straight, tiny_model: Path) -> None:
+def test_the_adapter_loads_in_peft(straight: tuple[Path, Ended], tiny_model: Path) -> None:
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

@@ -1,0 +1,59 @@
+"""Runs vLLM in this process with Rowen's scheduler and prints what the device was told: `MODEL`."""
+
+import json
+import os
+import sys
+
+os.environ |= {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def main() -> None:
+    from runtime.recorder import Recorder
+    from vllm import EngineArgs, LLMEngine, SamplingParams
+
+    from rowen.runtime.vllm import scheduler
+
+    recorder = Recorder()
+    scheduler.online = lambda: recorder
+    engine = LLMEngine.from_engine_args(
+        EngineArgs(
+            model=sys.argv[1],
+            enforce_eager=True,
+            kv_cache_memory_bytes=32 * 2**20,
+            distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
+            scheduler_cls="rowen.runtime.vllm.scheduler.RowenScheduler",
+            disable_log_stats=True,
+        )
+    )
+    phases = []
+
+    def told() -> None:
+        phases.append({"events": recorder.events[:], "steps": recorder.steps[:], "in_flight": recorder.in_flight})
+        recorder.events.clear()
+        recorder.steps.clear()
+
+    parameters = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+    told()
+    for number in range(3):
+        engine.add_request(f"finished-{number}", "Hello, my kettle is too hot.", parameters)
+    while engine.has_unfinished_requests():
+        engine.step()
+    told()
+    engine.add_request("aborted", "Hello", SamplingParams(max_tokens=200, ignore_eos=True))
+    for _ in range(3):
+        engine.step()
+    told()
+    engine.abort_request(["aborted"])
+    while engine.engine_core.engine_core.scheduler.has_requests():
+        engine.step()
+    told()
+    print(json.dumps(phases))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A real vLLM API server on a device."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 400.0
+UNIPROC = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+SCHEDULER = "rowen.runtime.vllm.scheduler.RowenScheduler"
+MIDDLEWARE = "rowen.runtime.vllm.middleware.LifecycleMiddleware"
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Environment of a process that imports what this one imports."""
+    settings = {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    return {**os.environ, **settings, **more}
+
+
+@contextmanager
+def serving(model: Path, log: Path, arguments: list[str], **more: str) -> Iterator[httpx.Client]:
+    """A client of a server that is ready; the server is ended afterwards."""
+    port = _free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
+    command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
+    command += ["--kv-cache-memory-bytes", "64M", "--distributed-executor-backend", UNIPROC]
+    command += ["--scheduler-cls", SCHEDULER, "--middleware", MIDDLEWARE, *arguments]
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, env=environment(**more), stdout=stream, stderr=stream)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+            _wait_ready(process, client, log)
+            yield client
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_ready(process: "subprocess.Popen[bytes]", client: httpx.Client, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise AssertionError(f"the server ended with {process.returncode}:\n{log.read_text()[-4000:]}")
+        try:
+            if client.get("/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.2)
+    raise AssertionError(f"the server is not ready:\n{log.read_text()[-4000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,68 @@
+"""Rows of the OpenAI batch format, and what is said about lines that are none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rowen.runtime.batch.requests import ChatRow, CompletionRow, read_requests
+from rowen.runtime.failure import WorkerError
+
+
+def row(custom_id: str = "a", url: str = "/v1/completions", method: str = "POST", **body: object) -> str:
+    value = (
+        {"prompt": "x", "model": "m"} if url == "/v1/completions" else {"messages": [{"role": "user", "content": "x"}]}
+    )
+    return json.dumps({"custom_id": custom_id, "method": method, "url": url, "body": value | body})
+
+
+def problem(tmp_path: Path, line: str) -> str:
+    (tmp_path / "in.jsonl").write_text(row("good") + "\n" + line + "\n")
+    good, bad = read_requests(tmp_path / "in.jsonl")
+    assert good.problem is None
+    assert bad.row is None
+    assert bad.problem is not None
+    return bad.problem
+
+
+def test_both_routes(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(row("a") + "\n\n" + row("b", "/v1/chat/completions"))
+    first, second = read_requests(tmp_path / "in.jsonl")
+    assert isinstance(first.row, CompletionRow)
+    assert isinstance(second.row, ChatRow)
+    assert (first.line, second.line) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "row"),
+        (row(url="/v1/embeddings"), "url"),
+        (row(method="GET"), "method"),
+        (row(temperature=9), "body.temperature"),
+        (row(stream=True), "body.stream"),
+        (row(n=2), "body.n"),
+        (row(tools=[]), "body.tools"),
+        (row(prompt=""), "body.prompt"),
+        (row(custom_id=""), "custom_id"),
+        (row("b", "/v1/chat/completions", messages=[]), "body.messages"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, line: str, place: str) -> None:
+    text = problem(tmp_path, line)
+    assert text.startswith("in.jsonl:2: ")
+    assert place in text
+
+
+def test_a_repeated_custom_id_is_refused_and_says_where_it_was_used(tmp_path: Path) -> None:
+    assert problem(tmp_path, row("good")) == "in.jsonl:2: custom_id 'good' was used on line 1"
+
+
+@pytest.mark.parametrize("content", [None, "", "\n\n"])
+def test_an_input_without_rows_is_missing(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "in.jsonl").write_text(content)
+    with pytest.raises(WorkerError) as caught:
+        read_requests(tmp_path / "in.jsonl")
+    assert caught.value.reason == "InputMissing"

@@ -1,0 +1,76 @@
+"""A real API server, a real gate and a real tenant behind it."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from gate.rig import Rig, until
+from runtime.server import serving
+from runtime.tuning_runs import Ended
+
+from rowen.node_agent.native import library_path
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        rig = Rig(Path(folder) / "device", cpus=(max(os.sched_getaffinity(0)),))
+        yield rig
+        rig.close()
+
+
+def stream(client: httpx.Client, model: str, tokens: int) -> int:
+    body = {"model": model, "prompt": "Hello", "max_tokens": tokens, "ignore_eos": True, "stream": True}
+    with client.stream("POST", "/v1/completions", json=body) as response:
+        assert response.status_code == 200
+        return sum(line.startswith("data: {") for line in response.iter_lines())
+
+
+@pytest.mark.timeout(900)
+def test_requests_close_the_gate_for_their_life(
+    rig: Rig, tiny_model: Path, straight: tuple[Path, Ended], tmp_path: Path
+) -> None:
+    arguments = ["--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"tuned={straight[0]}"]
+    device = {"ROWEN_LIBRARY": str(library_path()), "ROWEN_DEVICE_PAGE": str(rig.page)}
+    with serving(tiny_model, tmp_path / "server.log", arguments, **device) as client:
+        # The engine and the front end are attached, idle, and the tenant has the device.
+        until(lambda: rig.device.counts().online_processes == 2, "both processes are attached")
+        tenant = rig.tenant("spin()")
+        rig.opened()
+        tenant.advances()
+
+        assert stream(client, "tiny", 20) == 20
+        [request] = rig.device.requests(0)
+        assert request.ttft > 0
+        assert request.tpot is not None
+        assert (request.preemptions, request.tenant_present) == (1, True)
+        rig.opened()
+
+        # Many at once, on both adapters: still at most one preemption each, and everything is counted down again.
+        with ThreadPoolExecutor(8) as pool:
+            counts = list(pool.map(lambda number: stream(client, ("tiny", "tuned")[number % 2], 10), range(24)))
+        assert counts == [10] * 24
+        rig.opened()
+        requests = rig.device.requests(0)
+        assert len(requests) == 25
+        assert max(each.preemptions for each in requests) <= 1
+        assert rig.device.counts().decode_gap > 0
+
+        # A client that goes away in the middle leaves nothing behind.
+        body = {"model": "tiny", "prompt": "Hello", "max_tokens": 900, "ignore_eos": True, "stream": True}
+        with client.stream("POST", "/v1/completions", json=body) as response:
+            next(response.iter_lines())
+            assert not rig.device.counts().gate_open
+        rig.opened()
+        tenant.advances()
+        assert rig.device.counts().in_flight == 0
+
+        # Neither do a refused request and one outside inference.
+        assert client.post("/v1/completions", json={"model": "none", "prompt": "x"}).status_code == 404
+        assert client.post("/tokenize", json={"model": "tiny", "prompt": "x"}).status_code == 200
+        rig.opened()
+        assert len(rig.device.requests(0)) == 27
