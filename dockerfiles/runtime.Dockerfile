@@ -17,6 +17,7 @@ RUN python3 -c "import ctypes; [ctypes.CDLL(name) for name in ('libnuma.so.1', '
     && rm -rf /var/lib/apt/lists/*)
 
 # The dependencies are one layer, slimmed where it is made. Bytecode is compiled here: in a pod nothing can write it.
+# A cache that the builder mounts is used and kept.
 COPY requirements/uv.txt requirements/runtime.txt dockerfiles/slim.py /opt/rowen-build/
 RUN python3 -m venv /opt/uv \
     && /opt/uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps \
@@ -25,7 +26,8 @@ RUN python3 -m venv /opt/uv \
     && /opt/uv/bin/uv pip install --quiet --python /opt/rowen/bin/python --link-mode copy --compile-bytecode \
         --require-hashes --no-deps -r /opt/rowen-build/runtime.txt \
     && /opt/rowen/bin/python /opt/rowen-build/slim.py /opt/rowen/lib/python3.11/site-packages \
-    && rm -rf /opt/uv
+    && rm -rf /opt/uv \
+    && (mountpoint -q /root/.cache/uv || rm -rf /root/.cache/uv)
 
 COPY crds/rowen/crds /opt/rowen/code/rowen/crds
 COPY runtime/rowen/runtime /opt/rowen/code/rowen/runtime
