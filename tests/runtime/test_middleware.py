@@ -58,13 +58,14 @@ async def test_a_streamed_response_is_recorded(wrap: Wrap, recorder: Recorder) -
     assert (tokens, preemptions, tenant) == (3, 1, True)
 
 
-async def test_a_response_in_one_piece_has_no_token_times(wrap: Wrap, recorder: Recorder) -> None:
+async def test_a_response_in_one_piece_is_counted_but_has_no_times_to_record(wrap: Wrap, recorder: Recorder) -> None:
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
         await send({"type": "http.response.body", "body": b'{"choices":[]}'})
 
     await wrap(app)(post("/v1/chat/completions"), receive, swallow)
-    assert recorder.records == [(0, 0, 0, 1, True)]
+    assert recorder.events == ["busy", "idle"]
+    assert recorder.records == []
 
 
 async def test_the_gate_stays_closed_until_the_client_has_gone(wrap: Wrap, recorder: Recorder) -> None:

@@ -73,4 +73,4 @@ def test_requests_close_the_gate_for_their_life(
         assert client.post("/v1/completions", json={"model": "none", "prompt": "x"}).status_code == 404
         assert client.post("/tokenize", json={"model": "tiny", "prompt": "x"}).status_code == 200
         rig.opened()
-        assert len(rig.device.requests(0)) == 27
+        assert len(rig.device.requests(0)) == 26

@@ -85,7 +85,9 @@ class Flight:
         self._tenant_present = self._tenant_present or self._device.tenants() > 0
         self._device.idle()
         times = self._times
-        self._device.record(times.ttft_ns, times.tpot_ns, times.tokens, preemptions, self._tenant_present)
+        # A response in one piece has no time to its first token, and 0 would be taken for a fast one.
+        if times.tokens:
+            self._device.record(times.ttft_ns, times.tpot_ns, times.tokens, preemptions, self._tenant_present)
 
 
 def closes(before: int, after: int) -> int:
