@@ -1,13 +1,19 @@
-/* Parking: every thread of the process but the control thread waits inside a signal handler.
+/* Parking: every thread of the process but the control thread is made to wait inside a signal handler.
  *
- * Threads are found in /proc/self/task. A thread that appears while others are being parked was made by one that
- * was not parked yet, so the listing is repeated until two in a row show nothing but parked threads.
+ * A thread that has the signal pending and not blocked executes no further instruction of its own before the handler.
+ * Only a thread that is on a CPU in user mode right then is not there yet; membarrier() interrupts those and returns
+ * when it has. So the process stands still once every thread has been signalled and a barrier has passed, whether or
+ * not its threads, which may be waiting for a CPU among many others, have got round to entering the handler.
+ *
+ * Threads are found in /proc/self/task. clone() gives up when a signal is pending, under the lock that signals are
+ * sent with: a listing that begins after the signals were sent shows every thread that was made before. Listing is
+ * repeated until it shows none that has not been signalled.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,72 +22,61 @@
 
 #include "tenant.h"
 
-#define TABLE_SIZE 8192u /* threads per process that can be told apart; a power of two */
-#define SLOW_NS (300 * 1000ull)
-#define POLL_NS (200 * 1000ull)
+#define TABLE_BITS 13
+#define TABLE_SIZE (1u << TABLE_BITS) /* threads that can be told apart */
+#define PROBES 64u
+#define RETRY_NS (100 * 1000ull)
+#define VERIFY_ROUNDS 32u /* holds after which a thread's signal mask is looked at again */
 
 /* Odd: hold. The handler waits on it. */
 static _Atomic uint32_t hold;
-/* Threads that have entered the handler in this hold; the control thread waits on it. */
-static _Atomic uint32_t arrivals;
-static _Atomic uint32_t expected;
-/* Open addressing, tid << 32 | hold in which it parked; entries are replaced from older holds. */
-static _Atomic uint64_t parked[TABLE_SIZE];
+/* Threads inside the handler: tid << 32 | 1, and tid << 32 once they have left. */
+static _Atomic uint64_t inside[TABLE_SIZE];
 
-/* What the control thread alone knows of the threads it has dealt with in this hold. */
-struct moved {
+/* What the control thread alone knows of a thread. */
+struct known {
     pid_t tid;
-    cpu_set_t cpus;
+    uint32_t signalled; /* in this hold */
+    uint32_t verified;  /* its mask was seen to let the signal through, in this hold */
 };
-static struct moved moved[64];
-static int moved_count;
-static pid_t signalled[TABLE_SIZE];
-static uint32_t signalled_hold[TABLE_SIZE];
+static struct known known[TABLE_SIZE];
+static bool has_barrier;
 
-static uint32_t bucket_of(pid_t tid) { return ((uint32_t)tid * 2654435761u) >> 19; }
+static uint32_t bucket_of(pid_t tid) { return ((uint32_t)tid * 2654435761u) >> (32 - TABLE_BITS); }
 
-_Static_assert(TABLE_SIZE == 1u << (32 - 19), "the hash yields an index of the table");
-
-static void mark_parked(pid_t tid, uint32_t round) {
-    uint64_t value = (uint64_t)(uint32_t)tid << 32 | round;
-    for (uint32_t probe = 0; probe < TABLE_SIZE; probe++) {
-        _Atomic uint64_t *entry = &parked[(bucket_of(tid) + probe) % TABLE_SIZE];
-        uint64_t seen = atomic_load(entry);
-        while ((uint32_t)seen != round || seen >> 32 == (uint32_t)tid)
-            if (atomic_compare_exchange_weak(entry, &seen, value)) return;
+static _Atomic uint64_t *find_inside(pid_t tid) {
+    uint64_t value = (uint64_t)(uint32_t)tid << 32 | 1;
+    for (uint32_t probe = 0; probe < PROBES; probe++) {
+        _Atomic uint64_t *entry = &inside[(bucket_of(tid) + probe) % TABLE_SIZE];
+        if (atomic_load(entry) == value) return entry;
     }
+    return NULL;
 }
 
-static bool is_parked(pid_t tid, uint32_t round) {
-    uint64_t value = (uint64_t)(uint32_t)tid << 32 | round;
-    for (uint32_t probe = 0; probe < TABLE_SIZE; probe++) {
-        uint64_t seen = atomic_load(&parked[(bucket_of(tid) + probe) % TABLE_SIZE]);
-        if (seen == value) return true;
-        if ((uint32_t)seen != round) return false;
+static _Atomic uint64_t *enter(pid_t tid) {
+    uint64_t value = (uint64_t)(uint32_t)tid << 32 | 1;
+    for (uint32_t probe = 0; probe < PROBES; probe++) {
+        _Atomic uint64_t *entry = &inside[(bucket_of(tid) + probe) % TABLE_SIZE];
+        uint64_t seen = atomic_load(entry);
+        if (!(seen & 1) && atomic_compare_exchange_strong(entry, &seen, value)) return entry;
     }
-    return false;
+    return NULL;
 }
 
 static void park_handler(int signal_number) {
     (void)signal_number;
+    if (!(atomic_load(&hold) & 1u)) return;
     int saved = errno;
-    for (;;) {
-        uint32_t round = atomic_load(&hold);
-        if (!(round & 1u)) break;
-        pid_t tid = (pid_t)syscall(SYS_gettid);
-        if (!is_parked(tid, round)) {
-            mark_parked(tid, round);
-            if (atomic_fetch_add(&arrivals, 1) + 1 >= atomic_load(&expected)) rowen_wake(&arrivals, false);
-        }
-        rowen_wait(&hold, round, 3600 * ROWEN_SECOND, false);
-    }
+    _Atomic uint64_t *entry = enter((pid_t)syscall(SYS_gettid));
+    for (uint32_t round; (round = atomic_load(&hold)) & 1u;) rowen_wait(&hold, round, 3600 * ROWEN_SECOND, false);
+    /* A hold that begins here has sent the signal again: it waits until this handler returns, then enters it anew. */
+    if (entry) atomic_fetch_and(entry, ~1ull);
     errno = saved;
 }
 
 int rowen_park_install(void) {
     struct sigaction action = {.sa_handler = park_handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
-    extern int rowen_real_sigaction(int, const struct sigaction *, struct sigaction *);
     if (rowen_real_sigaction(ROWEN_SIGNAL, &action, NULL) != 0) return -errno;
     uint64_t mask = 1ull << (ROWEN_SIGNAL - 1);
     syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &mask, NULL, sizeof mask);
@@ -90,29 +85,28 @@ int rowen_park_install(void) {
 
 void rowen_park_reset(void) {
     atomic_store(&hold, 0);
-    atomic_store(&arrivals, 0);
-    memset(parked, 0, sizeof parked);
-    memset(signalled_hold, 0, sizeof signalled_hold);
-    moved_count = 0;
+    memset(inside, 0, sizeof inside);
+    memset(known, 0, sizeof known);
+    /* Cheap as long as there is one thread. */
+    has_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* True once per thread and hold. */
-static bool first_time(pid_t tid, uint32_t round) {
-    for (uint32_t probe = 0; probe < TABLE_SIZE; probe++) {
-        uint32_t i = (bucket_of(tid) + probe) % TABLE_SIZE;
-        if (signalled_hold[i] == round && signalled[i] != tid) continue;
-        if (signalled_hold[i] == round) return false;
-        signalled[i] = tid;
-        signalled_hold[i] = round;
-        return true;
+/* The entry of a thread; that of a thread not seen in this hold may be taken over. NULL: too many threads. */
+static struct known *know(pid_t tid, uint32_t round) {
+    struct known *oldest = NULL;
+    for (uint32_t probe = 0; probe < PROBES; probe++) {
+        struct known *entry = &known[(bucket_of(tid) + probe) % TABLE_SIZE];
+        if (entry->tid == tid) return entry;
+        if (!oldest && entry->signalled != round) oldest = entry;
     }
-    return true;
+    if (oldest) *oldest = (struct known){.tid = tid};
+    return oldest;
 }
 
-/* The thread executes nothing: it is dead, stopped, or in uninterruptible sleep, after which the pending signal
- * comes first. A plain sleep does not count: ppoll() and its like may hold the signal off and then return. */
-static bool is_inert(pid_t tid) {
-    char path[64], text[512];
+/* Whether the thread can run no instruction of its own before the handler: it is dead or stopped, sleeps
+ * uninterruptibly, or its mask lets the signal through. A mask that does not was set by a raw system call. */
+static bool lets_signal_through(pid_t tid) {
+    char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return true;
@@ -120,43 +114,34 @@ static bool is_inert(pid_t tid) {
     close(fd);
     if (length <= 0) return true;
     text[length] = 0;
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] && strchr("DZXTt", name_end[2]);
-}
-
-/* A thread that waits for the device's CPU cannot run its handler: let it do so on another one. */
-static void move_away(const struct rowen_parking *parking, pid_t tid) {
-    if (moved_count == (int)(sizeof moved / sizeof moved[0])) return;
-    for (int i = 0; i < moved_count; i++)
-        if (moved[i].tid == tid) return;
-    cpu_set_t others;
-    CPU_ZERO(&others);
-    long count = sysconf(_SC_NPROCESSORS_CONF);
-    for (int cpu = 0; cpu < count && cpu < CPU_SETSIZE; cpu++)
-        if (!(parking->device_cpus[cpu / 64] >> (cpu % 64) & 1)) CPU_SET(cpu, &others);
-    struct moved *entry = &moved[moved_count];
-    entry->tid = tid;
-    if (CPU_COUNT(&others) == 0 || syscall(SYS_sched_getaffinity, tid, sizeof entry->cpus, &entry->cpus) < 0) return;
-    if (syscall(SYS_sched_setaffinity, tid, sizeof others, &others) == 0) moved_count++;
+    char *at = strrchr(text, ')');
+    if (!at || strlen(at) < 3) return false;
+    at += 2;
+    if (strchr("DZXTt", *at)) return true;
+    /* State is field 3, the mask of blocked signals (below 32) field 32. */
+    for (int field = 3; field < 32 && at; field++)
+        if ((at = strchr(at, ' '))) at++;
+    return at && !(strtoull(at, NULL, 10) >> (ROWEN_SIGNAL - 1) & 1);
 }
 
 struct pass {
-    uint32_t threads; /* all but the control thread */
-    bool clean;       /* all of them stopped */
+    bool news;    /* a thread was signalled just now */
+    bool pending; /* a thread may still run */
 };
 
-static void visit(const struct rowen_parking *parking, pid_t tid, uint32_t round, bool slow, struct pass *pass) {
-    pass->threads++;
-    if (is_parked(tid, round)) return;
-    if (first_time(tid, round)) {
-        pass->clean = false;
+static void visit(pid_t tid, uint32_t round, bool verify, struct pass *pass) {
+    struct known *thread = know(tid, round);
+    if (!thread || thread->signalled != round) {
+        pass->news = true;
+        pass->pending = true;
         syscall(SYS_tgkill, getpid(), tid, ROWEN_SIGNAL);
-    } else if (!slow) {
-        pass->clean = false;
-    } else if (!is_inert(tid)) {
-        pass->clean = false;
-        move_away(parking, tid);
+        if (thread) thread->signalled = round;
+        return;
     }
+    if (!verify || find_inside(tid)) return;
+    if (has_barrier && thread->verified && round - thread->verified < VERIFY_ROUNDS) return;
+    if (has_barrier && lets_signal_through(tid)) thread->verified = round;
+    else pass->pending = true;
 }
 
 struct linux_dirent64 {
@@ -167,8 +152,8 @@ struct linux_dirent64 {
     char name[];
 };
 
-static struct pass list_threads(const struct rowen_parking *parking, int tasks, uint32_t round, bool slow) {
-    struct pass pass = {0, true};
+static struct pass list_threads(const struct rowen_parking *parking, int tasks, uint32_t round, bool verify) {
+    struct pass pass = {false, false};
     _Alignas(struct linux_dirent64) char buffer[8192];
     lseek(tasks, 0, SEEK_SET);
     for (;;) {
@@ -178,7 +163,7 @@ static struct pass list_threads(const struct rowen_parking *parking, int tasks, 
             const struct linux_dirent64 *entry = (const void *)(buffer + at);
             at += entry->length;
             pid_t tid = (pid_t)atoi(entry->name);
-            if (tid > 0 && tid != parking->control_tid) visit(parking, tid, round, slow, &pass);
+            if (tid > 0 && tid != parking->control_tid) visit(tid, round, verify, &pass);
         }
     }
     return pass;
@@ -186,26 +171,18 @@ static struct pass list_threads(const struct rowen_parking *parking, int tasks, 
 
 static bool park_threads(const struct rowen_parking *parking, int tasks, bool (*abandon)(void)) {
     uint32_t round = atomic_fetch_add(&hold, 1) + 1;
-    uint64_t begin = rowen_now();
-    for (int clean = 0;;) {
-        uint32_t before = atomic_load(&arrivals);
-        struct pass pass = list_threads(parking, tasks, round, rowen_now() - begin > SLOW_NS);
-        clean = pass.clean ? clean + 1 : 0;
-        if (clean == 2) return true;
+    for (bool verify = false;; verify = true) {
+        struct pass pass = list_threads(parking, tasks, round, verify);
+        if (!pass.pending && verify) {
+            if (has_barrier) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+            return true;
+        }
         if (abandon()) return false;
-        if (pass.clean) continue;
-        atomic_store(&expected, pass.threads);
-        uint32_t arrived = atomic_load(&arrivals);
-        if (arrived < pass.threads) rowen_wait(&arrivals, arrived, POLL_NS, false);
-        else if (arrived == before) rowen_wait(&arrivals, arrived, POLL_NS / 4, false);
-        atomic_store(&expected, UINT32_MAX);
+        if (!pass.news && verify) rowen_wait(&hold, round, RETRY_NS, false);
     }
 }
 
 bool rowen_park_all(const struct rowen_parking *parking, bool (*abandon)(void)) {
-    atomic_store(&arrivals, 0);
-    atomic_store(&expected, UINT32_MAX);
-    moved_count = 0;
     /* Opened every time: an application may close descriptors that it does not know. */
     int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (tasks < 0) {
@@ -218,9 +195,6 @@ bool rowen_park_all(const struct rowen_parking *parking, bool (*abandon)(void)) 
 }
 
 void rowen_unpark_all(void) {
-    for (int i = 0; i < moved_count; i++)
-        syscall(SYS_sched_setaffinity, moved[i].tid, sizeof moved[i].cpus, &moved[i].cpus);
-    moved_count = 0;
     atomic_fetch_add(&hold, 1);
     rowen_wake(&hold, false);
 }

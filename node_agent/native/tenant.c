@@ -128,7 +128,7 @@ static void *control(void *unused) {
 
 static void start_control(void) {
     atomic_store(&ready, 0);
-    parking.device_cpus = device->cpus;
+    rowen_park_reset();
     /* The application's signals are not for this thread, nor is the parking signal; 32 and 33 are glibc's own. */
     uint64_t most = ~(3ull << 31), before;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &most, &before, sizeof most);
@@ -181,7 +181,6 @@ static void attach(void) {
 
 /* A child has one thread, no control thread and no lock; mappings and descriptor are its parent's. */
 static void attach_child(void) {
-    rowen_park_reset();
     reported = false;
     claim_slot();
     start_control();

@@ -15,12 +15,13 @@ extern _Atomic bool rowen_gated;
 
 struct rowen_parking {
     pid_t control_tid; /* the one thread that is never parked */
-    const uint64_t *device_cpus;
 };
+
+int rowen_real_sigaction(int number, const struct sigaction *action, struct sigaction *old);
 
 /* Installs the handler. Returns 0 or -errno. */
 int rowen_park_install(void);
-/* Drops what a forked child inherited. */
+/* Before the control thread starts: drops what a forked child inherited. */
 void rowen_park_reset(void);
 /* Stops every thread but the control thread; polls `abandon` and returns false once that is true. Either way
  * rowen_unpark_all() comes next. */
