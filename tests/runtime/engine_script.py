@@ -16,10 +16,11 @@ def main() -> None:
     from runtime.recorder import Recorder
     from vllm import EngineArgs, LLMEngine, SamplingParams
 
-    from rowen.runtime.vllm import scheduler
+    from rowen.runtime import native
 
     recorder = Recorder()
-    scheduler.online = lambda: recorder
+    # Before the scheduler is imported, which takes the name from there.
+    native.online = lambda: recorder  # type: ignore[assignment]
     engine = LLMEngine.from_engine_args(
         EngineArgs(
             model=sys.argv[1],

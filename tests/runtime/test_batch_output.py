@@ -2,12 +2,12 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 from runtime.scripted_engine import ScriptedEngine
 
-from rowen.runtime.batch import output as output_module
 from rowen.runtime.batch.memory import MAX_SEQUENCES
 from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.requests import Request, read_requests
@@ -126,7 +126,7 @@ def test_a_full_disk_leaves_whole_lines(
     requests: list[Request], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
-    original = output_module.os.fsync
+    original = os.fsync
 
     def full(descriptor: int) -> None:
         nonlocal calls
@@ -136,7 +136,7 @@ def test_a_full_disk_leaves_whole_lines(
         original(descriptor)
 
     output = Output(tmp_path / "out.jsonl", Fence(tmp_path / "owner", 1), requests)
-    monkeypatch.setattr(output_module.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     monkeypatch.setattr(output, "_fence", type("Open", (), {"check": lambda self: None})())
     with pytest.raises(OSError, match="No space"):
         BatchRunner(ScriptedEngine(), output, Progress("rows", NoTenant()), "m", 0).run(

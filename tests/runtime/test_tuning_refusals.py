@@ -1,6 +1,7 @@
 """What a fine-tuning worker says when it cannot run."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from runtime.tuning_runs import spec
 from rowen.crds.offline_job import Lora
 from rowen.crds.worker import ExitCode, ModelLocation, TuningSpec
 from rowen.demo.samples import dialogues, write_lines
-from rowen.runtime import files
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.__main__ import tune
@@ -77,7 +77,7 @@ def test_full_disk_can_be_retried(job: TuningSpec, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setenv("ROWEN_JOB_SPEC", job.model_dump_json())
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space") as caught:
         tune(Progress("steps", NoTenant()))
     meaning = failure_of(caught.value)

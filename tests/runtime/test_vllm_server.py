@@ -1,5 +1,6 @@
 """A real API server, a real gate and a real tenant behind it."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,10 +25,12 @@ def rig() -> Iterator[Rig]:
 
 
 def stream(client: httpx.Client, model: str, tokens: int) -> int:
+    """Streams a completion; returns how many tokens the server says it had."""
     body = {"model": model, "prompt": "Hello", "max_tokens": tokens, "ignore_eos": True, "stream": True}
-    with client.stream("POST", "/v1/completions", json=body) as response:
+    with client.stream("POST", "/v1/completions", json=body | {"stream_options": {"include_usage": True}}) as response:
         assert response.status_code == 200
-        return sum(line.startswith("data: {") for line in response.iter_lines())
+        events = [json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: {")]
+    return int(events[-1]["usage"]["completion_tokens"])
 
 
 @pytest.mark.timeout(900)
