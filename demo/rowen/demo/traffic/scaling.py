@@ -45,7 +45,7 @@ class Request:
 
 
 # Measured on the demo's engine: see docs/demo.md, "Load".
-DEMO = Scaling(keep=0.3, prompt_factor=1 / 128, prompt_range=(4, 58), output_max=48, vocabulary=1024)
+DEMO = Scaling(keep=0.45, prompt_factor=1 / 128, prompt_range=(4, 58), output_max=48, vocabulary=256)
 
 
 def scale(

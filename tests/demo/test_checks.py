@@ -1,0 +1,106 @@
+"""Each check passes on good evidence, and fails on each way in which it can be bad or missing."""
+
+from dataclasses import replace
+
+import pytest
+from outcomes import outcome
+
+from rowen.demo import checks
+from rowen.demo.checks import JobResult, PodEvidence, Readiness
+
+READY = Readiness(observations=180, seconds=200.0, lapses=())
+DONE = JobResult("support-lora", True, True, "Succeeded", "loss fell", 162, 162)
+FOUND = PodEvidence(
+    adapter_tokens=48,
+    adapter_differs=True,
+    base_loss=6.9,
+    adapter_loss=4.2,
+    input_rows=120,
+    output_rows=120,
+)
+
+
+def test_service_ready():
+    assert checks.service_ready(READY).passed
+
+
+@pytest.mark.parametrize(
+    "readiness", [replace(READY, lapses=("pod chat restarted",)), replace(READY, observations=0)]
+)
+def test_service_not_ready(readiness):
+    assert not checks.service_ready(readiness).passed
+
+
+def test_a_lapse_is_named():
+    assert "restarted" in checks.service_ready(replace(READY, lapses=("pod chat restarted",))).evidence
+
+
+def test_requests_answered():
+    assert checks.requests_answered([outcome(), outcome()], 2).passed
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"), [([], 0), ([outcome()], 2), ([outcome(), outcome(error="HTTP 503")], 2)]
+)
+def test_requests_unanswered(outcomes, expected):
+    assert not checks.requests_answered(outcomes, expected).passed
+
+
+def test_job_finished():
+    assert checks.job_finished(DONE).passed
+
+
+@pytest.mark.parametrize("job", [replace(DONE, finished=False, succeeded=False), replace(DONE, succeeded=False)])
+def test_job_not_finished(job):
+    assert not checks.job_finished(job).passed
+
+
+def test_adapter_loads():
+    assert checks.adapter_loads(FOUND).passed
+
+
+@pytest.mark.parametrize("change", [{"adapter_error": "no such file"}, {"adapter_tokens": 0}])
+def test_adapter_does_not_load(change):
+    assert not checks.adapter_loads(FOUND.model_copy(update=change)).passed
+
+
+def test_loss_is_lower():
+    assert checks.loss_is_lower(FOUND).passed
+
+
+@pytest.mark.parametrize("change", [{"adapter_loss": 6.9}, {"adapter_loss": 7.0}, {"base_loss": None}])
+def test_loss_is_not_lower(change):
+    assert not checks.loss_is_lower(FOUND.model_copy(update=change)).passed
+
+
+def test_rows_exactly_once():
+    assert checks.rows_exactly_once(FOUND).passed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"missing": 1, "output_rows": 119},
+        {"doubled": 1, "output_rows": 121},
+        {"unknown": 1, "output_rows": 121},
+        {"failed_rows": 1},
+        {"output_rows": 0},
+        {"input_rows": 0, "output_rows": 0},
+    ],
+)
+def test_rows_not_exactly_once(change):
+    assert not checks.rows_exactly_once(FOUND.model_copy(update=change)).passed
+
+
+def test_preempted():
+    assert checks.preempted(12, (0.3, 0.9)).passed
+    assert not checks.preempted(0, (0.0, 0.0)).passed
+
+
+def test_at_most_one_preemption_each():
+    assert checks.at_most_one_each([0, 1, 1, 0]).passed
+
+
+@pytest.mark.parametrize("counts", [[], [0, 2, 1]])
+def test_more_than_one_preemption(counts):
+    assert not checks.at_most_one_each(counts).passed

@@ -1,0 +1,36 @@
+import random
+
+import pytest
+from outcomes import outcome
+
+from rowen.demo.picture import Drawing, draw, in_flight_steps, shares
+
+START = 1_700_000_000.0
+
+
+def drawing(outcomes, held):
+    return Drawing(START, START + 60, "node/cpu1", outcomes, held, ttft_slo=0.5, source="a trace")
+
+
+def test_in_flight_counts_overlaps():
+    times, counts = in_flight_steps([outcome(START, seconds=2.0), outcome(START + 1, seconds=2.0)], START)
+    assert times == [0.0, 0.0, 1.0, 2.0, 3.0]
+    assert counts == [0, 1, 2, 1, 0]
+
+
+def test_shares_add_up_to_one():
+    held = [((0.0, 1.0), "online"), ((1.0, 3.0), "offline"), ((3.0, 4.0), "none")]
+    assert shares(held) == {"online": 0.25, "offline": 0.5, "none": 0.25}
+    assert shares([]) == {"online": 0.0, "offline": 0.0, "none": 0.0}
+
+
+@pytest.mark.parametrize("count", [0, 50])
+def test_a_picture_is_drawn(tmp_path, count):
+    source = random.Random(1)
+    outcomes = [outcome(START + source.uniform(0, 50), ttft=source.uniform(0.03, 0.7)) for _ in range(count)]
+    outcomes += [outcome(START + 5, ttft=None, tpot=None, error="reset")] if count else []
+    held = [((START, START + 20), "online"), ((START + 20, START + 60), "offline")]
+    path = tmp_path / "out" / "timeline.png"
+    draw(drawing(outcomes, held), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size > 10_000

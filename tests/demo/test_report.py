@@ -1,0 +1,135 @@
+import json
+import time
+
+import pytest
+from outcomes import outcome
+from rich.console import Console
+
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.demo.checks import PodEvidence
+from rowen.demo.report import Run, make_report, show, show_next, write
+from rowen.demo.timeline import ServedRequest, Transition
+from rowen.demo.view import Objective
+from rowen.demo.world import DeviceRecord, World
+
+START = 1000.0
+FOUND = PodEvidence(adapter_tokens=48, base_loss=6.9, adapter_loss=4.2, input_rows=120, output_rows=120)
+
+
+def harvest(service="chat"):
+    return DeviceHarvest.from_wire({
+        "id": "cpu1", "type": "cpu", "memoryBytes": 2**33, "harvestable": True, "gateOpen": True, "idleFraction": 0.6,
+        "harvestedFraction": 0.5, "decodeGapSeconds": 0.004, "cooldownSeconds": 0.008,
+        "preemptions": {"total": 2, "perRequestMax": 1},
+        "online": {
+            "pod": {"namespace": "default", "name": "chat-1"}, "service": service, "attached": True, "inFlight": 0,
+        },
+        "tenants": [{
+            "pod": {"namespace": "default", "name": "support-lora-0"}, "job": "support-lora", "attached": True,
+        }],
+    })  # fmt: skip
+
+
+def finished(reason="Completed"):
+    condition = {"type": "Finished", "status": "True", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    progress = {"completed": 10, "total": 10}
+    return OfflineJobStatus.from_wire({"conditions": [condition], "progress": progress, "state": reason})
+
+
+def world():
+    known = World(since=time.time())
+    record = DeviceRecord(harvest())
+    for closed, opened in ((1002.0, 1004.0), (1010.0, 1012.0)):
+        record.transitions[closed] = Transition(closed, closed + 0.0003, opened, 0.0003, 1)
+    record.requests = {ServedRequest(1004.0, 0.05, 0.02, 1, True), ServedRequest(1012.0, 0.05, 0.02, 0, True)}
+    known.devices = {("rowen-node-1", "cpu1"): record}
+    known.jobs = {"support-lora": finished(), "nightly-summaries": finished()}
+    known.observations = 60
+    return known
+
+
+def run(**changes):
+    given = {
+        "service": "chat",
+        "jobs": ("support-lora", "nightly-summaries"),
+        "objective": Objective(0.5, 0.06),
+        "started": START,
+        "seconds": 20.0,
+        "expected_requests": 2,
+        "outcomes": [outcome(1002.0, seconds=2.0), outcome(1010.0, seconds=2.0)],
+        "world": world(),
+        "found": FOUND,
+    }
+    return Run(**(given | changes))
+
+
+def failing(report):
+    return [check.name for check in report.checks if not check.passed]
+
+
+def test_a_good_run_passes():
+    report = make_report(run())
+    assert failing(report) == []
+    assert report.passed
+    device = report.devices[0]
+    assert (device.name, device.preemptions) == ("rowen-node-1/cpu1", 2)
+    assert device.online_share == pytest.approx(0.2)
+    assert device.offline_share == pytest.approx(0.8)
+    assert device.harvested_of_idle == pytest.approx(1.0)
+
+
+def test_preemptions_outside_the_replay_do_not_count():
+    assert "preemptions happened" in failing(make_report(run(started=2000.0)))
+
+
+def test_requests_from_before_the_replay_do_not_count():
+    assert "no request met more than one preemption" in failing(make_report(run(started=2000.0)))
+
+
+def test_another_services_device_does_not_count():
+    other = world()
+    other.devices["rowen-node-1", "cpu1"].harvest = harvest("other")
+    report = make_report(run(world=other))
+    assert report.devices == ()
+    assert "preemptions happened" in failing(report)
+
+
+@pytest.mark.parametrize("reason", ["BackoffLimitExceeded", "DatasetMissing"])
+def test_a_failed_job_fails_the_run(reason):
+    failed = world()
+    failed.jobs["support-lora"] = finished(reason)
+    assert failing(make_report(run(world=failed))) == ["support-lora finished"]
+
+
+def test_a_missing_job_fails_the_run():
+    missing = world()
+    del missing.jobs["nightly-summaries"]
+    assert failing(make_report(run(world=missing))) == ["nightly-summaries finished"]
+
+
+def test_report_and_picture_are_written(tmp_path):
+    report = make_report(run())
+    write(run(), report, tmp_path)
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert written["passed"] is True
+    assert len(written["outcomes"]) == 2
+    assert "CC BY 4.0" in written["traffic"]
+    assert (tmp_path / "timeline.png").exists()
+
+
+def test_an_empty_run_is_written_as_json(tmp_path):
+    empty = run(outcomes=[], world=World(since=0.0), found=PodEvidence(adapter_error="no pod"))
+    write(empty, make_report(empty), tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["latency"]["ttft_p99"] is None
+
+
+def test_the_report_is_shown(tmp_path):
+    console = Console(record=True, width=160)
+    show(make_report(run()), Objective(0.5, 0.06), console)
+    show_next("default", tmp_path, console)
+    text = console.export_text()
+    assert "FAIL" not in text
+    assert "6.9000 before, 4.2000 after" in text
+    assert "kubectl rowen explain" in text
+    assert "make down" in text
