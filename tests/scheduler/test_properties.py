@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from hypothesis import given, settings
@@ -164,12 +165,24 @@ def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobVie
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
     request = Request(new, 0.02, {}, NOW)
-    everything = [
-        evaluate(request, fleet, (state,), POLICY) for name in fleet.nodes for state in fleet.open_devices(name)
-    ]
+    everything = [evaluate(request, fleet, (state,), POLICY) for states in fleet.open_nodes(1) for state in states]
     fitting = sorted((candidate for candidate in everything if not candidate.refusal), key=lambda c: c.rank)
     chosen = choose(request, fleet, POLICY).chosen
     assert (chosen.place if chosen else None) == (fitting[0].place if fitting else None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds(), jobs("new"))
+def test_the_search_for_pairs_finds_the_best_gain(snapshot: Snapshot, new: JobView) -> None:
+    new = replace(new, devices=2)
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
+    request = Request(new, 0.02, {}, NOW)
+    pairs = [pair for states in fleet.open_nodes(2) for pair in combinations(states, 2)]
+    everything = [evaluate(request, fleet, pair, POLICY) for pair in pairs]
+    gains = [candidate.gain for candidate in everything if not candidate.refusal]
+    chosen = choose(request, fleet, POLICY).chosen
+    assert (chosen.gain if chosen else None) == (max(gains) if gains else None)
 
 
 @settings(max_examples=50, deadline=None)

@@ -65,7 +65,10 @@ class Fleet:
     def __init__(self, nodes: Mapping[str, NodeView], now: float, policy: Policy) -> None:
         self.nodes: dict[str, NodeState] = {}
         self.devices: dict[DeviceKey, DeviceState] = {}
+        self.closed: list[tuple[DeviceKey, str]] = []
+        """Devices on which nothing is placed, by name, and why."""
         self._ranks: list[Rank] = []
+        self._open: dict[str, list[DeviceState]] = {}
         self._alignments: dict[tuple[DeviceKey, DeviceKey], float] = {}
         for name in sorted(nodes):
             self._enter(nodes[name], now, policy)
@@ -79,8 +82,12 @@ class Fleet:
             free = 0 if device.online_memory is None else device.memory - device.online_memory
             state = DeviceState(device, free=free, slots=each)
             self.devices[device.key] = state
-            if not refusal and not device_refusal(device):
+            reason = refusal or device_refusal(device)
+            if reason:
+                self.closed.append((device.key, reason))
+            else:
                 self._ranks.append(state.rank())
+                self._open.setdefault(node.name, []).append(state)
 
     def add(self, claim: Claim) -> Undo:
         """Takes the claim into account; the result takes it back."""
@@ -118,12 +125,9 @@ class Fleet:
             _, _, node, id_ = self._ranks[at]
             yield self.devices[node, id_]
 
-    def open_devices(self, node: str) -> list[DeviceState]:
-        """Devices of the node on which something may be placed, best first."""
-        if self.nodes[node].refusal:
-            return []
-        states = (self.devices[device.key] for device in self.nodes[node].view.devices)
-        return sorted((state for state in states if not device_refusal(state.view)), key=DeviceState.rank)
+    def open_nodes(self, count: int) -> Iterator[list[DeviceState]]:
+        """The open devices of each node that has at least `count` of them."""
+        return (states for states in self._open.values() if len(states) >= count)
 
     def predict(self, devices: Sequence[DeviceState], memory: int) -> Prediction:
         """The factors for a newcomer of `memory` bytes per device."""

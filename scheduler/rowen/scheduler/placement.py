@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from rowen.scheduler.backoff import Backoff
-from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet, device_refusal
+from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction
 from rowen.scheduler.snapshot import JobView
@@ -125,16 +125,15 @@ def _sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
     return found
 
 
-def _bounds(fleet: Fleet, count: int) -> list[tuple[float, list[DeviceState]]]:
-    """Nodes with enough open devices, each with the most that `count` of them can give; highest first."""
+def _bounds(fleet: Fleet, count: int) -> Iterator[tuple[float, list[DeviceState]]]:
+    """Nodes with enough open devices, best first; each with its devices and the most that `count` of them can give."""
     bounds = []
-    for node in fleet.nodes:
-        states = fleet.open_devices(node)
-        if len(states) >= count:
-            shares = sorted((state.view.idle / (len(state.claims) + 1) for state in states), reverse=True)
-            bounds.append((-shares[count - 1], node, states))
+    for states in fleet.open_nodes(count):
+        shares = sorted((state.view.idle / (len(state.claims) + 1) for state in states), reverse=True)
+        bounds.append((-shares[count - 1], states[0].view.node, states))
     bounds.sort(key=lambda bound: bound[:2])
-    return [(-least, states) for least, _, states in bounds]
+    for least, _, states in bounds:
+        yield -least, sorted(states, key=DeviceState.rank)
 
 
 def _aligned(
@@ -156,10 +155,8 @@ def _aligned(
 
 def _closed(fleet: Fleet) -> Iterator[Candidate]:
     """Devices that take no job at all, with the reason."""
-    for key, state in sorted(fleet.devices.items()):
-        reason = fleet.nodes[key[0]].refusal or device_refusal(state.view)
-        if reason:
-            yield Candidate(key[0], (key[1],), fleet.predict([state], 0), reason)
+    for (node, id_), reason in fleet.closed:
+        yield Candidate(node, (id_,), fleet.predict([fleet.devices[node, id_]], 0), reason)
 
 
 def evaluate(request: Request, fleet: Fleet, devices: tuple[DeviceState, ...], policy: Policy) -> Candidate:
