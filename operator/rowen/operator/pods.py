@@ -63,8 +63,7 @@ class PodView:
 def pod_view(pod: Mapping[str, Any]) -> PodView:
     """Reads a pod as the API server returns it. Its first container is the tenant."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    container = next(iter(spec["containers"]), {}).get("name")
-    state = _state(status.get("containerStatuses") or (), container)
+    state = _state(status.get("containerStatuses") or (), spec["containers"][0]["name"])
     ended: Mapping[str, Any] = state.get("terminated") or {}
     message = ended.get("message") or status.get("message") or ""
     return PodView(
@@ -87,7 +86,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
-def _state(statuses: Iterable[Mapping[str, Any]], container: str | None) -> Mapping[str, Any]:
+def _state(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:
     return next((entry.get("state") or {} for entry in statuses if entry.get("name") == container), {})
 
 

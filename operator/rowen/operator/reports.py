@@ -33,9 +33,8 @@ def read_report(harvest: Mapping[str, Any]) -> Report:
     """Reads a NodeHarvest as the API server returns it. Raises `pydantic.ValidationError`."""
     status = dict(harvest.get("status") or {})
     # The longest part of a report is for the scheduler alone.
-    status["devices"] = [
-        {key: value for key, value in device.items() if key != "busyIntervals"} for device in status.get("devices") or ()
-    ]
+    devices = status.get("devices") or ()
+    status["devices"] = [{name: device[name] for name in device if name != "busyIntervals"} for device in devices]
     parsed = NodeHarvestStatus.from_wire(status)
     return Report(harvest["metadata"]["name"], unix_or_none(parsed.update_time), tuple(parsed.devices))
 

@@ -1,0 +1,67 @@
+"""What is known of one OfflineJob at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowen.crds.common import is_true
+from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
+from rowen.operator.decision import Refusal
+from rowen.operator.pods import PodView
+from rowen.operator.reports import Report
+
+
+@dataclass(frozen=True)
+class JobSnapshot:
+    """An OfflineJob with its pods and the reports of the nodes that concern it."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: OfflineJobSpec
+    status: OfflineJobStatus
+    runtime_image: str
+    deleting: bool = False
+    pods: tuple[PodView, ...] = ()
+    """Pods that the job controls."""
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    """By node."""
+    refusal: Refusal | None = None
+    """The API server's answer to the pod that this decision asked for a moment ago."""
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """Where the job may run now."""
+        return self.status.assignment if is_true(self.status.conditions, "Placed") else None
+
+    @property
+    def kind(self) -> str:
+        """FineTune, BatchInference or Template."""
+        if self.spec.fine_tune:
+            return "FineTune"
+        return "BatchInference" if self.spec.batch_inference else "Template"
+
+
+def job_snapshot(
+    job: Mapping[str, Any],
+    pods: tuple[PodView, ...],
+    reports: Mapping[str, Report],
+    runtime_image: str,
+    refusal: Refusal | None = None,
+) -> JobSnapshot:
+    """Reads an OfflineJob as the API server returns it. Raises `pydantic.ValidationError`."""
+    metadata = job["metadata"]
+    return JobSnapshot(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 1),
+        deleting="deletionTimestamp" in metadata,
+        spec=OfflineJobSpec.from_wire(job["spec"]),
+        status=OfflineJobStatus.from_wire(job.get("status") or {}),
+        runtime_image=runtime_image,
+        pods=tuple(sorted(pods, key=lambda pod: pod.attempt)),
+        reports=reports,
+        refusal=refusal,
+    )

@@ -1,0 +1,110 @@
+"""The Deployment and the Service of an OnlineService whose engine Rowen runs."""
+
+from typing import Any
+
+from rowen.crds.base import quantity_bytes
+from rowen.crds.names import ENGINE_CONTAINER, ONLINE_RESOURCE, SERVICE_LABEL
+from rowen.crds.online_service import Engine
+from rowen.operator.owners import MANAGED_BY, owner_reference
+from rowen.operator.pod_security import container_security_context, pod_security_context
+from rowen.operator.service_snapshot import ServiceSnapshot
+from rowen.operator.volumes import claim_volumes, model_location, offline_environment
+
+PORT = 8000
+
+
+def endpoint(namespace: str, name: str) -> str:
+    """URL of the service inside the cluster."""
+    return f"http://{name}.{namespace}.svc:{PORT}"
+
+
+def deployment(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
+    """One pod per device; an old pod frees its device before a new one takes it."""
+    labels = {SERVICE_LABEL: snapshot.name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(snapshot),
+        "spec": {
+            "replicas": engine.replicas,
+            "selector": {"matchLabels": labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "template": {
+                "metadata": {"labels": {**labels, **MANAGED_BY}},
+                "spec": _pod_spec(snapshot, engine),
+            },
+        },
+    }
+
+
+def cluster_service(snapshot: ServiceSnapshot) -> dict[str, Any]:
+    """The address of the engine inside the cluster."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(snapshot),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {SERVICE_LABEL: snapshot.name},
+            "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def engine_command(name: str, engine: Engine) -> list[str]:
+    """The API server of vLLM with Rowen's scheduler, which reports busy, idle and steps to the node."""
+    model = model_location(engine.model)
+    revision = ["--revision", model.revision] if model.revision else []
+    return [
+        "python", "-m", "vllm.entrypoints.openai.api_server",
+        "--model", model.name_or_path, *revision,
+        "--served-model-name", name,
+        "--host", "0.0.0.0",  # noqa: S104 - inside the pod's own network
+        "--port", str(PORT),
+        "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+        "--enforce-eager",
+        "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
+        "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
+        *engine.args,
+    ]  # fmt: skip
+
+
+def _metadata(snapshot: ServiceSnapshot) -> dict[str, Any]:
+    return {
+        "name": snapshot.name,
+        "namespace": snapshot.namespace,
+        "labels": {SERVICE_LABEL: snapshot.name, **MANAGED_BY},
+        "ownerReferences": [owner_reference("OnlineService", snapshot.name, snapshot.uid)],
+    }
+
+
+def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
+    volumes, mounts = claim_volumes([engine.model.claim_name])
+    memory = str(quantity_bytes(engine.memory))
+    container = {
+        "name": ENGINE_CONTAINER,
+        "image": engine.image or snapshot.runtime_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": engine_command(snapshot.name, engine),
+        "env": offline_environment(engine.model),
+        "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+        "readinessProbe": {
+            "httpGet": {"path": "/health", "port": "http"},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+        },
+        "resources": {
+            "requests": {"cpu": "100m", "memory": memory, ONLINE_RESOURCE: "1"},
+            "limits": {"memory": memory, ONLINE_RESOURCE: "1"},
+        },
+        "securityContext": container_security_context(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security_context(),
+        "containers": [container],
+        "volumes": volumes,
+    }
