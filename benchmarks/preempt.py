@@ -35,7 +35,7 @@ from rowen.node_agent.priority import raise_control_thread
 
 SLOTS = 1
 BACKSTOP_SECONDS = 0.5
-BLOCKS = 5
+BLOCKS = 2
 # Parts of the time that the three ways may take at most.
 ROWEN_PART, BASELINE_PART = 0.6, 0.2
 # The engine goes before whatever else runs on the machine, as its share of CPU makes it do in a cluster.

@@ -1,0 +1,155 @@
+"""The agent's loops together: a device with real processes, a kubelet on real sockets, an API server that may fail."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
+from rowen.crds.node_harvest import NodeHarvestSpec
+from rowen.node_agent.agent import Agent
+from rowen.node_agent.config import DeviceConfig, Settings
+from rowen.node_agent.cpu import CpuBackend
+from rowen.node_agent.native import library_path
+from rowen.node_agent.node import Node
+from rowen.node_agent.pods import PodView
+from rowen.node_agent.server import create_app
+
+ENGINE = """
+import ctypes, sys, time
+library = ctypes.CDLL(sys.argv[1])
+assert library.rowen_online_attach(sys.argv[2].encode()) == 0
+while True:
+    library.rowen_online_busy()
+    library.rowen_online_record(ctypes.c_uint64(5000000), ctypes.c_uint64(1000000), 4, 1, 1)
+    library.rowen_online_idle()
+    time.sleep(0.05)
+"""
+
+
+class FakeCluster:
+    def __init__(self):
+        self.reports = []
+        self.up = True
+        self.pod_list = [
+            PodView("shop", "chat-0", service="chat"),
+            PodView("lab", "tune-0", job="tune"),
+        ]
+
+    def _check(self):
+        if not self.up:
+            raise httpx.ConnectError("down")
+
+    async def ensure(self):
+        self._check()
+        return NodeHarvestSpec(interval_seconds=1)
+
+    async def pods(self):
+        self._check()
+        return self.pod_list
+
+    async def report(self, status):
+        self._check()
+        self.reports.append(status)
+
+    def last(self):
+        return self.reports[-1].devices[0] if self.reports else None
+
+
+@pytest.fixture
+async def world(kubelet, folder):
+    settings = Settings(
+        node="n", run_directory=folder / "run", device_plugins=kubelet.folder, pod_resources=kubelet.pod_resources
+    )
+    config = DeviceConfig(id="cpu1", cpus=str(max(os.sched_getaffinity(0))), memory="1Gi")
+    node = Node(settings, [config], CpuBackend())
+    cluster = FakeCluster()
+    agent = Agent(settings, node, cluster)
+    kubelet.held = {
+        ("shop", "chat-0"): {ONLINE_RESOURCE: ["cpu1"]},
+        ("lab", "tune-0"): {HARVEST_RESOURCE: ["cpu1-0"]},
+    }
+    pages = folder / "run/devices/cpu1"
+    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(library_path()), str(pages / "device.page")])
+    tenant = subprocess.Popen(
+        [sys.executable, "-c", "while True: pass"],
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(folder / "run/lib/librowen.so"),
+            "ROWEN_DEVICE_PAGE": str(pages / "device.page"),
+            "ROWEN_TENANT_PAGE": str(pages / "tenant-0.page"),
+        },
+    )
+    task = asyncio.create_task(agent.run())
+    yield agent, cluster, tenant
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    for process in (engine, tenant):
+        process.kill()
+        process.wait()
+    node.close()
+
+
+async def until(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+
+
+async def test_reports_pods_requests_and_harvest(world):
+    agent, cluster, _ = world
+    await until(
+        lambda: (
+            (device := cluster.last()) and device.tenants and device.tenants[0].preemptions and device.online.ttft
+        )
+    )
+    device = cluster.last()
+    assert (device.harvestable, device.online.service, device.tenants[0].job) == (True, "chat", "tune")
+    assert device.tenants[0].attached
+    assert device.preemptions.per_request_max == 1
+    await until(lambda: 0 < cluster.last().harvested_fraction <= cluster.last().idle_fraction <= 1)
+    assert agent.unready() is None
+
+
+async def test_http(world):
+    agent, cluster, _ = world
+    await until(lambda: (device := cluster.last()) and device.online and device.online.ttft)
+    transport = httpx.ASGITransport(app=create_app(agent))
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent") as client:
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+        metrics = (await client.get("/metrics")).text
+        assert 'rowen_device_gate_open{device="cpu1",node="n"}' in metrics
+        assert 'rowen_preemptions_total{device="cpu1",node="n"}' in metrics
+        timeline = (await client.get("/v1/devices/cpu1/timeline", params={"since": time.time() - 5})).json()
+        assert timeline["requests"][-1]["ttft_seconds"] == 0.005
+        assert abs(timeline["transitions"][-1]["closed"] - time.time()) < 30
+        assert (await client.get("/v1/devices/other/timeline")).status_code == 404
+        assert (await client.get("/v1/devices")).json()["devices"][0]["id"] == "cpu1"
+
+
+async def test_offline_work_pauses_without_an_api_server(world, monkeypatch):
+    agent, cluster, _ = world
+    await until(lambda: cluster.reports)
+    cluster.up = False
+    # As if the last report had been accepted long ago.
+    agent.node.last_accepted = time.monotonic() - 15
+    gate = agent.node.devices["cpu1"].gate
+    await until(lambda: not gate.counts().gate_open and not gate.closings(0)[-1].for_request)
+    assert agent.unready() is not None
+    cluster.up = True
+    await until(lambda: gate.counts().gate_open)
+
+
+async def test_the_slot_of_a_pod_that_is_gone_is_cleared(world, kubelet):
+    agent, cluster, tenant = world
+    await until(lambda: (device := cluster.last()) and device.tenants and device.tenants[0].granted_seconds > 0)
+    tenant.kill()
+    kubelet.held.pop(("lab", "tune-0"))
+    await until(lambda: agent.node.devices["cpu1"].gate.counts().tenants[0].open_seconds == 0)
+    await until(lambda: not cluster.last().tenants)
