@@ -13,6 +13,7 @@ from gate.rig import Rig, until
 from runtime.server import serving
 from runtime.tuning_runs import Ended
 
+from rowen.node_agent.device import Request
 from rowen.node_agent.native import library_path
 
 
@@ -33,6 +34,12 @@ def stream(client: httpx.Client, model: str, tokens: int) -> int:
     return int(events[-1]["usage"]["completion_tokens"])
 
 
+def recorded(rig: Rig, count: int) -> list[Request]:
+    """The requests so far; a client may see the end of its response a moment before it is recorded."""
+    until(lambda: len(rig.device.requests(0)) >= count, f"{count} requests are recorded")
+    return rig.device.requests(0)
+
+
 @pytest.mark.timeout(900)
 def test_requests_close_the_gate_for_their_life(
     rig: Rig, tiny_model: Path, straight: tuple[Path, Ended], tmp_path: Path
@@ -47,7 +54,7 @@ def test_requests_close_the_gate_for_their_life(
         tenant.advances()
 
         assert stream(client, "tiny", 20) == 20
-        [request] = rig.device.requests(0)
+        [request] = recorded(rig, 1)
         assert request.ttft > 0
         assert request.tpot is not None
         assert (request.preemptions, request.tenant_present) == (1, True)
@@ -58,8 +65,7 @@ def test_requests_close_the_gate_for_their_life(
             counts = list(pool.map(lambda number: stream(client, ("tiny", "tuned")[number % 2], 10), range(24)))
         assert counts == [10] * 24
         rig.opened()
-        requests = rig.device.requests(0)
-        assert len(requests) == 25
+        requests = recorded(rig, 25)
         assert max(each.preemptions for each in requests) <= 1
         assert rig.device.counts().decode_gap > 0
 
@@ -76,4 +82,4 @@ def test_requests_close_the_gate_for_their_life(
         assert client.post("/v1/completions", json={"model": "none", "prompt": "x"}).status_code == 404
         assert client.post("/tokenize", json={"model": "tiny", "prompt": "x"}).status_code == 200
         rig.opened()
-        assert len(rig.device.requests(0)) == 26
+        assert len(recorded(rig, 26)) == 26

@@ -18,9 +18,9 @@ CONTEXT = 1024
 VOCABULARY = 1024
 WEIGHT_STD = 0.04
 """Large enough that the answers of a random model differ, small enough that an adapter learns."""
-DIALOGUES = 200
+DIALOGUES = 160
 REQUESTS = 120
-ANSWER_TOKENS = 128
+ANSWER_TOKENS = 256
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ _PROBLEMS = {
 _OPENINGS = ["Hello, my {product} {problem}.", "Hi! The {product} {problem}.", "My new {product} {problem}."]
 _NAMES = ["Ada", "Ben", "Chloe", "Dev", "Elif", "Femi", "Greta", "Hugo"]
 _SPECIAL_TOKENS = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>"]
+_END_TOKEN = 2
 _CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{{ eos_token }}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -140,7 +141,7 @@ def _write_tokenizer(folder: Path) -> int:
         "tokenizer_class": "PreTrainedTokenizerFast",
         "unk_token": _SPECIAL_TOKENS[0],
         "bos_token": _SPECIAL_TOKENS[1],
-        "eos_token": _SPECIAL_TOKENS[2],
+        "eos_token": _SPECIAL_TOKENS[_END_TOKEN],
         "model_max_length": CONTEXT,
         "clean_up_tokenization_spaces": False,
         "chat_template": _CHAT_TEMPLATE,
@@ -169,7 +170,7 @@ def _configuration(shape: Shape, vocabulary: int) -> dict[str, Any]:
         "attention_bias": False,
         "mlp_bias": False,
         "bos_token_id": 1,
-        "eos_token_id": 2,
+        "eos_token_id": _END_TOKEN,
     }
 
 
@@ -191,6 +192,8 @@ def _write_weights(path: Path, shape: Shape, vocabulary: int) -> None:
         "mlp.down_proj": (hidden, intermediate),
     }  # fmt: skip
     tensors = {"model.embed_tokens.weight": matrix(vocabulary, hidden), "lm_head.weight": matrix(vocabulary, hidden)}
+    # Answers of a random model should not end after a few words.
+    tensors["lm_head.weight"][_END_TOKEN] *= 0.25
     tensors["model.norm.weight"] = torch.ones(hidden, dtype=torch.bfloat16)
     for layer in range(shape.layers):
         prefix = f"model.layers.{layer}."
