@@ -1,0 +1,115 @@
+"""The operator: the watch and the listings feed the store and the queue, workers reconcile."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import kopf
+import kr8s
+import structlog
+
+from rowen.operator import watch
+from rowen.operator.cluster import Cluster
+from rowen.operator.metrics import Metrics
+from rowen.operator.reconciler import Reconciler
+from rowen.operator.resources import JOBS, SERVICES, WATCHED
+from rowen.operator.settings import Settings
+from rowen.operator.store import Store, key_of
+from rowen.operator.workqueue import WorkQueue
+from rowen.operator.world import World, pod_group
+
+DEAF_SECONDS = 60.0
+"""A change that a listing has shown and the watch has not delivered for so long: the watch is deaf."""
+
+_log = structlog.get_logger()
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(
+        self, settings: Settings, cluster: Cluster, metrics: Metrics, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._metrics = metrics
+        self._clock = clock
+        self._store = Store(pod_group)
+        self._world = World(self._store, settings.runtime_image)
+        self._queue = WorkQueue(Reconciler(self._store, self._world, cluster, metrics, clock).reconcile)
+        self._last_event = clock()
+        metrics.event_age.set_function(lambda: self._clock() - self._last_event)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop` is set. Raises what ends the watch or the workers before that."""
+        # Nothing is decided before all there is has been seen: a job without its pods would get a second one.
+        await self._resync_until_done()
+        async with asyncio.TaskGroup() as group:
+            others = [
+                group.create_task(self._queue.run(self._settings.workers)),
+                group.create_task(self._resync_forever()),
+            ]
+            await kopf.operator(
+                registry=watch.registry(self.on_event, self.is_alive),
+                settings=watch.settings(),
+                clusterwide=True,
+                liveness_endpoint=f"http://0.0.0.0:{self._settings.health_port}/healthz",
+                stop_flag=stop,
+            )
+            for other in others:
+                other.cancel()
+
+    def on_event(self, kind: str, manifest: dict[str, Any], deleted: bool) -> None:
+        """Takes an event of the watch in."""
+        self._last_event = self._clock()
+        self._store.saw(kind, manifest)
+        concerned = set(self._world.concerned(kind, manifest))
+        if deleted:
+            self._store.remove(kind, manifest)
+        else:
+            self._store.put(kind, manifest)
+        # A report concerns those whom it named before, and those whom it names now.
+        for key in concerned | set(self._world.concerned(kind, manifest)):
+            self._queue.add(key)
+
+    def is_alive(self) -> bool:
+        """Whether the watch delivers what listings show."""
+        since = self._store.deaf_since()
+        return since is None or self._clock() - since <= DEAF_SECONDS
+
+    async def resync(self) -> None:
+        """Lists everything, repairs the store, and looks at every object again."""
+        for resource in WATCHED:
+            items, version = await self._cluster.listing(resource)
+            self._store.replace(resource.kind, items, version, self._clock())
+        for resource in (JOBS, SERVICES):
+            for manifest in self._store.all(resource.kind):
+                self._queue.add(key_of(resource.kind, manifest))
+        self._publish()
+
+    async def _resync_until_done(self) -> None:
+        while True:
+            try:
+                return await self.resync()
+            except (kr8s.ServerError, kr8s.APITimeoutError, httpx.TransportError) as error:
+                _log.warning("resync.failed", error=repr(error))
+                await asyncio.sleep(1.0)
+
+    async def _resync_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.resync_seconds)
+            await self._resync_until_done()
+
+    def _publish(self) -> None:
+        jobs = Counter((job.get("status") or {}).get("state") or "New" for job in self._store.all("OfflineJob"))
+        self._metrics.count_objects("OfflineJob", jobs)
+        services = Counter(_ready(service) for service in self._store.all("OnlineService"))
+        self._metrics.count_objects("OnlineService", services)
+
+
+def _ready(service: Any) -> str:
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    return "Ready" if any((entry["type"], entry["status"]) == ("Ready", "True") for entry in conditions) else "NotReady"

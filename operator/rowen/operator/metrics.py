@@ -1,0 +1,32 @@
+"""The operator's Prometheus metrics."""
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+
+class Metrics:
+    """Counters and gauges of one operator."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self.reconciles = Counter(
+            "rowen_reconciles_total", "Reconciliations", ["kind", "result"], registry=registry
+        )
+        self.seconds = Histogram(
+            "rowen_reconcile_seconds",
+            "Time of one reconciliation",
+            ["kind"],
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+            registry=registry,
+        )
+        self.event_age = Gauge(
+            "rowen_last_event_age_seconds", "Time since the watch last delivered an event", registry=registry
+        )
+        self.objects = Gauge("rowen_objects", "Objects by kind and state", ["kind", "state"], registry=registry)
+        self._states: dict[str, set[str]] = {}
+
+    def count_objects(self, kind: str, states: dict[str, int]) -> None:
+        """Publishes how many objects of a kind are in each state; a state that is gone disappears."""
+        for state in self._states.get(kind, set()) - states.keys():
+            self.objects.remove(kind, state)
+        self._states[kind] = set(states)
+        for state, number in states.items():
+            self.objects.labels(kind, state).set(number)

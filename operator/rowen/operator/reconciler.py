@@ -1,0 +1,117 @@
+"""Snapshot, decide, apply: the thin shell around the policies."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kr8s
+import structlog
+from pydantic import ValidationError
+
+from rowen.operator import job_policy, service_policy
+from rowen.operator.cluster import Cluster, status_code
+from rowen.operator.decision import Decision, Refusal
+from rowen.operator.metrics import Metrics
+from rowen.operator.status_change import JOB_FIELDS, QUIET_SECONDS, SERVICE_FIELDS, status_change
+from rowen.operator.store import Key, Store
+from rowen.operator.world import World
+
+Manifest = Mapping[str, Any]
+_log = structlog.get_logger()
+_REFUSALS = (400, 403, 422)
+
+
+class Reconciler:
+    """Reconciles one object at a time; never two calls for the same key at once."""
+
+    def __init__(
+        self, store: Store, world: World, cluster: Cluster, metrics: Metrics, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._world = world
+        self._cluster = cluster
+        self._metrics = metrics
+        self._clock = clock
+        self._written: dict[Key, float] = {}
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Reconciles the object. Returns the seconds after which to come back, or None. Raises what went wrong."""
+        result = "error"
+        try:
+            with self._metrics.seconds.labels(key.kind).time():
+                seconds = await self._reconcile(key)
+            result = "ok"
+            return seconds
+        except ValidationError as error:
+            # The API server's schema let something through that the models do not know: nothing to retry.
+            result = "invalid"
+            _log.error("object.unreadable", key=str(key), error=str(error))
+            return None
+        except Exception as error:
+            _log.warning("reconcile.failed", key=str(key), error=repr(error))
+            raise
+        finally:
+            self._metrics.reconciles.labels(key.kind, result).inc()
+
+    async def _reconcile(self, key: Key) -> float | None:
+        owner = self._store.get(key)
+        decision = self._decide(key, None)
+        if owner is None or decision is None:
+            self._written.pop(key, None)
+            return None
+        refusal = await self._apply(key, decision)
+        if refusal:
+            decision = self._decide(key, refusal) or decision
+        later = await self._write_status(key, owner, decision)
+        for note in decision.notes:
+            await self._cluster.post(owner, note, self._clock())
+        if decision.delete_object:
+            await self._cluster.delete_job(owner)
+        times = [seconds for seconds in (decision.requeue_seconds, later) if seconds is not None]
+        return min(times, default=None)
+
+    def _decide(self, key: Key, refusal: Refusal | None) -> Decision | None:
+        now = self._clock()
+        if key.kind == "OfflineJob":
+            job = self._world.job(key, refusal)
+            return job_policy.decide(job, now) if job else None
+        service = self._world.service(key, now, refusal)
+        return service_policy.decide(service, now) if service else None
+
+    async def _apply(self, key: Key, decision: Decision) -> Refusal | None:
+        """Removes and applies children. Returns the API server's refusal of a child, if any."""
+        for removal in decision.removals:
+            _log.info("pod.removed", key=str(key), pod=removal.pod, reason=removal.reason, force=removal.force)
+            await self._cluster.remove_pod(key.namespace, removal)
+        for child in decision.children:
+            try:
+                stored = await self._cluster.apply(child)
+            except kr8s.ServerError as error:
+                if status_code(error) not in _REFUSALS:
+                    raise
+                _log.warning("child.refused", key=str(key), child=child["kind"], error=str(error))
+                return Refusal(status_code(error), str(error))
+            _log.info("child.applied", key=str(key), child=child["kind"], name=child["metadata"]["name"])
+            self._store.put(child["kind"], stored)
+        return None
+
+    async def _write_status(self, key: Key, owner: Manifest, decision: Decision) -> float | None:
+        """Writes the status if it changed. Returns the seconds after which a change of figures may be written."""
+        if decision.status is None:
+            return None
+        fields = JOB_FIELDS if key.kind == "OfflineJob" else SERVICE_FIELDS
+        change = status_change(owner.get("status") or {}, decision.status, fields)
+        wait = self._written.get(key, 0.0) + QUIET_SECONDS - self._clock()
+        if change == "None":
+            return None
+        if change == "Quiet" and wait > 0:
+            return wait
+        try:
+            stored = await self._cluster.write_status(owner, decision.status)
+        except kr8s.ServerError as error:
+            if status_code(error) in (404, 409):
+                return None
+            raise
+        self._written[key] = self._clock()
+        self._store.put(key.kind, stored)
+        return None
