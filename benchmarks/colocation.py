@@ -218,7 +218,7 @@ def colocated(folder: Path, *, ready_limit: float) -> Iterator[Colocation]:
         raise RuntimeError("one core is too few: the engine needs one of its own")
     os.sched_setaffinity(0, others)
     with contextlib.redirect_stdout(sys.stderr):
-        samples.write_model(folder / MODEL)
+        samples.write_model(folder / MODEL, samples.SHAPE)
         samples.write_lines(folder / "support.jsonl", samples.dialogues(samples.DIALOGUES))
     pages = Path("/dev/shm") / f"rowen-benchmark-{os.getpid()}"
     with contextlib.ExitStack() as stack:

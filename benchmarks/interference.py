@@ -200,10 +200,7 @@ def gate_figures(repeats: Sequence[Repeat]) -> Figures:
         "preemptions": (sum(repeat.preemptions for repeat in repeats), "closes"),
         "stop_ms_p50": (percentile(stops, 50), "ms"),
         "stop_ms_p99": (percentile(stops, 99), "ms"),
-        "preemptions_per_request_max": (
-            max((n for repeat in repeats for n in repeat.per_request), default=0),
-            "closes",
-        ),
+        "preemptions_per_request_max": (max(per_request, default=0), "closes"),
         "backstops": (sum(repeat.backstops for repeat in repeats), "stops"),
     }
 

@@ -24,9 +24,7 @@ def test_service_ready():
     assert checks.service_ready(READY).passed
 
 
-@pytest.mark.parametrize(
-    "readiness", [replace(READY, lapses=("pod chat restarted",)), replace(READY, observations=0)]
-)
+@pytest.mark.parametrize("readiness", [replace(READY, lapses=("pod chat restarted",)), replace(READY, observations=0)])
 def test_service_not_ready(readiness):
     assert not checks.service_ready(readiness).passed
 

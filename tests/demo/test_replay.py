@@ -15,6 +15,7 @@ class Server:
     def __init__(self, status="200 OK", tokens=None):
         self.status, self.tokens = status, tokens
         self.release = asyncio.Event()
+        self.arrived = asyncio.Semaphore(0)
         self.received = []
 
     async def __aenter__(self):
@@ -31,6 +32,7 @@ class Server:
         length = int(head.split("content-length: ")[1].split("\r\n")[0])
         body = json.loads(await reader.readexactly(length))
         self.received.append(body)
+        self.arrived.release()
         writer.write(f"HTTP/1.1 {self.status}\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".encode())
         writer.write(b'data: {"choices": [{"text": "a"}]}\n\n')
         await writer.drain()
@@ -63,8 +65,8 @@ async def test_arrivals_do_not_wait_for_answers():
     async with Server() as server:
         progress = Progress()
         running = asyncio.create_task(replay(REQUESTS, endpoint=lambda: server.url, model="chat", progress=progress))
-        while len(server.received) < len(REQUESTS):
-            await asyncio.sleep(0.01)
+        for _ in REQUESTS:
+            await server.arrived.acquire()
         assert progress.in_flight == 2
         assert not progress.outcomes
         server.release.set()

@@ -40,9 +40,10 @@ def finished(reason="Completed"):
 def world():
     known = World(since=time.time())
     record = DeviceRecord(harvest())
-    for closed, opened in ((1002.0, 1004.0), (1010.0, 1012.0)):
-        record.transitions[closed] = Transition(closed, closed + 0.0003, opened, 0.0003, 1)
-    record.requests = {ServedRequest(1004.0, 0.05, 0.02, 1, True), ServedRequest(1012.0, 0.05, 0.02, 0, True)}
+    record.see(
+        [Transition(at, at + 0.0003, at + 2, 0.0003, 1) for at in (1002.0, 1010.0)],
+        [ServedRequest(1004.0, 0.05, 0.02, 1, True), ServedRequest(1012.0, 0.06, 0.02, 0, True)],
+    )
     known.devices = {("rowen-node-1", "cpu1"): record}
     known.jobs = {"support-lora": finished(), "nightly-summaries": finished()}
     known.observations = 60
@@ -95,7 +96,7 @@ def test_another_services_device_does_not_count():
     assert "preemptions happened" in failing(report)
 
 
-@pytest.mark.parametrize("reason", ["BackoffLimitExceeded", "DatasetMissing"])
+@pytest.mark.parametrize("reason", ["OutOfMemory", "DatasetMissing"])
 def test_a_failed_job_fails_the_run(reason):
     failed = world()
     failed.jobs["support-lora"] = finished(reason)

@@ -119,7 +119,10 @@ def make_report(run: Run) -> Report:
     stops = [transition for _, record in serving for transition in stopping(record, run.started, end)]
     times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
     per_request = [
-        request.preemptions for _, record in serving for request in record.requests if request.end >= run.started
+        request.preemptions
+        for _, record in serving
+        for request in record.requests.values()
+        if request.end >= run.started
     ]
     return Report(
         latency=latency(run.outcomes),

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from rowen.demo.timeline import ServedRequest, Transition
 
 AGENT_NAMESPACE = "rowen-agent"
 AGENT_PORT = 9090
+SUCCESS_REASON = "Completed"
 
 _INTERVAL = 1.0
 # The timeline is asked for again a little before the last answer: a transition may have been pending then.
@@ -32,9 +33,19 @@ class DeviceRecord:
     """A device with its history since the world is watched."""
 
     harvest: DeviceHarvest
-    transitions: dict[float, Transition] = field(default_factory=dict)
-    """By time of close."""
-    requests: set[ServedRequest] = field(default_factory=set)
+    transitions: dict[int, Transition] = field(default_factory=dict)
+    """By millisecond of the close."""
+    requests: dict[tuple[float, float], ServedRequest] = field(default_factory=dict)
+    """By TTFT and TPOT, which differ between requests to the nanosecond."""
+
+    def see(self, transitions: Iterable[Transition], requests: Iterable[ServedRequest]) -> None:
+        """Takes in an answer of the agent. It may repeat earlier ones with times that differ by microseconds."""
+        for transition in transitions:
+            moment = round(transition.closed * 1000)
+            known = next((key for key in (moment - 1, moment + 1) if key in self.transitions), moment)
+            self.transitions[known] = transition
+        for request in requests:
+            self.requests[request.ttft, request.tpot] = request
 
 
 @dataclass
@@ -76,7 +87,7 @@ class World:
         return JobResult(
             name=name,
             finished=ended,
-            succeeded=ended and finished is not None and finished.reason in SUCCESS_REASONS,
+            succeeded=ended and finished is not None and finished.reason == SUCCESS_REASON,
             state=status.state or "unknown",
             message=last.message if last else "",
             completed=status.progress.completed if status.progress else 0,
@@ -98,9 +109,6 @@ class World:
         lapses += [f"pod {uid} restarted" for uid, count in seen.items() if count > self.pods.get(uid, count)]
         lapses += [f"pod {pod['metadata']['name']} not Ready" for pod in pods if not _ready(pod)]
         return lapses
-
-
-SUCCESS_REASONS = ("Completed", "Succeeded")
 
 
 def _service_lapses(service: Object | None, since: float) -> list[str]:
@@ -180,9 +188,9 @@ class Observer:
             harvest = DeviceHarvest.from_wire(value)
             record = self.world.devices.setdefault((node, harvest.id), DeviceRecord(harvest))
             record.harvest = harvest
-            since = max([self.world.since, *(closed - _OVERLAP for closed in list(record.transitions)[-1:])])
+            since = max([self.world.since, *(moment / 1000 - _OVERLAP for moment in list(record.transitions)[-1:])])
             path = f"v1/devices/{harvest.id}/timeline?since={since:.3f}"
             history = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, path)
-            for transition in map(Transition.from_wire, history["transitions"]):
-                record.transitions[transition.closed] = transition
-            record.requests.update(map(ServedRequest.from_wire, history["requests"]))
+            record.see(
+                map(Transition.from_wire, history["transitions"]), map(ServedRequest.from_wire, history["requests"])
+            )

@@ -1,0 +1,88 @@
+import io
+
+import pytest
+from outcomes import outcome
+from rich.console import Console
+
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.demo.traffic.replay import Progress
+from rowen.demo.view import Objective, PlainView, ScreenView, holder, make_view, plain_line, screen
+from rowen.demo.world import DeviceRecord, World
+
+OBJECTIVE = Objective(ttft=0.5, tpot=0.06)
+
+
+def device(*, in_flight=0, gate_open=True, attached=True):
+    pod = {"namespace": "default", "name": "p"}
+    return DeviceHarvest.from_wire({
+        "id": "cpu1", "type": "cpu", "memoryBytes": 1, "harvestable": True, "gateOpen": gate_open, "idleFraction": 0.6,
+        "harvestedFraction": 0.55, "decodeGapSeconds": 0, "cooldownSeconds": 0,
+        "preemptions": {"total": 7, "perRequestMax": 1},
+        "online": {"pod": pod, "service": "chat", "attached": True, "inFlight": in_flight},
+        "tenants": [{"pod": pod, "job": "support-lora", "attached": attached}],
+    })  # fmt: skip
+
+
+@pytest.fixture
+def world():
+    status = {"state": "Running", "progress": {"completed": 30, "total": 120, "unit": "steps"}}
+    return World(
+        devices={("node", "cpu1"): DeviceRecord(device())}, jobs={"support-lora": OfflineJobStatus.from_wire(status)}
+    )
+
+
+@pytest.fixture
+def replay():
+    return Progress(started=1000.0, total=4, sent=3, outcomes=[outcome(1000.0, ttft=0.08), outcome(1001.0, ttft=0.7)])
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        (device(in_flight=2), "online"),
+        (device(), "offline: support-lora"),
+        (device(gate_open=False), "nobody"),
+        (device(attached=False), "nobody"),
+    ],
+)
+def test_holder(given, held):
+    assert holder(given) == held
+
+
+def test_a_line_says_it_all(world, replay):
+    line = plain_line(world, replay, 1010.0)
+    for part in ("requests 2/4", "1 in flight", "node/cpu1: offline: support-lora", "harvested 55%", "7 preemptions"):
+        assert part in line
+    assert "support-lora: Running 30/120" in line
+
+
+def test_before_the_replay_there_is_a_line_too(world):
+    assert "TTFT p50/p99 -/-" in plain_line(world, Progress(), 1010.0)
+
+
+def test_the_screen_is_drawn(world, replay):
+    world.problem = "timeout"
+    console = Console(record=True, width=140, file=io.StringIO())
+    console.print(screen(world, replay, OBJECTIVE, 1010.0))
+    text = console.export_text()
+    for part in ("TTFT p99", "< 500 ms", "offline: support-lora", "30/120 steps", "cluster not read"):
+        assert part in text
+
+
+def test_lines_come_now_and_then():
+    moments = iter([0.0, 0.0, 0.0, 5.0, 10.0, 10.0])
+    console = Console(file=io.StringIO())
+    view = PlainView(console, lambda: "line", clock=lambda: next(moments))
+    for _ in range(3):
+        view.refresh()
+    assert console.file.getvalue() == "line\nline\n"
+
+
+def test_a_screen_only_on_a_terminal(world, replay):
+    assert isinstance(make_view(Console(file=io.StringIO()), world, replay, OBJECTIVE), PlainView)
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    view = make_view(terminal, world, replay, OBJECTIVE)
+    assert isinstance(view, ScreenView)
+    with view:
+        view.refresh()

@@ -1,0 +1,74 @@
+import time
+
+import pytest
+
+from rowen.demo.timeline import ServedRequest, Transition
+from rowen.demo.world import DeviceRecord, World, unix_time
+
+SINCE = unix_time("2026-01-01T10:00:00Z")
+
+
+def service(status="True", since="2026-01-01T09:00:00Z"):
+    condition = {"type": "Ready", "status": status, "reason": "Serving", "lastTransitionTime": since}
+    return {"status": {"conditions": [condition]}}
+
+
+def pod(uid="a", *, ready="True", restarts=0):
+    return {
+        "metadata": {"uid": uid, "name": f"chat-{uid}"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready}],
+            "containerStatuses": [{"restartCount": restarts}],
+        },
+    }
+
+
+def test_a_service_that_stays_ready_has_no_lapse():
+    world = World(since=SINCE)
+    for _ in range(3):
+        world.see_service(service(), [pod()])
+    assert world.observations == 3
+    assert world.lapses == []
+
+
+@pytest.mark.parametrize(
+    ("reading", "lapse"),
+    [
+        ((None, [pod()]), "gone"),
+        (({"status": {}}, [pod()]), "no Ready condition"),
+        ((service("False"), [pod()]), "Ready=False"),
+        ((service("True", "2026-01-01T10:00:05Z"), [pod()]), "again only since"),
+        ((service(), [pod("b")]), "pod a is gone"),
+        ((service(), [pod(restarts=1)]), "restarted"),
+        ((service(), [pod(ready="False")]), "not Ready"),
+    ],
+)
+def test_each_lapse_is_noted_once(reading, lapse):
+    world = World(since=SINCE)
+    world.see_service(service(), [pod()])
+    for _ in range(2):
+        world.see_service(*reading)
+    assert len(world.lapses) == 1
+    assert lapse in world.lapses[0]
+
+
+def test_the_agents_repeated_answers_count_once():
+    record = DeviceRecord(harvest=None)
+    for shift in (0.0, 0.0004, -0.0004):
+        record.see(
+            [Transition(time_ + shift, None, None, None, 1) for time_ in (5.0, 6.0)],
+            [ServedRequest(7.0 + shift, 0.05, 0.02, 1, True), ServedRequest(7.0 + shift, 0.051, 0.02, 0, True)],
+        )
+    assert len(record.transitions) == 2
+    assert len(record.requests) == 2
+
+
+def test_a_pending_transition_is_completed_later():
+    record = DeviceRecord(harvest=None)
+    record.see([Transition(5.0, None, None, None, 1)], [])
+    record.see([Transition(5.0, 5.001, 6.0, 0.001, 1)], [])
+    assert [transition.opened for transition in record.transitions.values()] == [6.0]
+
+
+def test_an_unknown_job_is_missing():
+    assert World(since=time.time()).job_result("nightly").state == "missing"
