@@ -1,0 +1,158 @@
+"""Short ways to make jobs, services, pods and reports as the API server returns them."""
+
+from typing import Any
+
+from rowen.operator.decision import Refusal
+from rowen.operator.job_snapshot import JobSnapshot, job_snapshot
+from rowen.operator.pods import PodView
+from rowen.operator.reports import Report, read_report
+from rowen.operator.timestamps import rfc3339
+
+NOW = 1_800_000_000.0
+NAMESPACE = "team"
+NODE = "node-1"
+IMAGE = "registry.test/runtime:1"
+
+FINE_TUNE: dict[str, Any] = {
+    "baseModel": {"claimName": "models", "path": "llama"},
+    "dataset": {"claimName": "data", "path": "train.jsonl"},
+    "output": {"claimName": "out", "path": "adapter"},
+}
+BATCH: dict[str, Any] = {
+    "model": {"claimName": "models", "path": "llama"},
+    "input": {"claimName": "data", "path": "in.jsonl"},
+    "output": {"claimName": "data", "path": "out"},
+}
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "mine", "image": "busybox", "command": ["true"]}]}}
+SLO: dict[str, Any] = {"ttft": {"target": "500ms"}, "tpot": {"target": "50ms"}}
+
+
+def assignment(id_: str = "a1", *, node: str = NODE, renewed: float = NOW) -> dict[str, Any]:
+    """An assignment with a lease."""
+    return {
+        "id": id_,
+        "node": node,
+        "devices": ["cpu1"],
+        "predictedFraction": 0.5,
+        "time": rfc3339(NOW),
+        "lease": {"durationSeconds": 15, "renewTime": rfc3339(renewed)},
+    }
+
+
+def condition(type_: str, status: str, reason: str = "Test", *, since: float = NOW) -> dict[str, Any]:
+    """A condition."""
+    return {"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": rfc3339(since)}
+
+
+PLACED = [condition("Admitted", "True"), condition("Placed", "True")]
+
+
+def placed(id_: str = "a1", *, node: str = NODE, renewed: float = NOW, **status: Any) -> dict[str, Any]:
+    """The status of a job that the scheduler has placed."""
+    return {"conditions": PLACED, "assignment": assignment(id_, node=node, renewed=renewed), **status}
+
+
+def job_manifest(
+    spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, *, name: str = "job", **metadata: Any
+) -> dict[str, Any]:
+    """An OfflineJob; a fine-tuning one by default."""
+    return {
+        "apiVersion": "rowen.dev/v1alpha1",
+        "kind": "OfflineJob",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": "u1", "generation": 1, **metadata},
+        "spec": {"fineTune": FINE_TUNE} if spec is None else spec,
+        "status": status or {},
+    }
+
+
+def job(
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+    *,
+    pods: tuple[PodView, ...] = (),
+    reports: tuple[Report, ...] = (),
+    refusal: Refusal | None = None,
+    **metadata: Any,
+) -> JobSnapshot:
+    """A job's snapshot."""
+    by_node = {report.node: report for report in reports}
+    return job_snapshot(job_manifest(spec, status, **metadata), pods, by_node, IMAGE, refusal)
+
+
+def running(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:
+    """A pod whose worker runs."""
+    defaults: dict[str, Any] = {"phase": "Running", "started_at": NOW - 60, "node": NODE}
+    return pod(attempt, assignment_id, **{**defaults, **values})
+
+
+def ended(attempt: int = 1, exit_code: int = 0, assignment_id: str = "a1", **values: Any) -> PodView:
+    """A pod whose worker ended."""
+    defaults: dict[str, Any] = {
+        "phase": "Failed" if exit_code else "Succeeded",
+        "exit_code": exit_code,
+        "end_reason": "Error" if exit_code else "Completed",
+        "started_at": NOW - 60,
+        "finished_at": NOW - 1,
+        "node": NODE,
+    }
+    return pod(attempt, assignment_id, **{**defaults, **values})
+
+
+def pod(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:
+    """A pod of an attempt; pending by default."""
+    return PodView(name=f"job-{attempt}", uid=f"p{attempt}", attempt=attempt, assignment=assignment_id, **values)
+
+
+def quantiles(value: float, count: int = 10) -> dict[str, Any]:
+    """A latency whose quantiles are all the same."""
+    return {"count": count, **dict.fromkeys(("p50", "p90", "p95", "p99", "max"), value)}
+
+
+def device(id_: str = "cpu1", **values: Any) -> dict[str, Any]:
+    """A device of a report."""
+    return {
+        "id": id_,
+        "type": "cpu",
+        "memoryBytes": 8 << 30,
+        "harvestable": True,
+        "gateOpen": True,
+        "idleFraction": 0.8,
+        "harvestedFraction": 0.6,
+        "decodeGapSeconds": 0.001,
+        "cooldownSeconds": 0.002,
+        "preemptions": {"total": 3, "perRequestMax": 1},
+        **values,
+    }
+
+
+def tenant(pod_name: str = "job-1", job_name: str = "job", **values: Any) -> dict[str, Any]:
+    """An offline tenant of a device."""
+    return {"pod": {"namespace": NAMESPACE, "name": pod_name}, "job": job_name, "attached": True, **values}
+
+
+def online(service: str = "chat", **values: Any) -> dict[str, Any]:
+    """The online tenant of a device."""
+    pod_name = f"{service}-abc"
+    return {
+        "pod": {"namespace": NAMESPACE, "name": pod_name},
+        "service": service,
+        "attached": True,
+        "inFlight": 0,
+        **values,
+    }
+
+
+def report_manifest(*devices: dict[str, Any], node: str = NODE, time: float = NOW) -> dict[str, Any]:
+    """A NodeHarvest."""
+    return {
+        "apiVersion": "rowen.dev/v1alpha1",
+        "kind": "NodeHarvest",
+        "metadata": {"name": node, "resourceVersion": "1"},
+        "spec": {},
+        "status": {"updateTime": rfc3339(time), "backend": "cpu", "devices": list(devices)},
+    }
+
+
+def report(*devices: dict[str, Any], node: str = NODE, time: float = NOW) -> Report:
+    """A node's report."""
+    return read_report(report_manifest(*devices, node=node, time=time))
