@@ -125,7 +125,6 @@ class Colocation:
         self.url = f"http://127.0.0.1:{_free_port()}"
         self._engine = self._start("engine", self._engine_command(), managed.online_environment())
         tuning = [sys.executable, "-m", "rowen.runtime.tuning"]
-        managed.hold(True)
         self._tenants = {
             name: self._start(name, tuning, gate.tenant_environment() | {JOB_SPEC_ENV: self._tuning_spec(name)})
             for name, gate in (("managed", managed), ("free", free))
@@ -167,17 +166,21 @@ class Colocation:
             )
 
     def wait_ready(self, limit: float) -> None:
-        """Waits until the engine answers and the free tenant makes progress. Raises `RuntimeError`."""
+        """Waits until both tenants make progress and the engine answers; then the core is the engine's alone.
+
+        Raises:
+            RuntimeError: It takes more than `limit` seconds, or one of them ended.
+        """
         deadline = time.monotonic() + limit
-        while not self._answers():
-            self._check(deadline, limit)
-            time.sleep(0.5)
-        for gate in (self.free, self.managed):
-            gate.hold(False)
+        # The engine loads its model on the other cores and comes to this one only then, so all load at once.
+        for gate in (self.managed, self.free):
             while gate.device.counts().tenants[0].reports < 2:
                 self._check(deadline, limit)
                 time.sleep(0.1)
         self.arrange(None)
+        while not self._answers():
+            self._check(deadline, limit)
+            time.sleep(0.5)
 
     def _answers(self) -> bool:
         try:

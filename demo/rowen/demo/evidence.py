@@ -1,6 +1,7 @@
 """Runs in a pod with the volumes: reads what the jobs left, and loads the adapter in vLLM.
 
-Prints one JSON object (`rowen.demo.checks.PodEvidence`) as its last line. Needs the runtime image only.
+Prints one JSON object (`rowen.demo.checks.PodEvidence`) as its last line. It travels to the pod as text
+and so imports nothing of Rowen.
 """
 
 import argparse

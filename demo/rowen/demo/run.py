@@ -1,6 +1,7 @@
 """The demo's steps, in order."""
 
 import asyncio
+import inspect
 import re
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from rowen.crds.base import duration_seconds
 from rowen.crds.online_service import OnlineServiceSpec
+from rowen.demo import evidence
 from rowen.demo.checks import PodEvidence
 from rowen.demo.cluster import Cluster, kubectl
 from rowen.demo.endpoint import is_this_machine, leave_cores, service_endpoint
@@ -155,11 +157,13 @@ async def _wait_for_jobs(world: World, view: View, limit: float) -> None:
 
 
 async def _evidence(cluster: Cluster, images: Images, console: Console) -> PodEvidence:
+    # The script travels with the pod, so that any runtime image will do.
     pod = OneOff(
         name="rowen-demo-evidence",
         image=images.runtime,
         script=(
-            "python -m rowen.demo.evidence --model /volumes/models/llama-demo"
+            f"cat > /tmp/evidence.py <<'END_OF_SCRIPT'\n{inspect.getsource(evidence)}\nEND_OF_SCRIPT\n"
+            "python /tmp/evidence.py --model /volumes/models/llama-demo"
             " --adapter /volumes/models/adapters/support"
             " --input /volumes/data/requests.jsonl --output /volumes/data/results.jsonl"
         ),
