@@ -2,7 +2,7 @@
 
 from typing_extensions import override
 
-from rowen.runtime.batch.engine import Engine, UnanswerableError
+from rowen.runtime.batch.engine import Engine, StepResult, UnanswerableError
 from rowen.runtime.batch.requests import Request
 from rowen.runtime.batch.results import Answer
 
@@ -25,5 +25,5 @@ class ScriptedEngine(Engine):
         self.most_at_once = max(self.most_at_once, len(self._running))
 
     @override
-    def step(self) -> dict[int, Answer]:
-        return {self._running.pop(): Answer("text", "stop", 3, 2)}
+    def step(self) -> StepResult:
+        return StepResult({self._running.pop(): Answer("text", "stop", 3, 2)}, 5)

@@ -1,6 +1,7 @@
 """vLLM in this process, as the batch loop sees it."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,14 +19,24 @@ class UnanswerableError(Exception):
     """The model cannot answer this request; the others are not touched."""
 
 
+@dataclass(frozen=True)
+class StepResult:
+    """What a step brought."""
+
+    answers: dict[int, Answer]
+    """Those that became complete, by input line."""
+    tokens: int
+    """Tokens worked through: new ones, and the prompts of requests that gave their first."""
+
+
 class Engine(Protocol):
     """Answers requests, several at a time."""
 
     def add(self, request: Request) -> None:
         """Takes a request. Raises `UnanswerableError`."""
 
-    def step(self) -> dict[int, Answer]:
-        """Works on for a moment. Returns the answers that became complete, by input line."""
+    def step(self) -> "StepResult":
+        """Works on for a moment."""
 
 
 class VllmEngine(Engine):
@@ -53,6 +64,7 @@ class VllmEngine(Engine):
         )
         self._engine = LLMEngine.from_engine_args(arguments)
         self._tokenizer: Any = self._engine.get_tokenizer()
+        self._tokens_of: dict[int, int] = {}
         self._max_length = int(self._engine.model_config.max_model_len)
 
     @override
@@ -83,12 +95,17 @@ class VllmEngine(Engine):
             raise UnanswerableError(str(error)) from error
 
     @override
-    def step(self) -> dict[int, Answer]:
-        answers = {}
+    def step(self) -> StepResult:
+        answers, tokens = {}, 0
         for output in self._engine.step():
+            line = int(output.request_id)
+            so_far = len(output.prompt_token_ids) + len(output.outputs[0].token_ids)
+            tokens += so_far - self._tokens_of.get(line, 0)
+            self._tokens_of[line] = so_far
             if output.finished:
-                answers[int(output.request_id)] = _answer(output)
-        return answers
+                del self._tokens_of[line]
+                answers[line] = _answer(output)
+        return StepResult(answers, tokens)
 
     def _tokens(self, request: Request) -> list[int]:
         row = request.row

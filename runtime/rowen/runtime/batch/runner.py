@@ -43,11 +43,10 @@ class BatchRunner:
         waiting = deque(request for request in requests if request.line not in self._output.done)
         while waiting or self._running:
             self._fill(waiting)
-            answers = self._engine.step()
-            if answers:
-                self._write(answers)
-                tokens = sum(answer.prompt_tokens + answer.completion_tokens for answer in answers.values())
-                self._progress.report(len(self._output.done), total, tokens)
+            result = self._engine.step()
+            if result.answers:
+                self._write(result.answers)
+            self._progress.report(len(self._output.done), total, result.tokens)
 
     def _fill(self, waiting: deque[Request]) -> None:
         while waiting and len(self._running) < MAX_SEQUENCES:
