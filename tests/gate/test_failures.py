@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from gate.rig import until
 
@@ -115,9 +116,9 @@ def test_a_stop_by_the_backstop_survives_the_agent(make_rig):
     engine = rig.engine()
     tenant = rig.tenant("spin()")
     tenant.advances()
-    control = rig.device.processes(0)[0].control_tid
     os.kill(tenant.process.pid, signal.SIGSTOP)
-    assert control > 0
+    tasks = Path(f"/proc/{tenant.process.pid}/task")
+    until(lambda: all(") T " in (task / "stat").read_text() for task in tasks.iterdir()))
     engine.call("busy")
     rig.acknowledged()
     assert rig.device.counts().backstops == 1

@@ -60,6 +60,10 @@ class FakeCluster:
         return self.reports[-1].devices[0] if self.reports else None
 
 
+def start(code, *arguments, **environment):
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], env={**os.environ, **environment})
+
+
 @pytest.fixture
 async def world(kubelet, folder):
     settings = Settings(
@@ -74,15 +78,13 @@ async def world(kubelet, folder):
         ("lab", "tune-0"): {HARVEST_RESOURCE: ["cpu1-0"]},
     }
     pages = folder / "run/devices/cpu1"
-    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(library_path()), str(pages / "device.page")])
-    tenant = subprocess.Popen(
-        [sys.executable, "-c", "while True: pass"],
-        env={
-            **os.environ,
-            "LD_PRELOAD": str(folder / "run/lib/librowen.so"),
-            "ROWEN_DEVICE_PAGE": str(pages / "device.page"),
-            "ROWEN_TENANT_PAGE": str(pages / "tenant-0.page"),
-        },
+    page = str(pages / "device.page")
+    engine = start(ENGINE, str(library_path()), page)
+    tenant = start(
+        "while True: pass",
+        LD_PRELOAD=str(folder / "run/lib/librowen.so"),
+        ROWEN_DEVICE_PAGE=page,
+        ROWEN_TENANT_PAGE=str(pages / "tenant-0.page"),
     )
     task = asyncio.create_task(agent.run())
     yield agent, cluster, tenant
@@ -104,9 +106,7 @@ async def until(condition):
 async def test_reports_pods_requests_and_harvest(world):
     agent, cluster, _ = world
     await until(
-        lambda: (
-            (device := cluster.last()) and device.tenants and device.tenants[0].preemptions and device.online.ttft
-        )
+        lambda: (device := cluster.last()) and device.tenants and device.tenants[0].preemptions and device.online.ttft
     )
     device = cluster.last()
     assert (device.harvestable, device.online.service, device.tenants[0].job) == (True, "chat", "tune")
