@@ -1,0 +1,86 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.online_service import OnlineServiceSpec
+from rowen.demo.errors import DemoError
+from rowen.demo.install import CLAIMS, Images, is_default
+from rowen.demo.pods import OneOff, manifest
+from rowen.demo.readiness import pod_trouble
+from rowen.demo.run import JOBS, SERVICE
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def objects(folder):
+    return [value for path in sorted(folder.glob("*.yaml")) for value in yaml.safe_load_all(path.read_text())]
+
+
+def test_the_examples_are_the_demos_three_objects():
+    found = {(value["kind"], value["metadata"]["name"]): value["spec"] for value in objects(EXAMPLES)}
+    assert set(found) == {("OnlineService", SERVICE), *(("OfflineJob", name) for name in JOBS)}
+    OnlineServiceSpec.from_wire(found["OnlineService", SERVICE])
+    for name in JOBS:
+        OfflineJobSpec.from_wire(found["OfflineJob", name])
+
+
+@pytest.mark.parametrize("name", ["host-path", "default-class"])
+def test_both_kinds_of_volumes_make_the_same_claims(name):
+    values = yaml.safe_load_all((EXAMPLES / "volumes" / f"{name}.yaml").read_text())
+    claims = [value["metadata"]["name"] for value in values if value["kind"] == "PersistentVolumeClaim"]
+    assert sorted(claims) == sorted(CLAIMS)
+
+
+def test_images_are_read(tmp_path):
+    path = tmp_path / "images.json"
+    path.write_text(json.dumps({"controlplane": "a:1", "agent": "b:1", "runtime": "c:1"}))
+    assert Images.load(path).runtime == "c:1"
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"agent": "b:1"}'])
+def test_missing_images_are_told(tmp_path, text):
+    path = tmp_path / "images.json"
+    path.write_text(text)
+    with pytest.raises(DemoError, match=r"images\.json"):
+        Images.load(path)
+
+
+def test_a_one_off_pod_is_restricted():
+    pod = manifest(OneOff("p", "image:1", "true", CLAIMS, "1Gi"), "default")["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert "initContainers" not in pod
+    container = pod["containers"][0]["securityContext"]
+    assert container["capabilities"] == {"drop": ["ALL"]}
+    assert container["allowPrivilegeEscalation"] is False
+
+
+def test_only_host_path_volumes_are_handed_over_by_root():
+    pod = manifest(OneOff("p", "image:1", "true", CLAIMS, "1Gi", take_ownership=True), "default")["spec"]
+    assert "chown 65532:65532 /volumes/models /volumes/data" in pod["initContainers"][0]["command"][-1]
+
+
+def test_the_default_class_is_told_by_its_annotation():
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    assert is_default({"metadata": {"annotations": annotations}})
+    assert not is_default({"metadata": {}})
+
+
+@pytest.mark.parametrize(
+    ("status", "trouble"),
+    [
+        ({"phase": "Succeeded"}, ""),
+        (
+            {"containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}]},
+            "container c: ErrImagePull no",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "cpu"}]},
+            "PodScheduled: Unschedulable cpu",
+        ),
+    ],
+)
+def test_a_pods_trouble_is_told(status, trouble):
+    assert pod_trouble({"status": status}) == trouble
