@@ -35,6 +35,7 @@ _REPEATS = 3
 _QUICK_LIMIT = 285.0
 _QUICK_START = 4.0
 _QUICK_SECONDS = 22.0
+_LEAST_SECONDS = 5.0
 _SETTLE = 1.0
 _SOLO_SECONDS = 8.0
 _DRAWS = 2000
@@ -59,6 +60,8 @@ class Repeat:
     per_request: tuple[int, ...]
     """Preemptions that each request met."""
     backstops: int
+    cooldown: float
+    """Seconds for which the device had to be idle before the gate opened again, at the end of the repeat."""
 
 
 def measure(colocation: Colocation, strategy: str, requests: Sequence[Request], seconds: float) -> Repeat:
@@ -94,6 +97,7 @@ def measure(colocation: Colocation, strategy: str, requests: Sequence[Request], 
         stops=tuple(stops),
         per_request=tuple(request.preemptions for request in colocation.managed.device.requests(served)),
         backstops=after.backstops - before.backstops,
+        cooldown=after.cooldown,
     )
 
 
@@ -198,8 +202,8 @@ def gate_figures(repeats: Sequence[Repeat]) -> Figures:
     return {
         "gate_open_fraction": (sum(repeat.gate_open for repeat in repeats) / seconds, "fraction"),
         "preemptions": (sum(repeat.preemptions for repeat in repeats), "closes"),
-        "stop_ms_p50": (percentile(stops, 50), "ms"),
-        "stop_ms_p99": (percentile(stops, 99), "ms"),
+        **({f"stop_ms_p{percent}": (percentile(stops, percent), "ms") for percent in (50, 99)} if stops else {}),
+        "cooldown_ms_max": (max(repeat.cooldown for repeat in repeats) * 1000, "ms"),
         "preemptions_per_request_max": (max(per_request, default=0), "closes"),
         "backstops": (sum(repeat.backstops for repeat in repeats), "stops"),
     }
@@ -221,6 +225,8 @@ def main() -> None:
         if arguments.quick:
             left = _QUICK_LIMIT - (time.monotonic() - started) - 2 * _SOLO_SECONDS
             start, seconds = _QUICK_START, min(_QUICK_SECONDS, left / (_REPEATS * len(STRATEGIES)) - 3 * _SETTLE)
+        if seconds < _LEAST_SECONDS:
+            raise SystemExit(f"the machine is too busy: {seconds:.1f} s a turn are left of --quick's five minutes")
         requests = scale(load(), DEMO, start=start, seconds=seconds)
         found: dict[str, list[Repeat]] = {strategy: [] for strategy in STRATEGIES}
         for turn in range(_REPEATS):
