@@ -8,6 +8,7 @@ from operator_builders import FINE_TUNE, placed
 from operator_process import eventually, read
 
 from rowen.crds.apply import apply, apply_status
+from rowen.operator.pod_security import container_security_context, pod_security_context
 from rowen.operator.timestamps import rfc3339
 
 ROWEN = "rowen.dev/v1alpha1"
@@ -70,6 +71,17 @@ class FakeCluster:
             return found if entry and entry["reason"] == reason else None
 
         return await eventually(look)
+
+    async def create_foreign_pod(self, name: str) -> None:
+        """A pod that has nothing to do with Rowen."""
+        container = {"name": "c", "image": "i", "securityContext": container_security_context()}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"containers": [container], "securityContext": pod_security_context()},
+        }
+        await apply(self.kube, manifest, manager="user")
 
     async def bind(self, pod: str, node: str = "node-1") -> None:
         """kube-scheduler binds the pod."""

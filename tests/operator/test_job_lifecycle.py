@@ -161,16 +161,27 @@ async def test_a_template_that_is_no_pod_fails_with_the_servers_words(
     await cluster.create_job(template={"spec": {"containers": [{"name": "worker", "imag": "busybox"}]}})
     await cluster.place()
     job = await cluster.wait_condition("Finished", "InvalidTemplate")
-    assert "image" in find(job, "Finished")["message"]
+    assert 'unknown field "spec.containers[0].imag"' in find(job, "Finished")["message"]
 
 
 async def test_a_forbidden_pod_is_told_and_tried_again(operator: OperatorProcess, cluster: FakeCluster) -> None:
-    container = {"name": "worker", "image": "busybox", "securityContext": {"privileged": True}}
+    container = {"name": "worker", "image": "busybox"}
     await cluster.create_job(template={"spec": {"containers": [container]}})
     await cluster.place()
     job = await cluster.wait_condition("Running", "PodForbidden")
     assert "violates PodSecurity" in find(job, "Running")["message"]
     assert find(job, "Finished")["status"] == "False"
+
+
+async def test_leaves_a_foreign_pod_of_the_same_name_alone(operator: OperatorProcess, cluster: FakeCluster) -> None:
+    await cluster.create_foreign_pod("job-1")
+    await cluster.create_job()
+    await cluster.place()
+    job = await cluster.wait_condition("Running", "NameTaken")
+    assert "pod job-1 exists" in find(job, "Running")["message"].lower()
+    foreign = await cluster.pod("job-1")
+    assert foreign is not None
+    assert "labels" not in foreign["metadata"]
 
 
 async def test_leaves_a_job_of_another_controller_alone(operator: OperatorProcess, cluster: FakeCluster) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import kr8s
 from kr8s.asyncio import Api
@@ -16,7 +16,8 @@ from rowen.operator.timestamps import rfc3339
 Manifest = Mapping[str, Any]
 TIMEOUT_SECONDS = 10.0
 LIST_TIMEOUT_SECONDS = 60.0
-_GONE_OR_REPLACED = (404, 409)
+CONFLICT = 409
+_GONE_OR_REPLACED = (404, CONFLICT)
 
 
 class Cluster:
@@ -42,6 +43,36 @@ class Cluster:
     async def apply(self, manifest: Manifest) -> dict[str, Any]:
         """Applies a child. Raises `kr8s.ServerError` when it is refused."""
         return await apply(self._api, dict(manifest), manager=OPERATOR_MANAGER)
+
+    async def create_pod(self, manifest: Manifest) -> dict[str, Any]:
+        """Creates a pod and returns it, or the one of that name that is there already.
+
+        Not by apply: unknown fields of a user's template are named in the answer, and a stranger's pod is left alone.
+        Raises `kr8s.ServerError` when it is refused.
+        """
+        metadata = manifest["metadata"]
+        try:
+            async with self._api.call_api(
+                "POST",
+                version="v1",
+                namespace=metadata["namespace"],
+                url="pods",
+                params={"fieldManager": OPERATOR_MANAGER, "fieldValidation": "Strict"},
+                json=manifest,
+                timeout=TIMEOUT_SECONDS,
+            ) as response:
+                return cast("dict[str, Any]", response.json())
+        except kr8s.ServerError as error:
+            if status_code(error) != CONFLICT:
+                raise
+        async with self._api.call_api(
+            "GET",
+            version="v1",
+            namespace=metadata["namespace"],
+            url=f"pods/{metadata['name']}",
+            timeout=TIMEOUT_SECONDS,
+        ) as response:
+            return cast("dict[str, Any]", response.json())
 
     async def write_status(self, owner: Manifest, status: Mapping[str, Any]) -> dict[str, Any]:
         """Applies the operator's part of the owner's status; the uid keeps it off a successor of the same name."""

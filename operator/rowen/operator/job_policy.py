@@ -65,7 +65,7 @@ def _finished(snapshot: JobSnapshot, attempts: Attempts) -> Say | None:
         end = describe_end(attempts.last_ended) if attempts.last_ended else "the last pod is gone"
         message = f"{attempts.failures} attempts failed, backoffLimit is {snapshot.spec.backoff_limit}; {end}"
         return Say("True", failure_reason(attempts.last_ended), message)
-    if snapshot.refusal and snapshot.refusal.code == 422 and snapshot.spec.template is not None:
+    if snapshot.refusal and snapshot.refusal.code in (400, 422) and snapshot.spec.template is not None:
         return Say("True", "InvalidTemplate", snapshot.refusal.message)
     return None
 
@@ -142,7 +142,7 @@ def _obstacle(snapshot: JobSnapshot, assignment: Assignment, now: float) -> Say 
     if not _lease_holds(snapshot, assignment, now):
         return Say("False", "LeaseExpired", f"node {assignment.node} has not renewed the assignment's lease")
     if snapshot.refusal:
-        reason = "PodForbidden" if snapshot.refusal.code == 403 else "PodRefused"
+        reason = {403: "PodForbidden", 409: "NameTaken"}.get(snapshot.refusal.code, "PodRefused")
         return Say("False", reason, snapshot.refusal.message)
     return None
 

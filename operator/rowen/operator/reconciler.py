@@ -9,9 +9,10 @@ import structlog
 from pydantic import ValidationError
 
 from rowen.operator import job_policy, service_policy
-from rowen.operator.cluster import Cluster, status_code
+from rowen.operator.cluster import CONFLICT, Cluster, status_code
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.metrics import Metrics
+from rowen.operator.owners import controller_of
 from rowen.operator.status_change import JOB_FIELDS, QUIET_SECONDS, SERVICE_FIELDS, status_change
 from rowen.operator.store import Key, Store
 from rowen.operator.world import World
@@ -85,15 +86,21 @@ class Reconciler:
             await self._cluster.remove_pod(key.namespace, removal)
         for child in decision.children:
             try:
-                stored = await self._cluster.apply(child)
+                stored = await self._put(child)
             except kr8s.ServerError as error:
                 if status_code(error) not in _REFUSALS:
                     raise
                 _log.warning("child.refused", key=str(key), child=child["kind"], error=str(error))
                 return Refusal(status_code(error), str(error))
+            if controller_of(stored) != controller_of(child):
+                return Refusal(CONFLICT, f"{child['kind']} {child['metadata']['name']} exists and is not the job's")
             _log.info("child.applied", key=str(key), child=child["kind"], name=child["metadata"]["name"])
             self._store.put(child["kind"], stored)
         return None
+
+    async def _put(self, child: Manifest) -> dict[str, Any]:
+        """A pod is made once and never changed; everything else is applied."""
+        return await (self._cluster.create_pod(child) if child["kind"] == "Pod" else self._cluster.apply(child))
 
     async def _write_status(self, key: Key, owner: Manifest, decision: Decision) -> float | None:
         """Writes the status if it changed. Returns the seconds after which a change of figures may be written."""
