@@ -16,6 +16,7 @@ class Window:
         self._samples: deque[tuple[float, float, float]] = deque()
         self._request_cursor = 0
         self._closing_cursor = 0
+        self._attached = False
 
     @property
     def sampled(self) -> bool:
@@ -25,6 +26,7 @@ class Window:
     def update(self, gate: Gate, seconds: float) -> tuple[DeviceCounts, list[Request], list[Closing]]:
         """Reads the device. Returns its counters, and what has ended since the last call."""
         counts = gate.counts()
+        self._restart_on_attach(counts.online_processes > 0)
         requests = list(gate.requests(self._request_cursor))
         closings = list(gate.closings(self._closing_cursor))
         ended = [closing for closing in closings if closing.opened is not None]
@@ -39,6 +41,12 @@ class Window:
         self._samples.append((counts.now, counts.idle_seconds, counts.harvested_seconds))
         self._forget(counts.now - seconds)
         return counts, requests, ended
+
+    def _restart_on_attach(self, attached: bool) -> None:
+        """The time before an engine attached says nothing of how idle that engine leaves its device."""
+        if attached and not self._attached:
+            self._samples.clear()
+        self._attached = attached
 
     def _forget(self, before: float) -> None:
         while self.requests and self.requests[0].end < before:

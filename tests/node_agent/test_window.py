@@ -1,0 +1,72 @@
+"""Idle and harvested fractions speak of the engine that is attached, not of the time before it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.window import Window
+
+COUNTS = DeviceCounts(
+    now=0.0,
+    idle_seconds=0.0,
+    harvested_seconds=0.0,
+    preemptions=0,
+    backstops=0,
+    decode_gap=0.0,
+    cooldown=0.002,
+    gate_open=True,
+    online_processes=0,
+    in_flight=0,
+    tenant_processes=0,
+    tenants=(),
+)
+
+
+class FakeGate:
+    """A gate that answers with the counters it was given."""
+
+    def __init__(self) -> None:
+        self.next = COUNTS
+
+    def counts(self) -> DeviceCounts:
+        return self.next
+
+    def requests(self, after: int) -> Sequence[Request]:
+        return ()
+
+    def closings(self, after: int) -> Sequence[Closing]:
+        return ()
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def renew(self, until: float) -> None: ...
+
+    def reset(self, slot: int) -> bool:
+        return True
+
+    def processes(self, slot: int) -> Sequence[object]:
+        return ()
+
+
+def _fractions(*samples: tuple[float, float, int]) -> tuple[float, float]:
+    gate, window = FakeGate(), Window()
+    for now, idle, processes in samples:
+        gate.next = replace(COUNTS, now=now, idle_seconds=idle, harvested_seconds=idle / 2, online_processes=processes)
+        window.update(gate, 60.0)  # type: ignore[arg-type]
+    return window.fractions()
+
+
+def test_the_time_before_the_engine_attached_does_not_count() -> None:
+    assert _fractions((0, 0, 0), (50, 0, 0), (52, 0, 1), (62, 8, 1)) == pytest.approx((0.8, 0.4))
+
+
+def test_an_engine_that_returns_starts_a_new_window() -> None:
+    assert _fractions((0, 0, 1), (10, 10, 1), (11, 10, 0), (20, 10, 1), (24, 11, 1)) == pytest.approx((0.25, 0.125))
+
+
+def test_without_an_engine_nothing_is_idle() -> None:
+    assert _fractions((0, 0, 0), (30, 0, 0)) == (0.0, 0.0)
