@@ -3,11 +3,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.online_service import OnlineServiceSpec
 from rowen.demo.errors import DemoError
-from rowen.demo.install import CLAIMS, Images, is_default
+from rowen.demo.install import CLAIMS, Images, is_default, job_pods, prepare
+from rowen.demo.lock import only_run
 from rowen.demo.pods import OneOff, manifest
 from rowen.demo.readiness import pod_trouble
 from rowen.demo.run import JOBS, SERVICE
@@ -84,3 +86,30 @@ def test_the_default_class_is_told_by_its_annotation():
 )
 def test_a_pods_trouble_is_told(status, trouble):
     assert pod_trouble({"status": status}) == trouble
+
+
+class FakeCluster:
+    """Knows pods only."""
+
+    def __init__(self, *jobs):
+        self.jobs = jobs
+
+    async def pods(self, selector):
+        return [{"metadata": {"name": f"{job}-1", "labels": {selector: job}}} for job in self.jobs]
+
+
+async def test_outputs_are_not_cleared_under_running_jobs():
+    images = Images("a:1", "b:1", "c:1")
+    with pytest.raises(DemoError, match="support-lora-1"):
+        await prepare(FakeCluster("support-lora", "another"), images, JOBS, Path(), Console())
+
+
+async def test_only_the_demos_jobs_count():
+    assert await job_pods(FakeCluster("another"), JOBS) == []
+
+
+def test_one_demo_at_a_time(tmp_path):
+    with only_run(tmp_path), pytest.raises(DemoError, match="another demo"), only_run(tmp_path):
+        pass
+    with only_run(tmp_path):
+        pass

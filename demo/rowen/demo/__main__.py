@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from rowen.demo.errors import DemoError
+from rowen.demo.lock import only_run
 from rowen.demo.run import Settings, run_demo
 from rowen.demo.traffic.excerpt import EXCERPT_SECONDS
 
@@ -33,7 +34,8 @@ def run(
     console = Console(highlight=False)
     settings = Settings(Path.cwd(), out, values, seconds, job_limit)
     try:
-        passed = asyncio.run(run_demo(settings, console))
+        with only_run(out):
+            passed = asyncio.run(run_demo(settings, console))
     except DemoError as error:
         console.print(f"[bold red]The demo cannot go on:[/bold red] {error}", markup=True)
         console.print(error.hint, markup=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from rowen.crds.names import JOB_LABEL
 from rowen.demo.cluster import Cluster, Object, binary, command, kubectl
 from rowen.demo.errors import DemoError
 from rowen.demo.pods import OneOff, run_pod
@@ -67,17 +68,36 @@ async def _default_values(cluster: Cluster, folder: Path) -> Path:
     return folder / ("local.yaml" if local else "one-core.yaml")
 
 
-async def clear_jobs(cluster: Cluster, jobs: tuple[str, ...]) -> None:
-    """Deletes an earlier run's jobs and waits until they and their pods are gone."""
+async def clear_jobs(cluster: Cluster, jobs: tuple[str, ...], console: Console) -> None:
+    """Deletes an earlier run's jobs and waits until they and their pods are gone. Raises `DemoError`."""
     for name in jobs:
         await kubectl(
             "delete", "offlinejobs.rowen.dev", "-n", cluster.namespace, name, "--ignore-not-found", "--wait",
             "--timeout=90s",
         )  # fmt: skip
 
+    async def state() -> str:
+        left = await job_pods(cluster, jobs)
+        return f"{', '.join(left)} still there" if left else ""
 
-async def prepare(cluster: Cluster, images: Images, root: Path, console: Console) -> None:
-    """Makes volumes, clears an earlier run's outputs, and writes the model and the data. Raises `DemoError`."""
+    await wait_for("earlier jobs are gone", state, lambda: diagnosis(cluster, (cluster.namespace,)), console, 90)
+
+
+async def job_pods(cluster: Cluster, jobs: tuple[str, ...]) -> list[str]:
+    """Names of the jobs' pods, whatever their state."""
+    pods = await cluster.pods(JOB_LABEL)
+    return [pod["metadata"]["name"] for pod in pods if pod["metadata"]["labels"][JOB_LABEL] in jobs]
+
+
+async def prepare(cluster: Cluster, images: Images, jobs: tuple[str, ...], root: Path, console: Console) -> None:
+    """Makes volumes, clears an earlier run's outputs, and writes the model and the data.
+
+    Raises:
+        DemoError: A pod of the jobs is still there, whose output would be lost; or a step failed.
+    """
+    left = await job_pods(cluster, jobs)
+    if left:
+        raise DemoError(f"outputs are not cleared under running jobs: {', '.join(left)}", "Is another demo running?")
     classes = await cluster.items("/apis/storage.k8s.io/v1/storageclasses")
     host_path = not any(is_default(storage_class) for storage_class in classes)
     file = root / "examples" / "volumes" / ("host-path.yaml" if host_path else "default-class.yaml")
@@ -87,7 +107,7 @@ async def prepare(cluster: Cluster, images: Images, root: Path, console: Console
         name="rowen-demo-samples",
         image=images.runtime,
         script=(
-            "rm -rf /volumes/models/adapters/support /volumes/data/results.jsonl*; "
+            "rm -rf /volumes/models/adapters/support /volumes/data/results.jsonl* /volumes/data/.results.jsonl*; "
             "python -m rowen.demo.samples --models /volumes/models --data /volumes/data"
         ),
         claims=CLAIMS,

@@ -59,8 +59,8 @@ async def run_demo(settings: Settings, console: Console) -> bool:
     _step(console, "Installing Rowen")
     await install(cluster, images, settings.root, settings.values, console)
     _step(console, "Preparing volumes, model and data")
-    await clear_jobs(cluster, JOBS)
-    await prepare(cluster, images, settings.root, console)
+    await clear_jobs(cluster, JOBS, console)
+    await prepare(cluster, images, JOBS, settings.root, console)
     _step(console, "kubectl apply -f examples/")
     await kubectl("apply", "-n", cluster.namespace, "-f", str(settings.root / "examples"))
 
