@@ -44,6 +44,7 @@ def world():
         [Transition(at, at + 0.0003, at + 2, 0.0003, 1) for at in (1002.0, 1010.0)],
         [ServedRequest(1004.0, 0.05, 0.02, 1, True), ServedRequest(1012.0, 0.06, 0.02, 0, True)],
     )
+    record.present = [(990.0, 1030.0)]
     known.devices = {("rowen-node-1", "cpu1"): record}
     known.jobs = {"support-lora": finished(), "nightly-summaries": finished()}
     known.observations = 60

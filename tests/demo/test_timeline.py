@@ -9,20 +9,21 @@ def transition(closed, opened, tenants=1):
 
 def test_offline_work_holds_the_device_from_open_to_close():
     transitions = [transition(2.0, 3.0), transition(5.0, 6.0)]
-    assert offline_spans(transitions, 0.0, 10.0, tenants_now=1) == [(0.0, 2.0), (3.0, 5.0), (6.0, 10.0)]
+    assert offline_spans(transitions, [(0.0, 20.0)], 0.0, 10.0) == [(0.0, 2.0), (3.0, 5.0), (6.0, 10.0)]
 
 
 @pytest.mark.parametrize(
-    ("transitions", "tenants_now", "expected"),
+    ("transitions", "present", "expected"),
     [
-        ([], 1, []),
-        ([transition(2.0, 3.0, tenants=0), transition(5.0, None, tenants=0)], 0, []),
-        ([transition(2.0, 3.0), transition(5.0, 6.0, tenants=0)], 0, [(0.0, 2.0)]),
-        ([transition(2.0, None)], 1, [(0.0, 2.0)]),
+        ([], [(0.0, 10.0)], []),
+        ([transition(2.0, 3.0)], [], []),
+        ([transition(2.0, None)], [(0.0, 10.0)], [(0.0, 2.0)]),
+        ([transition(2.0, 3.0)], [(1.0, 4.0), (7.0, 8.0)], [(1.0, 2.0), (3.0, 4.0), (7.0, 8.0)]),
+        ([transition(-5.0, -4.0), transition(20.0, None)], [(0.0, 30.0)], [(0.0, 10.0)]),
     ],
 )
-def test_without_tenants_or_while_closed_nobody_holds_it(transitions, tenants_now, expected):
-    assert offline_spans(transitions, 0.0, 10.0, tenants_now=tenants_now) == expected
+def test_without_tenants_or_while_closed_nobody_holds_it(transitions, present, expected):
+    assert offline_spans(transitions, present, 0.0, 10.0) == expected
 
 
 def test_holders_cover_the_time_without_gaps():

@@ -106,9 +106,7 @@ def summarize_device(name: str, record: DeviceRecord, run: Run) -> DeviceSummary
 
 
 def _offline(record: DeviceRecord, run: Run) -> list[Span]:
-    transitions = list(record.transitions.values())
-    attached = sum(tenant.attached for tenant in record.harvest.tenants)
-    return offline_spans(transitions, run.started, run.started + run.seconds, tenants_now=attached)
+    return offline_spans(record.transitions.values(), record.present, run.started, run.started + run.seconds)
 
 
 def make_report(run: Run) -> Report:

@@ -1,7 +1,8 @@
 """Who held a device when, from the agent's transitions and the requests in flight."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -60,22 +61,41 @@ class ServedRequest:
         )
 
 
-def offline_spans(transitions: Sequence[Transition], start: float, end: float, *, tenants_now: int) -> list[Span]:
+def open_spans(transitions: Iterable[Transition], start: float, end: float) -> list[Span]:
+    """When the gate was open between `start` and `end`; never, as far as is known, where nothing was recorded."""
+    ordered = sorted(transitions, key=lambda transition: transition.closed)
+    if not ordered:
+        return []
+    edges = [start, *(edge for transition in ordered for edge in (transition.closed, transition.opened))]
+    spans = [
+        (opened, closed) for opened, closed in zip(edges[::2], [*edges[1::2], end], strict=True) if opened is not None
+    ]
+    return union(clip(((left, right or end) for left, right in spans), start, end))
+
+
+def offline_spans(
+    transitions: Sequence[Transition], start: float, end: float, *, tenants_until: float | None
+) -> list[Span]:
     """When the gate was open with offline processes behind it.
 
-    A stretch between an opening and the next close counts as held where that close stopped at least one process;
-    the last one, still open, where there are tenants now.
+    A stretch between an opening and the next close counts as held up to that close where it stopped a process.
+    Where it stopped none, or has not come, up to `tenants_until`: when the last offline job ended, None without any.
     """
-    ordered = sorted(transitions, key=lambda transition: transition.closed)
     spans: list[Span] = []
-    for before, after in itertools.pairwise(ordered):
-        if before.opened is not None and after.tenants > 0:
-            spans.append((before.opened, after.closed))
-    if ordered and ordered[0].tenants > 0:
-        spans.append((start, ordered[0].closed))
-    if ordered and ordered[-1].opened is not None and tenants_now > 0:
-        spans.append((ordered[-1].opened, end))
+    opened: float | None = start
+    for transition in sorted(transitions, key=lambda transition: transition.closed):
+        if opened is not None:
+            spans.append((opened, _held_until(transition, tenants_until)))
+        opened = transition.opened
+    if opened is not None and transitions:
+        spans.append((opened, tenants_until if tenants_until is not None else opened))
     return union(clip(spans, start, end))
+
+
+def _held_until(close: Transition, tenants_until: float | None) -> float:
+    if close.tenants > 0:
+        return close.closed
+    return min(close.closed, tenants_until) if tenants_until is not None else -math.inf
 
 
 def holder_spans(

@@ -14,6 +14,7 @@ from rowen.crds.offline_job import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.demo.checks import JobResult, Readiness
 from rowen.demo.cluster import READ_ERRORS, Cluster, Object
+from rowen.demo.statistics import Span
 from rowen.demo.timeline import ServedRequest, Transition
 
 AGENT_NAMESPACE = "rowen-agent"
@@ -23,6 +24,8 @@ SUCCESS_REASON = "Completed"
 _INTERVAL = 1.0
 # The timeline is asked for again a little before the last answer: a transition may have been pending then.
 _OVERLAP = 30.0
+# Readings further apart say nothing of the time between them.
+_PRESENCE_GAP = 10.0
 
 DeviceKey = tuple[str, str]
 """A device: node and id."""
@@ -37,6 +40,15 @@ class DeviceRecord:
     """By millisecond of the close."""
     requests: dict[tuple[float, float], ServedRequest] = field(default_factory=dict)
     """By TTFT and TPOT, which differ between requests to the nanosecond."""
+    present: list[Span] = field(default_factory=list)
+    """When offline processes were attached, to the second."""
+
+    def see_tenants(self, attached: bool, now: float) -> None:
+        """Takes in whether offline processes are attached."""
+        if attached and self.present and now - self.present[-1][1] < _PRESENCE_GAP:
+            self.present[-1] = (self.present[-1][0], now)
+        elif attached:
+            self.present.append((now, now))
 
     def see(self, transitions: Iterable[Transition], requests: Iterable[ServedRequest]) -> None:
         """Takes in an answer of the agent. It may repeat earlier ones with times that differ by microseconds."""
@@ -188,6 +200,7 @@ class Observer:
             harvest = DeviceHarvest.from_wire(value)
             record = self.world.devices.setdefault((node, harvest.id), DeviceRecord(harvest))
             record.harvest = harvest
+            record.see_tenants(any(tenant.attached for tenant in harvest.tenants), time.time())
             since = max([self.world.since, *(moment / 1000 - _OVERLAP for moment in list(record.transitions)[-1:])])
             path = f"v1/devices/{harvest.id}/timeline?since={since:.3f}"
             history = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, path)
