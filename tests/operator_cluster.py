@@ -67,8 +67,7 @@ class FakeCluster:
 
         async def look() -> dict[str, Any] | None:
             found = await read(self.kube, ROWEN, self.namespace, f"{url}/{name}")
-            entry = find(found, type_)
-            return found if entry and entry["reason"] == reason else None
+            return found if find(found, type_).get("reason") == reason else None
 
         return await eventually(look)
 
@@ -152,7 +151,7 @@ class FakeCluster:
         return {"apiVersion": ROWEN, "kind": kind, "metadata": metadata, **parts}
 
 
-def find(manifest: dict[str, Any] | None, type_: str) -> dict[str, Any] | None:
-    """A condition of an object."""
+def find(manifest: dict[str, Any] | None, type_: str) -> dict[str, Any]:
+    """A condition of an object; empty where there is none."""
     conditions = ((manifest or {}).get("status") or {}).get("conditions") or ()
-    return next((entry for entry in conditions if entry["type"] == type_), None)
+    return next((entry for entry in conditions if entry["type"] == type_), {})

@@ -76,7 +76,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         ready=_condition(status, "Ready").get("status") == "True",
         deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
         started_at=unix_or_none((state.get("running") or ended).get("startedAt")),
-        finished_at=unix_or_none(ended.get("finishedAt")),
+        finished_at=_finished_at(metadata, status, ended),
         exit_code=ended.get("exitCode"),
         end_reason=ended.get("reason") or status.get("reason") or "",
         end_message=message,
@@ -88,6 +88,13 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
 
 def _state(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:
     return next((entry.get("state") or {} for entry in statuses if entry.get("name") == container), {})
+
+
+def _finished_at(metadata: Mapping[str, Any], status: Mapping[str, Any], ended: Mapping[str, Any]) -> float | None:
+    """When it ended; a pod that the kubelet turned away never had a container to end."""
+    if status.get("phase") not in ("Succeeded", "Failed"):
+        return None
+    return unix_or_none(ended.get("finishedAt") or status.get("startTime") or metadata.get("creationTimestamp"))
 
 
 def _number(text: str | None) -> int:

@@ -29,7 +29,12 @@ class WorkQueue:
         self._wake = asyncio.Event()
 
     def add(self, key: Key) -> None:
-        """Handle the key as soon as a worker is free; a key that is being handled is handled once more."""
+        """Handle the key as soon as a worker is free; a key that is being handled is handled once more.
+
+        A key that has failed waits for its back-off, however many events come in.
+        """
+        if key in self._errors and key in self._timers:
+            return
         if key in self._busy:
             self._again.add(key)
         elif key not in self._waiting:
@@ -71,9 +76,7 @@ class WorkQueue:
                 self._busy.discard(key)
             if key in self._again:
                 self._again.discard(key)
-                # A key that has just failed waits for its back-off, however many events come in.
-                if key not in self._errors:
-                    self.add(key)
+                self.add(key)
 
     async def _handle_one(self, key: Key) -> None:
         try:

@@ -1,0 +1,282 @@
+"""What is decided about an OfflineJob, by table."""
+
+from typing import Any
+
+import pytest
+from operator_builders import (
+    NODE,
+    NOW,
+    PLACED,
+    TEMPLATE,
+    assignment,
+    condition,
+    device,
+    ended,
+    job,
+    placed,
+    pod,
+    report,
+    running,
+    tenant,
+)
+
+from rowen.crds.worker import WorkerResult
+from rowen.operator.decision import Decision, Refusal
+from rowen.operator.job_policy import decide
+from rowen.operator.job_snapshot import JobSnapshot
+from rowen.operator.pods import Problem
+from rowen.operator.timestamps import rfc3339
+
+DONE = WorkerResult(reason="Completed", message="all rows", unit="rows", completed=9, total=9)
+BAD = WorkerResult(reason="DatasetMissing", message="no /volumes/data/x", unit="steps", completed=0, total=0)
+SPEC: dict[str, Any] = job().spec.to_wire()
+
+
+def said(decision: Decision, type_: str) -> tuple[str, str]:
+    """Status and reason of a condition of the decision."""
+    assert decision.status is not None
+    entry = next(entry for entry in decision.status["conditions"] if entry["type"] == type_)
+    return entry["status"], entry["reason"]
+
+
+def state(decision: Decision) -> str:
+    assert decision.status is not None
+    return str(decision.status["state"])
+
+
+CASES: list[tuple[str, JobSnapshot, str, str, int, int]] = [
+    # name, snapshot, Running's reason, state, pods made, pods removed
+    ("new", job(), "NotPlaced", "Pending", 0, 0),
+    ("placed", job(status=placed()), "Starting", "Starting", 1, 0),
+    ("placed no more", job(status=placed(conditions=[condition("Placed", "False")])), "NotPlaced", "Pending", 0, 0),
+    ("lease run out", job(status=placed(renewed=NOW - 16)), "LeaseExpired", "LeaseExpired", 0, 0),
+    (
+        "lease renewed by the report",
+        job(status=placed(renewed=NOW - 16), reports=(report(time=NOW - 2),)),
+        "Starting", "Starting", 1, 0,
+    ),
+    ("pending", job(status=placed(), pods=(pod(),)), "Starting", "Starting", 0, 0),
+    ("running", job(status=placed(), pods=(running(),)), "Running", "Running", 0, 0),
+    ("withdrawn", job(status={"conditions": []}, pods=(running(),)), "NotPlaced", "Pending", 0, 1),
+    ("moved", job(status=placed("a2"), pods=(running(),)), "Stopping", "Stopping", 0, 1),
+    (
+        "moved, the old pod stops",
+        job(status=placed("a2"), pods=(running(deletion_deadline=NOW + 5),)),
+        "Stopping", "Stopping", 0, 0,
+    ),
+    ("suspended", job({**SPEC, "suspend": True}, placed(), pods=(running(),)), "Suspended", "Suspended", 0, 1),
+    ("two pods by mistake", job(status=placed(), pods=(running(1), running(2))), "Running", "Running", 0, 1),
+    ("pod removed by somebody", job(status=placed(attempts=1, countedAttempt=0)), "Starting", "Starting", 1, 0),
+    (
+        "no image",
+        job(status=placed(), pods=(pod(problem=Problem("ImagePullBackOff", "no such image")),)),
+        "ImagePullBackOff", "ImagePullBackOff", 0, 0,
+    ),
+    ("crashed", job(status=placed(), pods=(ended(1, 1),)), "BackOff", "BackOff", 0, 0),
+    ("crashed long ago", job(status=placed(), pods=(ended(1, 1, finished_at=NOW - 11),)), "Starting", "Starting", 1, 0),
+    (
+        "second crash waits longer",
+        job(status=placed(failures=1, countedAttempt=1), pods=(ended(2, 1, finished_at=NOW - 11),)),
+        "BackOff", "BackOff", 0, 0,
+    ),
+    ("completed", job(status=placed(), pods=(ended(result=DONE),)), "Finished", "Completed", 0, 0),
+    ("completed without words", job(status=placed(), pods=(ended(),)), "Finished", "Completed", 0, 0),
+    ("user error", job(status=placed(), pods=(ended(1, 64, result=BAD),)), "Finished", "Failed", 0, 0),
+    (
+        "64 of a template is any failure",
+        job({"template": TEMPLATE}, placed(), pods=(ended(1, 64),)),
+        "BackOff", "BackOff", 0, 0,
+    ),
+    (
+        "out of attempts",
+        job(status=placed(failures=3, countedAttempt=3), pods=(ended(4, 1),)),
+        "Finished", "Failed", 0, 0,
+    ),
+    (
+        "evicted by the kubelet",
+        job({**SPEC, "backoffLimit": 0}, placed(), pods=(ended(1, 1, disrupted=True, finished_at=NOW - 11),)),
+        "Starting", "Starting", 1, 0,
+    ),
+    (
+        "stopped by us with an exit code",
+        job({**SPEC, "backoffLimit": 0}, placed("a2"), pods=(ended(1, 143, deletion_deadline=NOW),)),
+        "Starting", "Starting", 1, 0,
+    ),
+    (
+        "exit code 0 on being stopped is not completion",
+        job(status=placed("a2"), pods=(ended(1, 0, deletion_deadline=NOW),)),
+        "Starting", "Starting", 1, 0,
+    ),
+    (
+        "completed while being stopped",
+        job(status=placed("a2"), pods=(ended(1, 0, deletion_deadline=NOW, result=DONE),)),
+        "Finished", "Completed", 0, 0,
+    ),
+    (
+        "forbidden",
+        job(status=placed(), refusal=Refusal(403, "exceeded quota")),
+        "PodForbidden", "PodForbidden", 0, 0,
+    ),
+    (
+        "invalid template",
+        job({"template": TEMPLATE}, placed(), refusal=Refusal(422, "spec.containers: Required")),
+        "Finished", "Failed", 0, 0,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason", "state_", "made", "removed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_decision(snapshot: JobSnapshot, reason: str, state_: str, made: int, removed: int) -> None:
+    decision = decide(snapshot, NOW)
+    assert said(decision, "Running")[1] == reason
+    assert state(decision) == state_
+    assert len(decision.children) == made
+    assert len(decision.removals) == removed
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_a_decision_is_stable(case: tuple[str, JobSnapshot, str, str, int, int]) -> None:
+    """Decided again on its own status, nothing is counted twice and no transition moves."""
+    snapshot = case[1]
+    first = decide(snapshot, NOW)
+    assert first.status is not None
+    own = {entry["type"] for entry in first.status["conditions"]}
+    others = [entry.to_wire() for entry in snapshot.status.conditions if entry.type not in own]
+    merged = snapshot.status.to_wire() | dict(first.status) | {"conditions": others + first.status["conditions"]}
+    again = decide(
+        JobSnapshot(
+            namespace=snapshot.namespace,
+            name=snapshot.name,
+            uid=snapshot.uid,
+            generation=snapshot.generation,
+            spec=snapshot.spec,
+            status=type(snapshot.status).from_wire(merged),
+            runtime_image=snapshot.runtime_image,
+            pods=snapshot.pods + ((pod(first.status["attempts"]),) if first.children else ()),
+            reports=snapshot.reports,
+            refusal=snapshot.refusal,
+        ),
+        NOW + 0.1,
+    )
+    if not first.children:
+        assert again.status == first.status
+    assert again.status is not None
+    assert again.status["failures"] == first.status["failures"]
+    assert not again.children
+
+
+def test_a_counted_failure_is_not_counted_again() -> None:
+    decision = decide(job(status=placed(failures=1, attempts=1, countedAttempt=1), pods=(ended(1, 1),)), NOW)
+    assert decision.status is not None
+    assert decision.status["failures"] == 1
+    assert not [note for note in decision.notes if note.reason == "AttemptFailed"]
+
+
+def test_backoff_says_when_to_come_back() -> None:
+    decision = decide(job(status=placed(), pods=(ended(1, 1, finished_at=NOW - 4),)), NOW)
+    assert decision.requeue_seconds == pytest.approx(6)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (job(status=placed(), pods=(ended(1, 64, result=BAD),)), "DatasetMissing"),
+        (
+            job({**SPEC, "backoffLimit": 0}, placed(), pods=(ended(1, 137, end_reason="OOMKilled"),)),
+            "OOMKilled",
+        ),
+        (job({**SPEC, "backoffLimit": 0}, placed(), pods=(ended(1, 1),)), "Failed"),
+        (job(status=placed(), pods=(ended(result=DONE),)), "Completed"),
+    ],
+)
+def test_finished_tells_why(snapshot: JobSnapshot, reason: str) -> None:
+    decision = decide(snapshot, NOW)
+    assert said(decision, "Finished") == ("True", reason)
+    assert [note.reason for note in decision.notes][-1] == reason
+
+
+@pytest.mark.parametrize(
+    ("reported", "deadline", "forced"),
+    [
+        (NOW - 5, NOW - 100, False),  # the node lives: its kubelet will do it
+        (NOW - 20, NOW - 100, False),  # silent, but its lease may have been renewed by its last report
+        (NOW - 31, NOW - 100, True),
+        (None, NOW - 100, True),
+        (NOW - 300, NOW - 10, False),  # the kubelet still has time
+    ],
+)
+def test_a_lost_nodes_pod_goes_by_force_once_its_lease_has_run_out(
+    reported: float | None, deadline: float, forced: bool
+) -> None:
+    reports = () if reported is None else (report(time=reported),)
+    snapshot = job(
+        status={"conditions": [condition("Placed", "False", "NodeLost")]},
+        pods=(running(deletion_deadline=deadline),),
+        reports=reports,
+    )
+    assert [removal.force for removal in decide(snapshot, NOW).removals] == [True] * forced
+
+
+@pytest.mark.parametrize(
+    ("places", "time", "expected"),
+    [
+        ([device(gateOpen=False, tenants=[tenant(preemptions=4)])], NOW, ("True", "GateClosed")),
+        ([device(gateOpen=True, tenants=[tenant(preemptions=4)])], NOW, ("False", "GateOpen")),
+        (
+            [device("a", tenants=[tenant()]), device("b", gateOpen=False, tenants=[tenant()])],
+            NOW,
+            ("True", "GateClosed"),
+        ),
+        ([device(tenants=[tenant(attached=False)])], NOW, ("Unknown", "NotAttached")),
+        ([device(tenants=[tenant("other")])], NOW, ("Unknown", "NoReport")),
+        ([device(gateOpen=False, tenants=[tenant()])], NOW - 60, ("Unknown", "NoReport")),
+    ],
+)
+def test_preempted(places: list[dict[str, Any]], time: float, expected: tuple[str, str]) -> None:
+    snapshot = job(status=placed(), pods=(running(),), reports=(report(*places, time=time),))
+    decision = decide(snapshot, NOW)
+    assert said(decision, "Preempted") == expected
+    assert state(decision) == ("Preempted" if expected[0] == "True" else "Running")
+
+
+def test_progress_follows_the_report_and_outlives_it() -> None:
+    busy = report(device(tenants=[tenant(completed=7, total=40)]))
+    first = decide(job(status=placed(), pods=(running(),), reports=(busy,)), NOW)
+    assert first.status is not None
+    assert first.status["progress"]["completed"] == 7
+    later = decide(job(status=placed(progress=first.status["progress"]), pods=(running(),)), NOW)
+    assert later.status is not None
+    assert later.status["progress"]["completed"] == 7
+
+
+def test_time_to_live() -> None:
+    status = {
+        "conditions": [*PLACED, condition("Finished", "True", "Completed")],
+        "completionTime": rfc3339(NOW - 50),
+        "assignment": assignment(),
+    }
+    waits = decide(job({**SPEC, "ttlSecondsAfterFinished": 60}, status), NOW)
+    assert (waits.delete_object, waits.requeue_seconds) == (False, 10)
+    assert decide(job({**SPEC, "ttlSecondsAfterFinished": 50}, status), NOW).delete_object
+    assert not decide(job(None, status), NOW).delete_object
+
+
+def test_a_finished_job_gets_no_pod_and_keeps_its_reason() -> None:
+    status = placed(conditions=[*PLACED, condition("Finished", "True", "DatasetMissing")])
+    decision = decide(job(status=status), NOW)
+    assert not decision.children
+    assert said(decision, "Finished") == ("True", "DatasetMissing")
+
+
+@pytest.mark.parametrize("node", [NODE, "node-2"])
+def test_a_pod_of_another_job_manager_or_a_deleted_job_is_none_of_ours(node: str) -> None:
+    theirs = decide(job({**SPEC, "managedBy": "x.com/y"}, placed(node=node), pods=(running(),)), NOW)
+    assert (theirs.status, theirs.children, theirs.removals) == (None, (), ())
+    gone = decide(job(status=placed(node=node), deletionTimestamp=rfc3339(NOW)), NOW)
+    assert (gone.status, gone.children, gone.removals) == (None, (), ())
+
+
+def test_managed_by_the_operator_is_the_operators() -> None:
+    assert decide(job({**SPEC, "managedBy": "rowen.dev/operator"}, placed()), NOW).children

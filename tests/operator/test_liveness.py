@@ -1,0 +1,64 @@
+"""The operator is alive while its watch delivers what listings show."""
+
+from typing import Any
+
+import kopf
+import pytest
+from operator_builders import job_manifest
+from prometheus_client import CollectorRegistry
+
+from rowen.operator import watch
+from rowen.operator.app import DEAF_SECONDS, Operator
+from rowen.operator.cluster import Cluster
+from rowen.operator.metrics import Metrics
+from rowen.operator.resources import JOBS, Resource
+from rowen.operator.settings import Settings
+
+
+class OneJob(Cluster):
+    """A cluster with one job."""
+
+    def __init__(self) -> None:
+        self.version = 1
+
+    async def listing(self, resource: Resource) -> tuple[list[dict[str, Any]], int]:
+        items = [job_manifest(resourceVersion=str(self.version))] if resource is JOBS else []
+        return items, self.version
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_deaf_watch_ends_the_operator() -> None:
+    cluster, clock = OneJob(), Clock()
+    registry = CollectorRegistry()
+    operator = Operator(Settings(runtime_image="i"), cluster, Metrics(registry), clock)
+    await operator.resync()
+    operator.on_event("OfflineJob", job_manifest(resourceVersion="1"), False)
+    clock.now += 10 * DEAF_SECONDS
+    assert operator.is_alive(), "silence alone is no fault: nothing has changed"
+    assert registry.get_sample_value("rowen_last_event_age_seconds") == 10 * DEAF_SECONDS
+    cluster.version = 2
+    await operator.resync()
+    clock.now += DEAF_SECONDS
+    assert operator.is_alive()
+    clock.now += 1
+    assert not operator.is_alive()
+    operator.on_event("OfflineJob", job_manifest(resourceVersion="2"), False)
+    assert operator.is_alive()
+
+
+def test_the_probe_fails_for_good() -> None:
+    alive = [True]
+    probe = watch._probe(lambda: alive[0])
+    assert probe() is True
+    alive[0] = False
+    with pytest.raises(kopf.PermanentError):
+        probe()

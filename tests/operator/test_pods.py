@@ -1,0 +1,102 @@
+"""Reading pods."""
+
+from typing import Any
+
+import pytest
+from operator_builders import NOW
+
+from rowen.operator.pods import Problem, pod_view
+from rowen.operator.timestamps import rfc3339
+
+Status = dict[str, Any]
+
+
+def manifest(status: Status, **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "job-2",
+            "uid": "p2",
+            "labels": {"rowen.dev/attempt": "2"},
+            "creationTimestamp": rfc3339(NOW - 30),
+            **metadata,
+        },
+        "spec": {"nodeName": "node-1", "containers": [{"name": "mine"}, {"name": "sidecar"}]},
+        "status": status,
+    }
+
+
+def worker(**state: Any) -> list[dict[str, Any]]:
+    return [{"name": "sidecar", "state": {"running": {}}}, {"name": "mine", "state": state}]
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no claim"}
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        ({}, None),
+        ({"conditions": [UNSCHEDULABLE]}, Problem("Unschedulable", "no claim")),
+        ({"containerStatuses": worker(waiting={"reason": "ContainerCreating"})}, None),
+        (
+            {"containerStatuses": worker(waiting={"reason": "ErrImagePull", "message": "not found"})},
+            Problem("ErrImagePull", "not found"),
+        ),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [
+                    {
+                        "name": "mine",
+                        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                        "lastState": {"terminated": {"exitCode": 1, "message": "no such model"}},
+                    }
+                ],
+            },
+            Problem("CrashLoopBackOff", "no such model"),
+        ),
+        ({"phase": "Failed", "conditions": [UNSCHEDULABLE]}, None),
+    ],
+)
+def test_problem(status: Status, problem: Problem | None) -> None:
+    assert pod_view(manifest(status)).problem == problem
+
+
+@pytest.mark.parametrize(
+    ("status", "disrupted"),
+    [
+        ({"phase": "Failed"}, False),
+        ({"phase": "Failed", "reason": "Evicted"}, True),
+        ({"phase": "Failed", "reason": "UnexpectedAdmissionError"}, True),
+        ({"phase": "Failed", "reason": "OutOfrowen.dev/harvest"}, True),
+        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
+    ],
+)
+def test_disrupted(status: Status, disrupted: bool) -> None:
+    assert pod_view(manifest(status)).disrupted is disrupted
+
+
+def test_a_pod_that_was_turned_away_ended_when_it_started() -> None:
+    """Without a time there would be no back-off."""
+    view = pod_view(manifest({"phase": "Failed", "reason": "UnexpectedAdmissionError"}))
+    assert view.finished_at == NOW - 30
+
+
+def test_the_first_container_is_the_worker() -> None:
+    ended = {
+        "exitCode": 3,
+        "reason": "Error",
+        "message": '{"reason":"DiskFull","message":"m","unit":"rows","completed":1,"total":2}',
+        "startedAt": rfc3339(NOW - 9),
+        "finishedAt": rfc3339(NOW),
+    }
+    view = pod_view(manifest({"phase": "Failed", "containerStatuses": worker(terminated=ended)}))
+    assert (view.exit_code, view.started_at, view.finished_at, view.attempt) == (3, NOW - 9, NOW, 2)
+    assert view.result is not None
+    assert view.result.reason == "DiskFull"
+
+
+def test_last_words_that_are_no_result_stay_text() -> None:
+    ended = {"exitCode": 1, "message": "Traceback: boom"}
+    view = pod_view(manifest({"phase": "Failed", "containerStatuses": worker(terminated=ended)}))
+    assert (view.result, view.end_message) == (None, "Traceback: boom")

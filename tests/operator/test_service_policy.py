@@ -1,0 +1,155 @@
+"""What is decided about an OnlineService, by table."""
+
+import copy
+from typing import Any
+
+import pytest
+from operator_builders import IMAGE, NAMESPACE, NOW, SLO, device, online, quantiles, report
+
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.operator.decision import Decision, Refusal
+from rowen.operator.pods import PodView, Problem
+from rowen.operator.service_manifests import cluster_service, deployment
+from rowen.operator.service_policy import decide
+from rowen.operator.service_snapshot import ServiceSnapshot, selector_text, service_snapshot
+
+ENGINE = {"engine": {"model": {"claimName": "models", "path": "llama"}}}
+ADOPTED = {"workloadRef": {"kind": "StatefulSet", "name": "theirs"}}
+
+
+def service(spec: dict[str, Any] | None = None, **parts: Any) -> ServiceSnapshot:
+    manifest = {
+        "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "s1", "generation": 2},
+        "spec": {"slo": SLO, **(ENGINE if spec is None else spec)},
+    }
+    values = {"workload": None, "cluster_service": None, "pods": (), "devices": (), **parts}
+    return service_snapshot(manifest, runtime_image=IMAGE, **values)
+
+
+def stored(ready: int = 1, wanted: int = 1) -> dict[str, Any]:
+    """The children as the API server would return them."""
+    snapshot = service()
+    assert snapshot.spec.engine is not None
+    workload = deployment(snapshot, snapshot.spec.engine)
+    workload["spec"]["replicas"] = wanted
+    workload["status"] = {"replicas": wanted, "readyReplicas": ready}
+    return {"workload": workload, "cluster_service": cluster_service(snapshot)}
+
+
+def adopted(labels: dict[str, str], limits: dict[str, str]) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "theirs"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+            },
+        },
+        "status": {"replicas": 1, "readyReplicas": 1},
+    }
+
+
+def devices(*entries: dict[str, Any]) -> tuple[DeviceHarvest, ...]:
+    return report(*entries).devices
+
+
+def said(decision: Decision) -> dict[str, tuple[str, str]]:
+    assert decision.status is not None
+    return {entry["type"]: (entry["status"], entry["reason"]) for entry in decision.status["conditions"]}
+
+
+LABEL = {"rowen.dev/service": "chat"}
+LIMIT = {"rowen.dev/online": "1"}
+BUSY = device(online=online(ttft=quantiles(0.1), tpot=quantiles(0.01)))
+BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolumeclaim "models" not found'))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        (service(), {"Ready": "Progressing", "HarvestEnabled": "NoWorkload", "SLOMet": "NoReport"}),
+        (service(**stored(0)), {"Ready": "Progressing", "Degraded": "AsExpected"}),
+        (service(**stored(0), pods=(BROKEN,)), {"Ready": "Unschedulable", "Degraded": "Unschedulable"}),
+        (service(**stored()), {"Ready": "AllReady", "HarvestEnabled": "NoReport", "Degraded": "NoReport"}),
+        (service(**stored(0, 0)), {"Ready": "ScaledToZero", "Degraded": "AsExpected"}),
+        (
+            service(**stored(), devices=devices(BUSY)),
+            {"Ready": "AllReady", "SLOMet": "Met", "HarvestEnabled": "Harvesting", "Degraded": "AsExpected"},
+        ),
+        (service(**stored(), devices=devices(device(online=online()))), {"SLOMet": "NoTraffic"}),
+        (
+            service(**stored(), devices=devices(device(online=online(ttft=quantiles(9), tpot=quantiles(9))))),
+            {"SLOMet": "TtftAndTpotExceeded"},
+        ),
+        (
+            service(**stored(), devices=devices(BUSY, device("b", online=online(ttft=quantiles(0.6))))),
+            {"SLOMet": "TtftExceeded"},
+        ),
+        (
+            service(**stored(), devices=devices(device(online=online(attached=False), harvestable=False))),
+            {"HarvestEnabled": "NotAttached", "Degraded": "NotAttached"},
+        ),
+        (
+            service({**ENGINE, "harvest": {"enabled": False}}, **stored(), devices=devices(BUSY)),
+            {"HarvestEnabled": "Disabled", "Degraded": "AsExpected"},
+        ),
+        (service(ADOPTED), {"Ready": "WorkloadMissing", "Degraded": "WorkloadMissing"}),
+        (service(ADOPTED, workload=adopted({}, {})), {"HarvestEnabled": "NoDevice", "Degraded": "NoDevice"}),
+        (service(ADOPTED, workload=adopted({}, LIMIT)), {"HarvestEnabled": "NoLabel"}),
+        (service(ADOPTED, workload=adopted(LABEL, LIMIT)), {"Ready": "AllReady", "HarvestEnabled": "NoReport"}),
+        (service(refusal=Refusal(403, "exceeded quota")), {"Ready": "ChildRefused", "Degraded": "ChildRefused"}),
+    ],
+)
+def test_conditions(snapshot: ServiceSnapshot, expected: dict[str, str]) -> None:
+    reasons = {type_: reason for type_, (_, reason) in said(decide(snapshot, NOW)).items()}
+    assert reasons | expected == reasons
+
+
+def test_makes_both_children_once() -> None:
+    assert [child["kind"] for child in decide(service(), NOW).children] == ["Deployment", "Service"]
+    assert decide(service(**stored()), NOW).children == ()
+
+
+def test_defaults_of_the_server_are_no_drift() -> None:
+    children = copy.deepcopy(stored())
+    children["workload"]["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+    container = children["workload"]["spec"]["template"]["spec"]["containers"][0]
+    container["terminationMessagePath"] = "/dev/termination-log"
+    container["resources"]["limits"]["memory"] = "4Gi"
+    assert decide(service(**children), NOW).children == ()
+
+
+@pytest.mark.parametrize("change", [{"args": ["--x"]}, {"replicas": 3}, {"memory": "5Gi"}, {"image": "other:2"}])
+def test_a_changed_engine_is_applied(change: dict[str, Any]) -> None:
+    spec = {"engine": {**ENGINE["engine"], **change}}
+    assert [child["kind"] for child in decide(service(spec, **stored()), NOW).children] == ["Deployment"]
+
+
+def test_an_adopted_workload_is_never_touched() -> None:
+    assert decide(service(ADOPTED, workload=adopted({}, {})), NOW).children == ()
+
+
+def test_one_engine_to_a_device() -> None:
+    spec = stored()["workload"]["spec"]
+    assert spec["strategy"]["rollingUpdate"]["maxSurge"] == 0
+    assert spec["template"]["spec"]["containers"][0]["resources"]["limits"]["rowen.dev/online"] == "1"
+
+
+def test_figures() -> None:
+    decision = decide(service(**stored(), devices=devices(BUSY, device("b", harvestedFraction=0.2))), NOW)
+    assert decision.status is not None
+    assert decision.status["harvestedFraction"] == 0.4
+    assert decision.status["ttft"]["valueSeconds"] == 0.1
+    assert decision.status["selector"] == "rowen.dev/service=chat"
+
+
+def test_selector_text() -> None:
+    expressions = [
+        {"key": "a", "operator": "In", "values": ["1", "2"]},
+        {"key": "b", "operator": "NotIn", "values": ["3"]},
+        {"key": "c", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+    ]
+    text = selector_text({"matchLabels": {"z": "1"}, "matchExpressions": expressions})
+    assert text == "z=1,a in (1,2),b notin (3),c,!d"

@@ -1,0 +1,107 @@
+"""The queue: one worker per key, nothing lost, back-off on errors."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from rowen.operator.store import Key
+from rowen.operator.workqueue import WorkQueue, retry_seconds
+
+A, B = Key("OfflineJob", "n", "a"), Key("OfflineJob", "n", "b")
+
+
+@contextlib.asynccontextmanager
+async def running(handle: Callable[[Key], Awaitable[float | None]], workers: int = 2) -> AsyncIterator[WorkQueue]:
+    queue = WorkQueue(handle)
+    task = asyncio.create_task(queue.run(workers))
+    try:
+        yield queue
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_changes_during_handling_are_handled_once_more() -> None:
+    seen: list[Key] = []
+    entered, leave, twice = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handle(key: Key) -> None:
+        seen.append(key)
+        entered.set()
+        if len(seen) == 2:
+            twice.set()
+        await leave.wait()
+
+    async with running(handle) as queue:
+        queue.add(A)
+        await entered.wait()
+        for _ in range(5):
+            queue.add(A)
+        await asyncio.sleep(0)
+        assert seen == [A], "a key is never handled by two workers at once"
+        leave.set()
+        await twice.wait()
+    assert seen == [A, A]
+
+
+async def test_keys_do_not_wait_for_each_other() -> None:
+    done = asyncio.Event()
+
+    async def handle(key: Key) -> None:
+        if key == A:
+            await asyncio.Event().wait()
+        done.set()
+
+    async with running(handle) as queue:
+        queue.add(A)
+        queue.add(B)
+        await done.wait()
+
+
+async def test_a_failed_key_waits_for_its_backoff_even_under_events() -> None:
+    calls = 0
+    entered, leave, retried = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Key) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            entered.set()
+            await leave.wait()
+            raise RuntimeError("API server away")
+        retried.set()
+
+    async with running(handle) as queue:
+        queue.add(A)
+        await entered.wait()
+        queue.add(A)
+        leave.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert calls == 1
+        await retried.wait()
+    assert calls == 2
+
+
+async def test_comes_back_when_asked() -> None:
+    calls = 0
+    again = asyncio.Event()
+
+    async def handle(_: Key) -> float | None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            again.set()
+        return 0.01 if calls == 1 else None
+
+    async with running(handle) as queue:
+        queue.add(A)
+        await again.wait()
+
+
+@pytest.mark.parametrize(("errors", "seconds"), [(1, 0.5), (2, 1), (3, 2), (8, 60), (500, 60)])
+def test_backoff(errors: int, seconds: float) -> None:
+    assert retry_seconds(errors) == seconds
