@@ -76,6 +76,6 @@ def test_an_unknown_job_is_missing():
 
 def test_presence_of_tenants_is_kept_over_time():
     record = DeviceRecord(harvest=None)
-    for now, attached in ((1.0, True), (2.0, True), (3.0, False), (60.0, True), (61.0, True)):
+    for now, attached in ((1.0, True), (2.0, True), (3.0, False), (4.0, True), (60.0, True), (61.0, True)):
         record.see_tenants(attached, now)
-    assert record.present == [(1.0, 2.0), (60.0, 61.0)]
+    assert record.present == [(1.0, 2.0), (4.0, 4.0), (60.0, 61.0)]

@@ -1,7 +1,6 @@
 """Who held a device when, from the agent's transitions and the requests in flight."""
 
 import itertools
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -73,29 +72,10 @@ def open_spans(transitions: Iterable[Transition], start: float, end: float) -> l
     return union(clip(((left, right or end) for left, right in spans), start, end))
 
 
-def offline_spans(
-    transitions: Sequence[Transition], start: float, end: float, *, tenants_until: float | None
-) -> list[Span]:
-    """When the gate was open with offline processes behind it.
-
-    A stretch between an opening and the next close counts as held up to that close where it stopped a process.
-    Where it stopped none, or has not come, up to `tenants_until`: when the last offline job ended, None without any.
-    """
-    spans: list[Span] = []
-    opened: float | None = start
-    for transition in sorted(transitions, key=lambda transition: transition.closed):
-        if opened is not None:
-            spans.append((opened, _held_until(transition, tenants_until)))
-        opened = transition.opened
-    if opened is not None and transitions:
-        spans.append((opened, tenants_until if tenants_until is not None else opened))
-    return union(clip(spans, start, end))
-
-
-def _held_until(close: Transition, tenants_until: float | None) -> float:
-    if close.tenants > 0:
-        return close.closed
-    return min(close.closed, tenants_until) if tenants_until is not None else -math.inf
+def offline_spans(transitions: Iterable[Transition], present: Iterable[Span], start: float, end: float) -> list[Span]:
+    """When the gate was open with offline processes behind it; `present` says when there were any."""
+    attached = union(present)
+    return union(piece for left, right in open_spans(transitions, start, end) for piece in clip(attached, left, right))
 
 
 def holder_spans(

@@ -42,13 +42,16 @@ class DeviceRecord:
     """By TTFT and TPOT, which differ between requests to the nanosecond."""
     present: list[Span] = field(default_factory=list)
     """When offline processes were attached, to the second."""
+    attached: bool = False
+    """Whether they were at the last reading."""
 
     def see_tenants(self, attached: bool, now: float) -> None:
         """Takes in whether offline processes are attached."""
-        if attached and self.present and now - self.present[-1][1] < _PRESENCE_GAP:
+        if attached and self.attached and now - self.present[-1][1] < _PRESENCE_GAP:
             self.present[-1] = (self.present[-1][0], now)
         elif attached:
             self.present.append((now, now))
+        self.attached = attached
 
     def see(self, transitions: Iterable[Transition], requests: Iterable[ServedRequest]) -> None:
         """Takes in an answer of the agent. It may repeat earlier ones with times that differ by microseconds."""
