@@ -29,6 +29,7 @@ def configure(level: str) -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # One line per request is the API server's audit log's business.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # A line per request, probes included, would hide everything else.
+    for name in ("httpx", "aiohttp.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("kopf").setLevel(logging.WARNING)
