@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import dataclasses
-import os
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +26,7 @@ SERVICE = "chat"
 MODEL = "llama-demo"
 SMALL_CLAIM = "small"
 VOLUMES = ("models", "data", SMALL_CLAIM)
+NODES = ("rowen-node-1", "rowen-node-2")
 
 
 def _local() -> bool:
@@ -139,12 +140,19 @@ def small_claim(world: World) -> Iterator[str]:
     if not world.local:
         pytest.skip("a full file system can only be made on the local cluster")
     folder = volumes.host_folder(NAMESPACE, SMALL_CLAIM)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0777", "rowen-e2e", str(folder)], check=True)
     try:
-        (folder / "ballast").write_bytes(b"x" * (os.statvfs(folder).f_bavail * os.statvfs(folder).f_bsize))
+        # A node has a mount namespace of its own, so the file system is mounted there.
+        for node in NODES:
+            _on_node(node, "mount", "-t", "tmpfs", "-o", "size=64k,mode=0777", "rowen-e2e", str(folder))
+            _on_node(node, "dd", "if=/dev/zero", f"of={folder}/ballast", "bs=4k", "count=15")
         apply(*volumes.claim(SMALL_CLAIM, NAMESPACE, host_path=folder))
         yield SMALL_CLAIM
     finally:
         delete("pvc", SMALL_CLAIM, NAMESPACE)
         kubectl("delete", "pv", f"{NAMESPACE}-{SMALL_CLAIM}", "--ignore-not-found")
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        for node in NODES:
+            _on_node(node, "umount", "--lazy", str(folder))
+
+
+def _on_node(node: str, *command: str) -> None:
+    subprocess.run([sys.executable, "-m", "rowen.cluster", "node", "run", node, "--", *command], check=True, timeout=60)

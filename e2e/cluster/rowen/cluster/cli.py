@@ -112,7 +112,9 @@ def node_start(name: NodeName) -> None:
 @node_app.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def node_run(name: NodeName, command: Annotated[list[str], typer.Argument()]) -> None:
     """Run a program inside a node: its mounts, its /run, its network."""
-    words = [*node.enter(Layout(), node.find(name)), *command]
+    # Everything behind the name is passed through, so that the separator arrives too.
+    program = command[1:] if command[0] == "--" else command
+    words = [*node.enter(Layout(), node.find(name)), *program]
     os.execvp(words[0], words)
 
 
