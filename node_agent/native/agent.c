@@ -58,6 +58,7 @@ static void *open_page(const char *path, size_t size, uint64_t magic, int *fd, i
 }
 
 static void release(struct rowen_agent *agent) {
+    rowen_agent_dismiss(agent);
     if (agent->page) {
         munmap(agent->page, sizeof *agent->page);
         close(agent->fd);
@@ -103,6 +104,7 @@ struct rowen_agent *rowen_agent_open(const char *directory, uint32_t tenant_page
         return NULL;
     }
     memcpy(agent->page->cpus, cpus, sizeof agent->page->cpus);
+    rowen_agent_enlist(agent);
     return agent;
 }
 

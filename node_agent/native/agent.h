@@ -85,6 +85,7 @@ struct rowen_agent {
     _Atomic bool stop;
     bool started;
     unsigned long thread;
+    struct rowen_agent *next; /* of the devices that this process serves */
 
     /* Of the thread. */
     uint64_t accounted_ns; /* open time is counted up to here */
@@ -101,7 +102,10 @@ void *rowen_agent_loop(void *agent);
 void rowen_agent_scan(struct rowen_agent *agent, uint64_t now);
 /* Collects acknowledgements of a close; true when nobody is awaited any more. Uses the backstop when it is due. */
 bool rowen_agent_collect(struct rowen_agent *agent, uint32_t gate, struct rowen_transition *transition);
-/* Lets processes run again that were stopped by the backstop. */
+/* The devices that this process serves know of each other: a tenant may be on several of them. */
+void rowen_agent_enlist(struct rowen_agent *agent);
+void rowen_agent_dismiss(struct rowen_agent *agent);
+/* Lets go of processes that were stopped by the backstop; each runs again once no device holds it any more. */
 void rowen_agent_continue(struct rowen_agent *agent);
 
 #endif

@@ -141,7 +141,10 @@ static void adopt(struct rowen_agent *agent) {
     agent->accounted_ns = now;
     agent->quiet_from_ns = now;
     uint32_t gate = rowen_gate(page);
-    if (!rowen_closed(gate)) return;
+    if (!rowen_closed(gate)) {
+        rowen_agent_continue(agent);
+        return;
+    }
     if (atomic_load(&page->transitions_made) && atomic_load(&current_transition(page)->opened_ns) == 0) {
         agent->followed_gate = gate;
         agent->acknowledged = atomic_load(&current_transition(page)->ack_ns) != 0;

@@ -1,5 +1,6 @@
 /* What the agent's thread does with processes: sees them come and go, awaits them, stops those that do not answer. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -69,25 +70,65 @@ static bool signal_owner(int fd, int index, int number) {
     return sent;
 }
 
+/* Guards the list, and makes one step of "who else holds the process" and the signal. */
+static pthread_mutex_t holds = PTHREAD_MUTEX_INITIALIZER;
+static struct rowen_agent *agents;
+
+void rowen_agent_enlist(struct rowen_agent *agent) {
+    pthread_mutex_lock(&holds);
+    agent->next = agents;
+    agents = agent;
+    pthread_mutex_unlock(&holds);
+}
+
+void rowen_agent_dismiss(struct rowen_agent *agent) {
+    pthread_mutex_lock(&holds);
+    struct rowen_agent **at = &agents;
+    while (*at && *at != agent) at = &(*at)->next;
+    if (*at) *at = agent->next;
+    pthread_mutex_unlock(&holds);
+}
+
+static bool holds_process(struct rowen_agent *agent, pid_t pid) {
+    for (uint32_t tenant = 0; tenant < agent->tenant_pages; tenant++) {
+        uint64_t stopped = atomic_load(&agent->page->accounts[tenant].stopped);
+        for (int i = 0; i < ROWEN_PROCESS_SLOTS; i++)
+            if (stopped >> i & 1 && rowen_lock_owner(agent->tenants[tenant].fd, i) == pid) return true;
+    }
+    return false;
+}
+
 static void stop_process(struct rowen_agent *agent, uint32_t tenant, int index) {
     struct rowen_tenant_account *account = &agent->page->accounts[tenant];
+    pthread_mutex_lock(&holds);
     /* Noted first: should this agent die here, the next one lets the process go on. */
     atomic_fetch_or(&account->stopped, 1ull << index);
-    if (!signal_owner(agent->tenants[tenant].fd, index, SIGSTOP)) {
-        atomic_fetch_and(&account->stopped, ~(1ull << index));
-        return;
-    }
+    bool sent = signal_owner(agent->tenants[tenant].fd, index, SIGSTOP);
+    if (!sent) atomic_fetch_and(&account->stopped, ~(1ull << index));
+    pthread_mutex_unlock(&holds);
+    if (!sent) return;
     atomic_fetch_add(&account->backstops, 1);
     atomic_fetch_add(&agent->page->backstops, 1);
+}
+
+static void continue_process(struct rowen_agent *agent, uint32_t tenant, int index) {
+    int fd = agent->tenants[tenant].fd;
+    pid_t pid = rowen_lock_owner(fd, index);
+    for (struct rowen_agent *other = agents; other; other = other->next)
+        if (other != agent && holds_process(other, pid)) return;
+    signal_owner(fd, index, SIGCONT);
 }
 
 void rowen_agent_continue(struct rowen_agent *agent) {
     for (uint32_t tenant = 0; tenant < agent->tenant_pages; tenant++) {
         struct rowen_tenant_account *account = &agent->page->accounts[tenant];
         uint64_t stopped = atomic_load(&account->stopped);
+        if (!stopped) continue;
+        pthread_mutex_lock(&holds);
         for (int i = 0; i < ROWEN_PROCESS_SLOTS; i++)
-            if (stopped >> i & 1) signal_owner(agent->tenants[tenant].fd, i, SIGCONT);
+            if (stopped >> i & 1) continue_process(agent, tenant, i);
         atomic_fetch_and(&account->stopped, ~stopped);
+        pthread_mutex_unlock(&holds);
     }
 }
 

@@ -12,6 +12,19 @@
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex word is the low half of the gate word");
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+/* The kernel's struct futex_waitv; headers may be older than the kernel. */
+struct waiter {
+    uint64_t value;
+    uint64_t address;
+    uint32_t flags;
+    uint32_t reserved;
+};
+#define WAIT_32_SHARED 2u
+
 _Static_assert(sizeof(struct rowen_device_page) < (1u << 20), "device page size");
 
 uint32_t rowen_abi_version(void) { return ROWEN_ABI_VERSION; }
@@ -27,6 +40,21 @@ _Atomic uint32_t *rowen_gate_futex(struct rowen_device_page *page) { return (_At
 void rowen_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns, bool shared) {
     struct timespec timeout = {(time_t)(timeout_ns / ROWEN_SECOND), (long)(timeout_ns % ROWEN_SECOND)};
     syscall(SYS_futex, word, shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
+}
+
+void rowen_wait_any(_Atomic uint32_t *const *words, const uint32_t *values, uint32_t count, uint64_t timeout_ns) {
+    if (count == 1) {
+        rowen_wait(words[0], values[0], timeout_ns, true);
+        return;
+    }
+    struct waiter waiters[ROWEN_TENANT_DEVICES];
+    for (uint32_t i = 0; i < count; i++)
+        waiters[i] = (struct waiter){.value = values[i], .address = (uintptr_t)words[i], .flags = WAIT_32_SHARED};
+    uint64_t end = rowen_now() + timeout_ns;
+    struct timespec until = {(time_t)(end / ROWEN_SECOND), (long)(end % ROWEN_SECOND)};
+    if (syscall(SYS_futex_waitv, waiters, count, 0, &until, CLOCK_MONOTONIC) >= 0) return;
+    if (errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR) return;
+    rowen_wait(words[0], values[0], timeout_ns < ROWEN_MS ? timeout_ns : ROWEN_MS, true);
 }
 
 void rowen_wake(_Atomic uint32_t *word, bool shared) {

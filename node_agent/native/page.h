@@ -23,6 +23,9 @@ _Atomic uint32_t *rowen_gate_futex(struct rowen_device_page *page);
 
 /* Waits while *word == value, at most timeout_ns. Shared futexes work across processes and on read-only mappings. */
 void rowen_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns, bool shared);
+/* Waits while each of at most ROWEN_TENANT_DEVICES shared words has its value. Without futex_waitv() (Linux 5.16) it
+ * may return up to 1 ms early, and a change of any but the first word is noticed that much later. */
+void rowen_wait_any(_Atomic uint32_t *const *words, const uint32_t *values, uint32_t count, uint64_t timeout_ns);
 void rowen_wake(_Atomic uint32_t *word, bool shared);
 
 /* Closes an open gate and stamps it; true if this call closed it. `busy` adds to the count of busy calls. */

@@ -12,6 +12,10 @@
  * at the requests in flight: it fails when any request has arrived since, so an open never overrides a close.
  * Closes between two readings g0, g1 of the low half: ((g1 + 1) >> 1) - ((g0 + 1) >> 1).
  *
+ * Lockstep. A tenant on several devices holds a slot in a tenant page of each. It runs while every one of their gates
+ * is open and every lease valid; it acknowledges each close on the device that closed. Granted time and progress are
+ * the process's own and the same in all of its pages: readers take one of them, never the sum.
+ *
  * Process slots. A process owns slot i while it holds a POSIX record lock (F_WRLCK) on byte i of the page's file.
  * The kernel drops the lock when the process ends, however it ends.
  */
@@ -28,6 +32,7 @@
 #define ROWEN_ONLINE_SLOTS 64
 #define ROWEN_TENANT_SLOTS 16  /* tenant pages per device */
 #define ROWEN_PROCESS_SLOTS 64 /* processes per tenant page */
+#define ROWEN_TENANT_DEVICES 16 /* devices that one process may run on in lockstep */
 #define ROWEN_GAP_SECONDS 60
 #define ROWEN_GAP_BUCKETS 64
 #define ROWEN_RECORDS 4096
@@ -152,7 +157,8 @@ ROWEN_API void rowen_online_record(uint64_t ttft_ns, uint64_t tpot_ns, uint32_t 
 ROWEN_API uint32_t rowen_online_tenants(void);
 ROWEN_API int32_t rowen_online_pin(void);
 
-/* Offline side. The library attaches by itself when it is loaded. */
+/* Offline side. The library attaches by itself when it is loaded, to the pages that ROWEN_DEVICE_PAGE and
+ * ROWEN_TENANT_PAGE list, separated by colons, in the same order. */
 ROWEN_API void rowen_tenant_progress(uint64_t completed, uint64_t total, uint64_t tokens);
 ROWEN_API uint64_t rowen_tenant_granted_ns(void);
 

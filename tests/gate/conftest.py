@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gate.rig import Rig
@@ -15,9 +16,9 @@ def make_rig() -> Iterator[Callable[..., Rig]]:
     rigs: list[Rig] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
 
-        def make(**settings: float) -> Rig:
-            cpus = (max(os.sched_getaffinity(0)),)
-            rig = Rig(Path(folder) / str(len(rigs)), cpus=cpus, **settings)
+        def make(**settings: Any) -> Rig:
+            settings.setdefault("cpus", (max(os.sched_getaffinity(0)),))
+            rig = Rig(Path(folder) / str(len(rigs)), **settings)
             rigs.append(rig)
             return rig
 

@@ -1,6 +1,8 @@
 """A device with real processes on it: engines that say busy and idle, tenants behind the gate."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -104,8 +106,16 @@ class Tenant:
             time.sleep(0.001)
             assert self.counts(number) == before, "the tenant ran behind a closed gate"
 
+    def freeze(self) -> None:
+        """Stops the program, control thread and all, so that it cannot acknowledge."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        until(lambda: all(") T " in (task / "stat").read_text() for task in tasks.iterdir()), "it is stopped")
+
     def kill(self) -> None:
-        self.process.kill()
+        """Ends the program and its children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -149,9 +159,17 @@ class Rig:
             "OPENBLAS_NUM_THREADS": "2",
         }
 
-    def run(self, command: list[str], slot: int = 0, **extra: str) -> Tenant:
+    def run(self, command: list[str], slot: int = 0, before: Callable[[], None] | None = None, **extra: str) -> Tenant:
         environment = {**self.environment(slot), **extra}
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=before,
+        )
         tenant = Tenant(process, Path(environment["COUNTS"]))
         self._cleanup.append(tenant.kill)
         return tenant

@@ -1,11 +1,8 @@
 """Whatever dies: online work goes on, offline work stops or resumes."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from gate.rig import until
 
@@ -91,6 +88,8 @@ def test_an_engine_killed_while_busy_does_not_hold_the_device(rig):
 def test_a_tenant_that_cannot_acknowledge_is_stopped_from_outside(make_rig):
     rig = make_rig(backstop=0.05)
     engine = rig.engine()
+    # A thread that has let the signal through once is trusted for some stops.
+    rig.opened()
     # Blocks the signal behind the library's back.
     tenant = rig.tenant(
         """
@@ -116,9 +115,7 @@ def test_a_stop_by_the_backstop_survives_the_agent(make_rig):
     engine = rig.engine()
     tenant = rig.tenant("spin()")
     tenant.advances()
-    os.kill(tenant.process.pid, signal.SIGSTOP)
-    tasks = Path(f"/proc/{tenant.process.pid}/task")
-    until(lambda: all(") T " in (task / "stat").read_text() for task in tasks.iterdir()))
+    tenant.freeze()
     engine.call("busy")
     rig.acknowledged()
     assert rig.device.counts().backstops == 1

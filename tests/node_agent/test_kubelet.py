@@ -13,11 +13,15 @@ from rowen.node_agent.plugin import AllocationRefused, DevicePlugin
 from rowen.node_agent.proto import deviceplugin_pb2 as messages
 
 
+def parts(ids):
+    return [slot.rpartition("-") for slot in ids]
+
+
 def allocate(folder):
     def slot(ids):
         if ids == ["cpu1-1"]:
             raise AllocationRefused("still in use")
-        return harvest_allocation(folder, "cpu1", 0)
+        return harvest_allocation(folder, [(device, int(number)) for device, _, number in parts(ids)])
 
     return slot
 
@@ -74,8 +78,8 @@ async def test_an_engine_may_write_the_page_and_a_tenant_may_not(kubelet, regist
     }
     assert {mount.container_path: mount.read_only for mount in offline.mounts} == {
         "/run/rowen/librowen.so": True,
-        page: True,
-        "/run/rowen/tenant.page": False,
+        "/run/rowen/device-0.page": True,
+        "/run/rowen/tenant-0.page": False,
     }
     assert dict(online.envs) == {"ROWEN_LIBRARY": "/run/rowen/librowen.so", "ROWEN_DEVICE_PAGE": page}
     assert offline.envs["LD_PRELOAD"] == "/run/rowen/librowen.so"

@@ -44,6 +44,17 @@ def test_granted_time_is_shared_among_tenants() -> None:
     assert found.tokens_per_second == pytest.approx(100)
 
 
+def test_a_job_on_two_devices_is_counted_once() -> None:
+    """Its pod is listed with each device; one page may be a step behind the other."""
+    view = placed(job("j", devices=2), "n", "a", "b", at=NOW)
+    devices = [device("n", name, tenants=(tenant(view, tokens, 25.0),)) for name, tokens in (("a", 2490), ("b", 2500))]
+    snapshot = world(node("n", *devices, reported=NOW + 30), view, pod(view, "n", "a", "b"))
+    found = profile_of(observe(History(), snapshot, NOW + 30, POLICY).history)
+    assert found is not None
+    assert found.tokens_per_second == pytest.approx(100)
+    assert found.weight == pytest.approx(25)
+
+
 def test_a_short_job_is_learned_from_at_its_end() -> None:
     history = report(History(), 10, 500, 5.0).history
     done = replace(VIEW, finished=True)

@@ -40,7 +40,7 @@ class Agent:
         self._beats: dict[str, float] = {}
         plugins = [
             DevicePlugin(ONLINE_RESOURCE, node.online_ids(), node.allocate_online, _any_device),
-            DevicePlugin(HARVEST_RESOURCE, node.slot_ids(), node.allocate_slot, node.prefer_slots),
+            DevicePlugin(HARVEST_RESOURCE, node.slot_ids(), node.allocate_slots, node.prefer_slots),
         ]
         self._registration = Registration(settings.device_plugins, plugins)
 

@@ -1,5 +1,6 @@
 """What a container gets with a device: the library, the pages, and where it finds them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,19 +54,26 @@ def online_allocation(run_directory: Path, device: str) -> Allocation:
     )
 
 
-def harvest_allocation(run_directory: Path, device: str, slot: int) -> Allocation:
-    """For offline work: every process of the container loads the library, and none can write the gate."""
-    pages = device_directory(run_directory, device)
+def harvest_allocation(run_directory: Path, slots: Sequence[tuple[str, int]]) -> Allocation:
+    """For offline work on these slots of different devices, in lockstep.
+
+    Every process of the container loads the library, and none can write a gate.
+    """
+    device_pages, tenant_pages = [], []
+    for index, (device, slot) in enumerate(slots):
+        pages = device_directory(run_directory, device)
+        device_pages.append(_mount(pages / "device.page", f"device-{index}.page", read_only=True))
+        tenant_pages.append(_mount(pages / f"tenant-{slot}.page", f"tenant-{index}.page", read_only=False))
     return Allocation(
         environment={
             LIBRARY_ENV: f"{CONTAINER_DIRECTORY}/librowen.so",
-            DEVICE_PAGE_ENV: f"{CONTAINER_DIRECTORY}/device.page",
-            TENANT_PAGE_ENV: f"{CONTAINER_DIRECTORY}/tenant.page",
+            DEVICE_PAGE_ENV: ":".join(mount.container_path for mount in device_pages),
+            TENANT_PAGE_ENV: ":".join(mount.container_path for mount in tenant_pages),
             "LD_PRELOAD": f"{CONTAINER_DIRECTORY}/librowen.so",
         },
         mounts=(
             _mount(library_file(run_directory), "librowen.so", read_only=True),
-            _mount(pages / "device.page", "device.page", read_only=True),
-            _mount(pages / f"tenant-{slot}.page", "tenant.page", read_only=False),
+            *device_pages,
+            *tenant_pages,
         ),
     )

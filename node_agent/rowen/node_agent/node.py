@@ -20,7 +20,7 @@ from rowen.node_agent.lease import lease_until
 from rowen.node_agent.metrics import Metrics
 from rowen.node_agent.native import library_path
 from rowen.node_agent.plugin import AllocationRefused
-from rowen.node_agent.pods import Holders, Placements, PodView, placements, preferred_slots
+from rowen.node_agent.pods import Holders, Placements, PodView, device_and_slot, placements, preferred_slots
 from rowen.node_agent.priority import raise_control_thread
 from rowen.node_agent.report import DeviceSnapshot
 from rowen.node_agent.window import Window
@@ -147,16 +147,19 @@ class Node:
             raise AllocationRefused(f"an engine's container gets one device of this node, not {', '.join(ids)}")
         return online_allocation(self._run, ids[0])
 
-    def allocate_slot(self, ids: Sequence[str]) -> Allocation:
-        """For an offline container. Raises `AllocationRefused`."""
-        if len(ids) != 1 or ids[0] not in self.slot_ids():
-            raise AllocationRefused(f"an offline container gets one slot of one device, not {', '.join(ids)}")
-        name, _, number = ids[0].rpartition("-")
-        device, slot = self.devices[name], int(number)
-        if not device.gate.reset(slot):
-            raise AllocationRefused(f"a process of the last pod is still on {ids[0]}")
-        device.used_slots.add(slot)
-        return harvest_allocation(self._run, name, slot)
+    def allocate_slots(self, ids: Sequence[str]) -> Allocation:
+        """For an offline container: a slot of each of its devices. Raises `AllocationRefused`."""
+        unknown = sorted(set(ids) - set(self.slot_ids()))
+        if unknown or not ids:
+            raise AllocationRefused(f"no slots of this node: {', '.join(unknown) or 'none asked for'}")
+        slots = [device_and_slot(slot) for slot in sorted(ids)]
+        if len({name for name, _ in slots}) < len(slots):
+            raise AllocationRefused(f"an offline container gets one slot of each device, not {', '.join(sorted(ids))}")
+        for name, slot in slots:
+            if not self.devices[name].gate.reset(slot):
+                raise AllocationRefused(f"a process of the last pod is still on {name}-{slot}")
+            self.devices[name].used_slots.add(slot)
+        return harvest_allocation(self._run, slots)
 
     def prefer_slots(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
         """Which slots the kubelet should hand out."""

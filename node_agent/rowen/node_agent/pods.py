@@ -63,6 +63,12 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
+def device_and_slot(slot_id: str) -> tuple[str, int]:
+    """The parts of an id of the harvest resource."""
+    device, _, slot = slot_id.rpartition("-")
+    return device, int(slot)
+
+
 def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placements:
     """Who is on a device; a holder that the API server no longer lists counts with its name alone."""
     known = {pod.key: pod for pod in pods}
@@ -74,20 +80,24 @@ def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placem
     online = holders.get(ONLINE_RESOURCE, {}).get(device)
     slots = []
     for slot_id, key in holders.get(HARVEST_RESOURCE, {}).items():
-        name, _, number = slot_id.rpartition("-")
+        name, slot = device_and_slot(slot_id)
         pod = view(key)
         if name == device and pod:
-            slots.append((int(number), pod))
+            slots.append((slot, pod))
     return Placements(online=view(online) if online else None, slots=tuple(sorted(slots, key=lambda item: item[0])))
 
 
 def preferred_slots(available: Iterable[str], required: Iterable[str], size: int, pods: Iterable[PodView]) -> list[str]:
-    """Which slots to hand out: those of the devices chosen for the pod that has waited longest, then any."""
+    """Which slots to hand out: each of another device as far as there are enough.
+
+    First come the devices chosen for the pod of that size that has waited longest.
+    """
     chosen = list(required)
-    waiting = sorted((pod for pod in pods if pod.phase == "Pending" and pod.devices), key=lambda pod: pod.created)
-    wanted = waiting[0].devices if waiting else ()
-    rest = [slot for slot in sorted(available) if slot not in chosen]
-    for device in wanted:
-        chosen += [slot for slot in rest if slot.rpartition("-")[0] == device and slot not in chosen][:1]
+    waiting = [pod for pod in pods if pod.phase == "Pending" and len(pod.devices) == size]
+    wanted = min(waiting, key=lambda pod: pod.created).devices if waiting else ()
+    rest = sorted(set(available) - set(chosen), key=lambda slot: (device_and_slot(slot)[0] not in wanted, slot))
+    for slot in rest:
+        if device_and_slot(slot)[0] not in {device_and_slot(other)[0] for other in chosen}:
+            chosen.append(slot)
     chosen += [slot for slot in rest if slot not in chosen]
     return chosen[:size]

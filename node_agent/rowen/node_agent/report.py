@@ -95,6 +95,11 @@ def _online(snapshot: DeviceSnapshot) -> OnlineTenant | None:
 
 
 def _offline(pod: PodView, counts: TenantCounts) -> OfflineTenant:
+    """A pod on one device. One on several is listed with each, every time with the progress of the whole pod.
+
+    So a reader takes one entry's tokens, units and granted seconds, never their sum; preemptions and backstops are the
+    device's own.
+    """
     return OfflineTenant(
         pod=_reference(pod),
         job=pod.job,

@@ -19,7 +19,7 @@ def devices_of(node: NodeView, pod: PodView) -> tuple[str, ...]:
 
 
 def tenancies(node: NodeView, pod: PodView) -> list[tuple[DeviceView, TenantView]]:
-    """The pod's entries in the node's report."""
+    """The pod's entries in the node's report, one per device; each counts the tokens of the whole pod."""
     return [
         (device, tenant)
         for device in node.devices
