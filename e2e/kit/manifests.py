@@ -1,5 +1,6 @@
 """The objects that the tests apply, built as a user would write them."""
 
+import copy
 from typing import Any
 
 API_VERSION = "rowen.dev/v1alpha1"
@@ -31,7 +32,7 @@ def online_service(
                     "--kv-cache-memory-bytes=256M",
                 ],
             },
-            "slo": SLO,
+            "slo": copy.deepcopy(SLO),
             "harvest": {"enabled": harvest},
         },
     }
