@@ -2,7 +2,7 @@
 
 Two gates stand before the same core. The *managed* one closes while the engine has requests. The *free* one has an
 engine of its own that never has any, so it stays open: its tenant is unmanaged, and yet its tokens are counted by the
-same code. A holder closes the managed gate while its tenant is not part of a measurement.
+same code. A tenant that is not part of a measurement is stopped by letting its gate's lease run out.
 """
 
 import contextlib
@@ -45,35 +45,36 @@ _ENGINE_ARGUMENTS = [
     "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
     "--dtype=bfloat16", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
 ]  # fmt: skip
-_HOLDER = """
+_IDLE_ENGINE = """
 import ctypes, os, sys
 library = ctypes.CDLL(os.environ["ROWEN_LIBRARY"])
 assert library.rowen_online_attach(os.fsencode(os.environ["ROWEN_DEVICE_PAGE"])) >= 0
 print("attached", flush=True)
-for line in sys.stdin:
-    {"busy": library.rowen_online_busy, "idle": library.rowen_online_idle}[line.strip()]()
-    print(line.strip(), flush=True)
+sys.stdin.read()
 """
 
 
 class Gate:
-    """A device of the core with its pages, and a process that may hold its gate closed."""
+    """A device of the core with its pages; held closed by letting its lease run out."""
 
     def __init__(self, directory: Path) -> None:
         """Makes the pages in `directory` and starts to serve the gate."""
+        self._held = False
         self.device = Device(directory, slots=1, cpus=[CORE], backstop=0.05)
         self.renew()
         self.device.start()
         self._directory = directory
-        self._holder = subprocess.Popen(
-            [sys.executable, "-c", _HOLDER],
+        # A gate opens only for an engine; this one is never busy.
+        self._engine = subprocess.Popen(
+            [sys.executable, "-c", _IDLE_ENGINE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | self.online_environment(),
         )
-        self._await("attached")
-        self._held = False
+        assert self._engine.stdout is not None
+        if self._engine.stdout.readline() != "attached\n":
+            raise RuntimeError("the idle engine could not attach to the gate")
 
     def online_environment(self) -> dict[str, str]:
         """What the device plugin would give an engine."""
@@ -85,33 +86,26 @@ class Gate:
         return self.online_environment() | {TENANT_PAGE_ENV: page, "LD_PRELOAD": str(library_path())}
 
     def renew(self) -> None:
-        """Renews the lease."""
-        self.device.renew(time.monotonic() + _LEASE)
+        """Renews the lease, unless the gate is held."""
+        if not self._held:
+            self.device.renew(time.monotonic() + _LEASE)
 
     def hold(self, closed: bool) -> None:
-        """Keeps the gate closed, or leaves it to the engines."""
-        if closed != self._held:
-            word = "busy" if closed else "idle"
-            assert self._holder.stdin is not None
-            self._holder.stdin.write(f"{word}\n")
-            self._holder.stdin.flush()
-            self._await(word)
-            self._held = closed
+        """Keeps the gate closed, or leaves it to the engines; returns when the tenant has stopped."""
+        changed, self._held = closed != self._held, closed
+        if changed and closed:
+            self.device.renew(time.monotonic())
+            time.sleep(_LEASE / 2)
+        self.renew()
 
     def tokens(self) -> int:
         """Tokens that the tenant has processed."""
         return self.device.counts().tenants[0].tokens
 
-    def _await(self, word: str) -> None:
-        assert self._holder.stdout is not None
-        line = self._holder.stdout.readline().strip()
-        if line != word:
-            raise RuntimeError(f"the gate's holder said {line!r} instead of {word!r}")
-
     def close(self) -> None:
-        """Stops holding and serving."""
-        self._holder.kill()
-        self._holder.wait()
+        """Stops serving."""
+        self._engine.kill()
+        self._engine.wait()
         self.device.close()
 
 
@@ -161,7 +155,9 @@ class Colocation:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                start_new_session=True,
+                # A group to end as one, but of this session: the kernel shares a core out by session, and between
+                # two of them it let an engine that sleeps for moments all but starve a tenant of the same weight.
+                process_group=0,
                 env=os.environ | _ENGINE_ENVIRONMENT | _python_path() | environment,
             )
 
@@ -199,7 +195,7 @@ class Colocation:
     def arrange(self, tenant: str | None) -> None:
         """Lets one tenant on the core (`managed` or `free`), or none."""
         self.managed.hold(tenant != "managed")
-        self._tenants["free"].send_signal(signal.SIGCONT if tenant == "free" else signal.SIGSTOP)
+        self.free.hold(tenant != "free")
 
     def stop(self) -> None:
         """Ends what was started, with its children."""

@@ -108,9 +108,7 @@ def _write_kubeconfig(folder: Path, file: str, url: str) -> Path:
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
-        "clusters": [
-            {"name": "test", "cluster": {"server": url, "certificate-authority": str(folder / "ca.crt")}}
-        ],
+        "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": str(folder / "ca.crt")}}],
         "users": [
             {
                 "name": "test",

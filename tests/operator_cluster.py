@@ -30,9 +30,7 @@ class FakeCluster:
         """Rowen's scheduler assigns the job; the lease outlasts the test."""
         status = placed(id_, node=node, renewed=time.time())
         status["assignment"]["lease"]["durationSeconds"] = 3600
-        await apply_status(
-            self.kube, self._manifest("OfflineJob", name, status=status), manager="rowen.dev/scheduler"
-        )
+        await apply_status(self.kube, self._manifest("OfflineJob", name, status=status), manager="rowen.dev/scheduler")
 
     async def evict(self, name: str = "job") -> None:
         """Rowen's scheduler withdraws the assignment."""

@@ -62,6 +62,12 @@ int32_t rowen_online_attach(const char *device_page) {
     return result;
 }
 
+static bool any_in_flight(struct rowen_device_page *device) {
+    for (int i = 0; i < ROWEN_ONLINE_SLOTS; i++)
+        if (atomic_load(&device->online[i].in_flight) != 0) return true;
+    return false;
+}
+
 int32_t rowen_online_busy(void) {
     struct rowen_online_slot *mine = atomic_load(&slot);
     if (!mine) return 0;
@@ -78,9 +84,7 @@ void rowen_online_idle(void) {
     do {
         if (count == 0) return;
     } while (!atomic_compare_exchange_weak(&mine->in_flight, &count, count - 1));
-    if (count != 1) return;
-    for (int i = 0; i < ROWEN_ONLINE_SLOTS; i++)
-        if (atomic_load(&device->online[i].in_flight) != 0) return;
+    if (count != 1 || any_in_flight(device)) return;
     uint64_t now = rowen_now();
     uint64_t before = atomic_load(&device->idle_since_ns);
     while (before < now && !atomic_compare_exchange_weak(&device->idle_since_ns, &before, now)) {
@@ -105,7 +109,8 @@ void rowen_online_step(uint64_t begin_ns, uint64_t end_ns) {
     struct rowen_online_slot *mine = atomic_load(&slot);
     if (!mine) return;
     struct rowen_device_page *device = atomic_load(&page);
-    uint64_t previous = atomic_exchange(&mine->step_end_ns, end_ns);
+    /* What follows a step that leaves nothing in flight is a pause between requests, however the two are ordered. */
+    uint64_t previous = atomic_exchange(&mine->step_end_ns, any_in_flight(device) ? end_ns : 0);
     /* An idle device between the two steps makes it a pause between requests, not a gap inside one. */
     if (previous == 0 || begin_ns <= previous || atomic_load(&device->idle_since_ns) > previous) return;
     note_gap(device, begin_ns, begin_ns - previous);

@@ -8,9 +8,7 @@ from apiserver import ApiServer
 from operator_cluster import FakeCluster, find
 from operator_process import OperatorProcess, eventually, grant
 
-DONE = json.dumps(
-    {"reason": "Completed", "message": "loss 3.1 -> 2.2", "unit": "steps", "completed": 40, "total": 40}
-)
+DONE = json.dumps({"reason": "Completed", "message": "loss 3.1 -> 2.2", "unit": "steps", "completed": 40, "total": 40})
 
 
 async def test_runs_where_it_is_assigned_and_completes(operator: OperatorProcess, cluster: FakeCluster) -> None:

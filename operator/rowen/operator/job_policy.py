@@ -166,9 +166,7 @@ def _removals(snapshot: JobSnapshot, assignment: Assignment | None) -> tuple[Rem
         return tuple(Removal(pod.name, pod.uid, "the job is suspended") for pod in live)
     wanted = [pod for pod in live if assignment and pod.assignment == assignment.id]
     keep = wanted[-1].uid if wanted else None
-    return tuple(
-        Removal(pod.name, pod.uid, "its assignment was withdrawn") for pod in live if pod.uid != keep
-    )
+    return tuple(Removal(pod.name, pod.uid, "its assignment was withdrawn") for pod in live if pod.uid != keep)
 
 
 def _forced(snapshot: JobSnapshot, now: float) -> tuple[Removal, ...]:

@@ -7,9 +7,7 @@ class Metrics:
     """Counters and gauges of one operator."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        self.reconciles = Counter(
-            "rowen_reconciles_total", "Reconciliations", ["kind", "result"], registry=registry
-        )
+        self.reconciles = Counter("rowen_reconciles_total", "Reconciliations", ["kind", "result"], registry=registry)
         self.seconds = Histogram(
             "rowen_reconcile_seconds",
             "Time of one reconciliation",

@@ -18,9 +18,7 @@ def registry(on_event: OnEvent, is_alive: Callable[[], bool]) -> kopf.OperatorRe
     kopf.on.login(registry=handlers)(_login)
     kopf.on.probe(id="watch", errors=kopf.ErrorsMode.PERMANENT, registry=handlers)(_probe(is_alive))
     for resource in WATCHED:
-        watch = kopf.on.event(
-            resource.group, resource.version, resource.plural, id=resource.plural, registry=handlers
-        )
+        watch = kopf.on.event(resource.group, resource.version, resource.plural, id=resource.plural, registry=handlers)
         watch(_handler(resource, on_event))
     return handlers
 

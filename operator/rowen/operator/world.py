@@ -47,9 +47,7 @@ class World:
         reference = service["spec"].get("workloadRef")
         kind, name = (reference["kind"], reference["name"]) if reference else ("Deployment", key.name)
         devices = [
-            device
-            for report in self._fresh_reports(now)
-            for device in service_devices(report, key.namespace, key.name)
+            device for report in self._fresh_reports(now) for device in service_devices(report, key.namespace, key.name)
         ]
         return service_snapshot(
             service,
