@@ -1,9 +1,11 @@
 """Everything the operator asks of the API server."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from typing import Any, cast
 
+import httpx
 import kr8s
 from kr8s.asyncio import Api
 
@@ -16,6 +18,7 @@ from rowen.operator.timestamps import rfc3339
 Manifest = Mapping[str, Any]
 TIMEOUT_SECONDS = 10.0
 LIST_TIMEOUT_SECONDS = 60.0
+_POST_PAUSES_SECONDS = (0.1, 0.4, 1.6)
 CONFLICT = 409
 _GONE_OR_REPLACED = (404, CONFLICT)
 
@@ -115,16 +118,27 @@ class Cluster:
             "lastTimestamp": rfc3339(now),
             "count": 1,
         }
-        async with self._api.call_api(
-            "POST",
-            version="v1",
-            namespace=metadata["namespace"],
-            url="events",
-            json=event,
-            timeout=TIMEOUT_SECONDS,
-            raise_for_status=False,
-        ):
-            pass
+        await self._post(metadata["namespace"], event)
+
+    async def _post(self, namespace: str, event: Manifest) -> None:
+        # An event follows the status that it speaks of, so no later reconcile would post it. kr8s closes the
+        # connections of all calls when one of them is forbidden; what was lost in that way goes through soon after.
+        for pause in (*_POST_PAUSES_SECONDS, None):
+            try:
+                async with self._api.call_api(
+                    "POST",
+                    version="v1",
+                    namespace=namespace,
+                    url="events",
+                    json=event,
+                    timeout=TIMEOUT_SECONDS,
+                    raise_for_status=False,
+                ):
+                    return
+            except httpx.TransportError:
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
 
     async def _delete(
         self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None
