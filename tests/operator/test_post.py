@@ -16,10 +16,6 @@ OWNER = {
     "kind": "OfflineJob",
     "metadata": {"name": "a", "namespace": "b", "uid": "c"},
 }
-    "apiVersion": "rowen.dev/v1alpha1",
-    "kind": "OfflineJob",
-    "metadata": {"name": "a", "namespace": "b", "uid": "c"},
-}
 NOTE = Note(type="Normal", reason="Started", message="attempt 1")
 
 
