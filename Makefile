@@ -61,7 +61,7 @@ test: lint tools ## Lint, types, contracts, unit and integration tests
 
 .PHONY: e2e
 e2e: images ## End-to-end tests on the cluster
-	@$(PYTHON) -m pytest e2e
+	@$(PYTHON) -m pytest e2e -o timeout=900
 
 .PHONY: bench
 bench: venv ## The benchmarks, each beside its baselines (some minutes)

@@ -29,7 +29,7 @@ def allocate(folder):
 @pytest.fixture
 async def registration(kubelet, folder):
     plugins = [
-        DevicePlugin(ONLINE_RESOURCE, ["cpu1"], lambda ids: online_allocation(folder, ids[0]), lambda a, r, n: a[:n]),
+        DevicePlugin(ONLINE_RESOURCE, ["cpu1"], lambda ids: online_allocation(folder, ids[0])),
         DevicePlugin(HARVEST_RESOURCE, ["cpu1-0", "cpu1-1"], allocate(folder), lambda a, r, n: a[::-1][:n]),
     ]
     registration = Registration(kubelet.folder, plugins)
@@ -101,6 +101,14 @@ async def test_preferred_allocation(kubelet, registration):
     )
     response = await kubelet.plugin(HARVEST_RESOURCE).GetPreferredAllocation(request)
     assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
+
+
+async def test_the_kubelet_asks_for_a_preference_of_slots_alone(kubelet, registration):
+    asked = {}
+    for resource in (ONLINE_RESOURCE, HARVEST_RESOURCE):
+        options = await kubelet.plugin(resource).GetDevicePluginOptions(messages.Empty())
+        asked[resource] = options.get_preferred_allocation_available
+    assert asked == {ONLINE_RESOURCE: False, HARVEST_RESOURCE: True}
 
 
 async def test_holders(kubelet):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import grpc
@@ -19,7 +19,6 @@ from rowen.node_agent.kubelet import Registration, device_holders
 from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
 from rowen.node_agent.node import Node, unix_offset
 from rowen.node_agent.plugin import DevicePlugin
-from rowen.node_agent.pods import preferred_slots
 from rowen.node_agent.report import node_status
 
 log = structlog.get_logger()
@@ -39,7 +38,7 @@ class Agent:
         self._spec: NodeHarvestSpec | None = None
         self._beats: dict[str, float] = {}
         plugins = [
-            DevicePlugin(ONLINE_RESOURCE, node.online_ids(), node.allocate_online, _any_device),
+            DevicePlugin(ONLINE_RESOURCE, node.online_ids(), node.allocate_online),
             DevicePlugin(HARVEST_RESOURCE, node.slot_ids(), node.allocate_slots, node.prefer_slots),
         ]
         self._registration = Registration(settings.device_plugins, plugins)
@@ -113,7 +112,3 @@ class Agent:
         if accepted is None or time.monotonic() - accepted > ASSIGNMENT_LEASE:
             return "the API server has accepted no report of late"
         return None
-
-
-def _any_device(available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
-    return preferred_slots(available, required, size, [])

@@ -27,9 +27,9 @@ class DevicePlugin:
         resource: str,
         ids: Sequence[str],
         allocate: Callable[[Sequence[str]], Allocation],
-        prefer: Callable[[Sequence[str], Sequence[str], int], list[str]],
+        prefer: Callable[[Sequence[str], Sequence[str], int], list[str]] | None = None,
     ) -> None:
-        """`allocate` may raise `AllocationRefused`."""
+        """`allocate` may raise `AllocationRefused`. Without `prefer` the kubelet chooses among the free devices."""
         self.resource = resource
         self.endpoint = resource.replace("/", "-") + ".sock"
         self._ids = ids
@@ -69,7 +69,7 @@ class DevicePlugin:
             self._server = None
 
     def _options(self) -> messages.DevicePluginOptions:
-        return messages.DevicePluginOptions(get_preferred_allocation_available=True)
+        return messages.DevicePluginOptions(get_preferred_allocation_available=self._prefer is not None)
 
     # Names and signatures are the API's.
 
@@ -85,7 +85,9 @@ class DevicePlugin:
         await self._stopping.wait()
 
     async def GetPreferredAllocation(self, request: Any, context: Any) -> messages.PreferredAllocationResponse:  # noqa: N802
-        """Which of the free devices to take."""
+        """Which of the free devices to take. Raises `ValueError` where nothing was said to be preferred."""
+        if self._prefer is None:
+            raise ValueError(f"{self.resource} has no preference")
         return messages.PreferredAllocationResponse(
             container_responses=[
                 messages.ContainerPreferredAllocationResponse(
