@@ -82,10 +82,11 @@ def _start_service(replicas: int = 1) -> None:
     wait_condition("osvc", SERVICE, NAMESPACE, "HarvestEnabled", timeout_seconds=60)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def _endpoint(workspace: Images) -> Iterator[str]:
-    """The service's URL as seen from here; a tunnel where this machine has no route to it."""
-    _start_service()
+    """The service's URL as seen from here, found anew for each test, since a service made again has a new address."""
+    if condition(get("osvc", SERVICE, NAMESPACE), "HarvestEnabled").get("status") != "True":
+        _start_service()
     opened, done = threading.Event(), asyncio.Event()
     found: list[str] = []
     loop = asyncio.new_event_loop()
@@ -103,14 +104,12 @@ def _endpoint(workspace: Images) -> Iterator[str]:
     yield found[0]
     loop.call_soon_threadsafe(done.set)
     thread.join(timeout=30)
+    loop.close()
 
 
 @pytest.fixture
 def world(workspace: Images, _endpoint: str) -> World:
     """The namespace with the service Ready and its idle time on offer."""
-    ready = condition(get("osvc", SERVICE, NAMESPACE), "HarvestEnabled").get("status") == "True"
-    if not ready:
-        _start_service()
     return World(NAMESPACE, workspace.runtime, MODEL, _endpoint, SERVICE, _local())
 
 
