@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import shutil
 import subprocess
 import sys
@@ -129,7 +128,7 @@ def two_replicas(world: World) -> Iterator[World]:
         "two replicas are Ready",
         300,
     )
-    yield dataclasses.replace(world)
+    yield world
     _start_service()
 
 
