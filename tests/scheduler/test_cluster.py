@@ -1,13 +1,17 @@
 """The scheduler against a real API server."""
 
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kr8s.asyncio import Api
 from scheduler.stage import Clock, Stage, condition
 
+from rowen.scheduler.backoff import Backoff
 from rowen.scheduler.policy import Policy
+from rowen.scheduler.store import Store
 
 POLICY = Policy(dwell_seconds=0.0, monitor_window_seconds=20.0, sustain_seconds=10.0)
 
@@ -102,6 +106,16 @@ async def _seen(stage: Stage, node: str) -> None:
         return "assignment" not in status or status["assignment"]["lease"]["renewTime"] == reported
 
     await stage.await_job("j", read)
+
+
+async def test_what_was_learned_since_the_last_save_is_stored_at_the_end(stage: Stage) -> None:
+    async with stage.scheduler(POLICY) as loop:
+        await stage.job("j")
+        await stage.await_job("j", lambda status: bool(status.get("conditions")))
+        backoffs = {("uid", "n"): Backoff(2, stage.clock() + 3600.0, "SLAViolated")}
+        loop.history = replace(loop.history, backoffs=backoffs)
+        loop._saved_at = time.monotonic()
+    assert (await Store(stage.api, stage.namespace).load()).backoffs == backoffs
 
 
 async def test_a_restart_keeps_assignments_and_profiles(stage: Stage) -> None:

@@ -28,6 +28,7 @@ PASS_SECONDS = 2.0
 _LEAST_SECONDS = 0.2
 _STUCK_SECONDS = 60.0
 _SAVE_SECONDS = 30.0
+_LAST_SAVE_SECONDS = 5.0
 _WRITERS = 8
 _LONGEST_HOLD = 60.0
 
@@ -73,10 +74,13 @@ class Loop:
         return self.cluster.snapshot() if self.cluster.current() else None
 
     async def run(self) -> None:
-        """Mirrors and passes until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.cluster.run())
-            group.create_task(self._turn())
+        """Mirrors and passes until it is cancelled; what was learned is stored before it ends."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.cluster.run())
+                group.create_task(self._turn())
+        finally:
+            await self._save_at_end()
 
     async def _turn(self) -> None:
         while True:
@@ -184,8 +188,19 @@ class Loop:
 
     async def _save(self) -> None:
         """Stores what outlives a restart, when it has changed and not too often."""
-        if time.monotonic() - self._saved_at < _SAVE_SECONDS:
+        if time.monotonic() - self._saved_at >= _SAVE_SECONDS:
+            await self._save_changes()
+
+    async def _save_at_end(self) -> None:
+        if not self._loaded:
             return
+        try:
+            async with asyncio.timeout(_LAST_SAVE_SECONDS):
+                await self._save_changes()
+        except (*FAILURES, TimeoutError) as error:
+            log.warning("profiles not stored at the end", error=str(error) or type(error).__name__)
+
+    async def _save_changes(self) -> None:
         text = encode(self.history)
         if text == self._saved:
             return
