@@ -3,20 +3,11 @@
 import json
 
 import pytest
-from kit import manifests, volumes
+from kit import batch, manifests, volumes
 from kit.kubectl import apply, condition, delete, get, items, wait_condition, wait_until
 from kit.world import World
 
 ROW = {"text": "how do I return an order: open the order page and choose return"}
-
-
-def _request(number: int) -> dict:
-    return {
-        "custom_id": f"row-{number}",
-        "method": "POST",
-        "url": "/v1/completions",
-        "body": {"prompt": f"order number {number}", "max_tokens": 4},
-    }
 
 
 def _finished(world: World, name: str) -> dict:
@@ -71,13 +62,13 @@ def test_a_claim_that_is_not_there_is_named(world: World) -> None:
 
 
 def test_a_malformed_row_is_reported_by_line_and_the_rest_is_done(world: World) -> None:
-    rows = [json.dumps(_request(number)) for number in range(6)]
+    rows = [json.dumps(row) for row in batch.requests(6, max_tokens=4)]
     rows.insert(2, '{"custom_id": "broken", ')
     volumes.write(world.namespace, "data/partly.jsonl", "\n".join(rows) + "\n")
     apply(manifests.batch("partly", world.namespace, world.model, "partly.jsonl", "partly-results.jsonl"))
     try:
         assert _finished(world, "partly")["reason"] == "Completed"
-        results = [json.loads(line) for line in volumes.read(world.namespace, "data/partly-results.jsonl").splitlines()]
+        results = batch.results(world.namespace, "partly-results.jsonl")
         answered = [entry["custom_id"] for entry in results if entry.get("error") is None]
         refused = [entry for entry in results if entry.get("error") is not None]
         assert sorted(answered) == [f"row-{number}" for number in range(6)]
@@ -88,8 +79,7 @@ def test_a_malformed_row_is_reported_by_line_and_the_rest_is_done(world: World) 
 
 
 def test_a_full_disk_is_named(world: World, small_claim: str) -> None:
-    rows = [json.dumps(_request(number)) for number in range(4)]
-    volumes.write(world.namespace, "data/few.jsonl", "\n".join(rows) + "\n")
+    batch.write(world.namespace, "few.jsonl", batch.requests(4, max_tokens=4))
     manifest = manifests.batch("full", world.namespace, world.model, "few.jsonl", "results.jsonl", backoffLimit=0)
     manifest["spec"]["batchInference"]["output"] = {"claimName": small_claim, "path": "results.jsonl"}
     apply(manifest)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kit import manifests, volumes
+from kit import batch, manifests, volumes
 from kit.kubectl import apply, delete, get, items, kubectl, wait_condition, wait_until
 from kit.traffic import Background
 from kit.world import World
 
-ROWS = 48
+ROWS = batch.requests(48, max_tokens=24)
 COMPONENTS = {
     "operator": ("rowen-system", "app.kubernetes.io/component=operator"),
     "scheduler": ("rowen-system", "app.kubernetes.io/component=scheduler"),
@@ -38,25 +38,12 @@ def _ready(component: str) -> bool:
     )
 
 
-def _requests() -> str:
-    rows = (
-        {
-            "custom_id": f"row-{number}",
-            "method": "POST",
-            "url": "/v1/completions",
-            "body": {"prompt": f"order number {number}", "max_tokens": 24},
-        }
-        for number in range(ROWS)
-    )
-    return "\n".join(json.dumps(row) for row in rows) + "\n"
-
-
 def _completed(world: World, name: str) -> int:
     return (get("ojob", name, world.namespace) or {}).get("status", {}).get("progress", {}).get("completed", 0)
 
 
 def test_killing_each_component_under_traffic(world: World) -> None:
-    volumes.write(world.namespace, "data/many.jsonl", _requests())
+    batch.write(world.namespace, "many.jsonl", ROWS)
     with Background(world.url, world.service) as traffic:
         apply(manifests.batch("survivor", world.namespace, world.model, "many.jsonl", "many-results.jsonl"))
         wait_condition("ojob", "survivor", world.namespace, "Running", timeout_seconds=180)
@@ -68,14 +55,13 @@ def test_killing_each_component_under_traffic(world: World) -> None:
         assert finished["reason"] == "Completed"
         assert traffic.errors == []
         assert len(traffic.answers) > 10
-        lines = volumes.read(world.namespace, "data/many-results.jsonl").splitlines()
-        assert sorted(json.loads(line)["custom_id"] for line in lines) == sorted(f"row-{n}" for n in range(ROWS))
+        batch.check_answered_once(world.namespace, "many-results.jsonl", ROWS)
     finally:
         delete("ojob", "survivor", world.namespace)
 
 
 def test_killing_the_worker_loses_and_doubles_no_row(world: World) -> None:
-    volumes.write(world.namespace, "data/killed.jsonl", _requests())
+    batch.write(world.namespace, "killed.jsonl", ROWS)
     apply(manifests.batch("reborn", world.namespace, world.model, "killed.jsonl", "killed-results.jsonl"))
     try:
         wait_until(lambda: _completed(world, "reborn") > 0, "some rows are done", 240)
@@ -83,8 +69,7 @@ def test_killing_the_worker_loses_and_doubles_no_row(world: World) -> None:
         kubectl("delete", "pod", worker, "-n", world.namespace, "--force", "--grace-period=0")
         finished = wait_condition("ojob", "reborn", world.namespace, "Finished", timeout_seconds=420)
         assert finished["reason"] == "Completed"
-        lines = volumes.read(world.namespace, "data/killed-results.jsonl").splitlines()
-        assert sorted(json.loads(line)["custom_id"] for line in lines) == sorted(f"row-{n}" for n in range(ROWS))
+        batch.check_answered_once(world.namespace, "killed-results.jsonl", ROWS)
     finally:
         delete("ojob", "reborn", world.namespace)
 

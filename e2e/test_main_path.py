@@ -2,7 +2,7 @@
 
 import json
 
-from kit import manifests, volumes
+from kit import batch, manifests, volumes
 from kit.kubectl import apply, delete, get, kubectl, wait_condition
 from kit.traffic import Background
 from kit.world import World
@@ -24,19 +24,19 @@ REQUESTS = [
 def test_both_jobs_finish_in_the_gaps_of_a_service_that_keeps_answering(world: World) -> None:
     namespace = world.namespace
     volumes.write(namespace, "data/dialogues.jsonl", "\n".join(map(json.dumps, DIALOGUES)) + "\n")
-    volumes.write(namespace, "data/requests-main.jsonl", "\n".join(map(json.dumps, REQUESTS)) + "\n")
+    batch.write(namespace, "requests-main.jsonl", REQUESTS)
     tuning = manifests.fine_tune("tuning", namespace, world.model, "dialogues.jsonl", "out/tuning", epochs=2)
-    batch = manifests.batch("batch", namespace, world.model, "requests-main.jsonl", "results-main.jsonl")
+    answering = manifests.batch("batch", namespace, world.model, "requests-main.jsonl", "results-main.jsonl")
     try:
         with Background(world.url, world.service) as traffic:
-            apply(tuning, batch)
+            apply(tuning, answering)
             for job in ("tuning", "batch"):
                 finished = wait_condition("ojob", job, namespace, "Finished", timeout_seconds=420)
                 assert finished["reason"] == "Completed"
         assert traffic.errors == []
         assert (get("osvc", world.service, namespace) or {})["status"]["readyReplicas"] == 1
         _adapter_is_better(namespace)
-        _every_row_once(namespace)
+        batch.check_answered_once(namespace, "results-main.jsonl", REQUESTS)
         _stopped_but_never_twice_a_request()
         _status_says_how_it_went(namespace)
     finally:
@@ -49,11 +49,6 @@ def _adapter_is_better(namespace: str) -> None:
     losses = {key: value for key, value in metrics.items() if "loss" in key}
     assert volumes.exists(namespace, "models/out/tuning/adapter_model.safetensors")
     assert metrics["adapter_loss"] < metrics["base_loss"], losses
-
-
-def _every_row_once(namespace: str) -> None:
-    lines = volumes.read(namespace, "data/results-main.jsonl").splitlines()
-    assert sorted(json.loads(line)["custom_id"] for line in lines) == sorted(r["custom_id"] for r in REQUESTS)
 
 
 def _stopped_but_never_twice_a_request() -> None:

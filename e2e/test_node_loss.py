@@ -1,15 +1,14 @@
 """A lost node: its jobs are placed again on the other one and finish."""
 
-import json
 import subprocess
 import sys
 
 import pytest
-from kit import manifests, volumes
+from kit import batch, manifests
 from kit.kubectl import apply, delete, get, wait_condition, wait_until
 from kit.world import World
 
-ROWS = 32
+ROWS = batch.requests(32, max_tokens=16)
 
 
 def _node(verb: str, name: str) -> None:
@@ -23,16 +22,7 @@ def _assigned(world: World, job: str) -> str | None:
 def test_jobs_of_a_lost_node_finish_on_the_other(world: World, two_replicas: World) -> None:
     if not world.local:
         pytest.skip("only the local cluster's nodes may be stopped")
-    rows = (
-        {
-            "custom_id": f"row-{number}",
-            "method": "POST",
-            "url": "/v1/completions",
-            "body": {"prompt": f"order number {number}", "max_tokens": 16},
-        }
-        for number in range(ROWS)
-    )
-    volumes.write(world.namespace, "data/moved.jsonl", "\n".join(json.dumps(row) for row in rows) + "\n")
+    batch.write(world.namespace, "moved.jsonl", ROWS)
     jobs = ["moved-a", "moved-b"]
     for job in jobs:
         apply(manifests.batch(job, world.namespace, world.model, "moved.jsonl", f"{job}-results.jsonl"))
@@ -52,10 +42,7 @@ def test_jobs_of_a_lost_node_finish_on_the_other(world: World, two_replicas: Wor
             for job in jobs:
                 finished = wait_condition("ojob", job, world.namespace, "Finished", timeout_seconds=420)
                 assert finished["reason"] == "Completed"
-                lines = volumes.read(world.namespace, f"data/{job}-results.jsonl").splitlines()
-                assert sorted(json.loads(line)["custom_id"] for line in lines) == sorted(
-                    f"row-{number}" for number in range(ROWS)
-                )
+                batch.check_answered_once(world.namespace, f"{job}-results.jsonl", ROWS)
         finally:
             _node("start", "rowen-node-2")
     finally:
