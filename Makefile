@@ -25,7 +25,7 @@ $(VENV)/.locked: requirements/dev.txt
 	@$(VENV)/bin/uv pip sync --quiet --python $(PYTHON) --require-hashes requirements/dev.txt
 	@touch $@
 
-NATIVE := $(wildcard node_agent/native/*.c node_agent/native/*.h) setup.py pyproject.toml
+NATIVE := $(wildcard node_agent/native/*.[ch] node_agent/native/nvidia/*.[ch]) setup.py pyproject.toml
 $(VENV)/.installed: $(VENV)/.locked $(NATIVE)
 	@echo "==> Rowen itself, editable, with the native gate library"
 	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation --editable .

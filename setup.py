@@ -1,5 +1,6 @@
-"""Builds the gate library, a plain shared library, beside the packages that pyproject.toml lists."""
+"""Builds the gate libraries, plain shared libraries, beside the packages that pyproject.toml lists."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -16,15 +17,24 @@ FOLDERS = {
 }
 NATIVE = Path("node_agent/native")
 
+GPU = NATIVE / "nvidia"
+HEADERS = sorted(map(str, [*NATIVE.glob("*.h"), *GPU.glob("*.h")]))
+
+
+def _library(name: str, sources: Iterable[Path]) -> Extension:
+    return Extension(
+        f"rowen.node_agent.native.{name}",
+        sources=sorted(map(str, sources)),
+        depends=HEADERS,
+        extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
+        extra_link_args=["-Wl,-z,now", "-pthread", "-ldl"],
+    )
+
+
 setup(
     package_dir={f"rowen.{name}": f"{folder}/rowen/{name}" for name, folder in FOLDERS.items()},
     ext_modules=[
-        Extension(
-            "rowen.node_agent.native.librowen",
-            sources=sorted(map(str, NATIVE.glob("*.c"))),
-            depends=sorted(map(str, NATIVE.glob("*.h"))),
-            extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
-            extra_link_args=["-Wl,-z,now", "-pthread", "-ldl"],
-        )
+        _library("librowen", NATIVE.glob("*.c")),
+        _library("librowen_nvidia", [NATIVE / "page.c", NATIVE / "tenant.c", *GPU.glob("*.c")]),
     ],
 )

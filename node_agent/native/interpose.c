@@ -11,8 +11,6 @@
 
 #include "tenant.h"
 
-_Atomic bool rowen_gated;
-
 typedef void (*handler)(int);
 
 /* The next definition of a function, looked up once. */

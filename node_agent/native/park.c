@@ -74,7 +74,7 @@ static void park_handler(int signal_number) {
     errno = saved;
 }
 
-int rowen_park_install(void) {
+int rowen_stop_install(void) {
     struct sigaction action = {.sa_handler = park_handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     if (rowen_real_sigaction(ROWEN_SIGNAL, &action, NULL) != 0) return -errno;
@@ -83,7 +83,7 @@ int rowen_park_install(void) {
     return 0;
 }
 
-void rowen_park_reset(void) {
+void rowen_stop_reset(void) {
     atomic_store(&hold, 0);
     memset(inside, 0, sizeof inside);
     memset(known, 0, sizeof known);
@@ -152,7 +152,7 @@ struct linux_dirent64 {
     char name[];
 };
 
-static struct pass list_threads(const struct rowen_parking *parking, int tasks, uint32_t round, bool verify) {
+static struct pass list_threads(const struct rowen_stopper *stopper, int tasks, uint32_t round, bool verify) {
     struct pass pass = {false, false};
     _Alignas(struct linux_dirent64) char buffer[8192];
     lseek(tasks, 0, SEEK_SET);
@@ -163,16 +163,16 @@ static struct pass list_threads(const struct rowen_parking *parking, int tasks, 
             const struct linux_dirent64 *entry = (const void *)(buffer + at);
             at += entry->length;
             pid_t tid = (pid_t)atoi(entry->name);
-            if (tid > 0 && tid != parking->control_tid) visit(tid, round, verify, &pass);
+            if (tid > 0 && tid != stopper->control_tid) visit(tid, round, verify, &pass);
         }
     }
     return pass;
 }
 
-static bool park_threads(const struct rowen_parking *parking, int tasks, bool (*abandon)(void)) {
+static bool park_threads(const struct rowen_stopper *stopper, int tasks, bool (*abandon)(void)) {
     uint32_t round = atomic_fetch_add(&hold, 1) + 1;
     for (bool verify = false;; verify = true) {
-        struct pass pass = list_threads(parking, tasks, round, verify);
+        struct pass pass = list_threads(stopper, tasks, round, verify);
         if (!pass.pending && verify) {
             if (has_barrier) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
             return true;
@@ -182,19 +182,19 @@ static bool park_threads(const struct rowen_parking *parking, int tasks, bool (*
     }
 }
 
-bool rowen_park_all(const struct rowen_parking *parking, bool (*abandon)(void)) {
+bool rowen_stop_all(const struct rowen_stopper *stopper, bool (*abandon)(void)) {
     /* Opened every time: an application may close descriptors that it does not know. */
     int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (tasks < 0) {
         atomic_fetch_add(&hold, 1);
         return false;
     }
-    bool done = park_threads(parking, tasks, abandon);
+    bool done = park_threads(stopper, tasks, abandon);
     close(tasks);
     return done;
 }
 
-void rowen_unpark_all(void) {
+void rowen_go_all(void) {
     atomic_fetch_add(&hold, 1);
     rowen_wake(&hold, false);
 }

@@ -26,7 +26,8 @@ struct place {
 static struct place places[ROWEN_TENANT_DEVICES];
 static uint32_t place_count; /* 0: not attached */
 static bool reported; /* by this process */
-static struct rowen_parking parking;
+static struct rowen_stopper stopper;
+_Atomic bool rowen_gated;
 static _Atomic uint32_t ready; /* futex: the control thread has looked at the gates */
 
 static _Noreturn void refuse(const char *what, int error) {
@@ -127,8 +128,8 @@ static void follow_gates(void) {
             end_grant();
             stopped = true;
             announce_ready();
-            if (!rowen_park_all(&parking, may_run)) {
-                rowen_unpark_all();
+            if (!rowen_stop_all(&stopper, may_run)) {
+                rowen_go_all();
                 set_running(rowen_now(), 0);
                 stopped = false;
                 wait_for_change(&reading, ROWEN_MS);
@@ -140,7 +141,7 @@ static void follow_gates(void) {
             for (uint32_t i = 0; i < place_count; i++) acknowledge(places[i].slot, reading.gates[i]);
         } else if (stopped || !running()) {
             set_running(rowen_now(), 0);
-            if (stopped) rowen_unpark_all();
+            if (stopped) rowen_go_all();
             stopped = false;
             announce_ready();
         }
@@ -173,18 +174,18 @@ static void raise_priority(void) {
 
 static void *control(void *unused) {
     (void)unused;
-    parking.control_tid = (pid_t)syscall(SYS_gettid);
+    stopper.control_tid = (pid_t)syscall(SYS_gettid);
     leave_devices();
     raise_priority();
     pthread_setname_np(pthread_self(), "rowen-gate");
-    FOR_PLACES(place) atomic_store(&place->slot->control_tid, parking.control_tid);
+    FOR_PLACES(place) atomic_store(&place->slot->control_tid, stopper.control_tid);
     follow_gates();
     return NULL;
 }
 
 static void start_control(void) {
     atomic_store(&ready, 0);
-    rowen_park_reset();
+    rowen_stop_reset();
     /* The application's signals are not for this thread, nor is the parking signal; 32 and 33 are glibc's own. */
     uint64_t most = ~(3ull << 31), before;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &most, &before, sizeof most);
@@ -250,7 +251,7 @@ static void attach(void) {
     cpu_set_t cpus;
     device_cpus(&cpus);
     sched_setaffinity(0, sizeof cpus, &cpus);
-    int error = rowen_park_install();
+    int error = rowen_stop_install();
     if (error) refuse("signal handler", error);
     atomic_store(&rowen_gated, true);
     start_control();

@@ -13,19 +13,20 @@
 /* Whether this process is behind a gate; the interposed functions pass everything through while it is not. */
 extern _Atomic bool rowen_gated;
 
-struct rowen_parking {
-    pid_t control_tid; /* the one thread that is never parked */
-};
-
 int rowen_real_sigaction(int number, const struct sigaction *action, struct sigaction *old);
 
-/* Installs the handler. Returns 0 or -errno. */
-int rowen_park_install(void);
+/* How a process is stopped; one implementation is linked: park.c for `cpu`, nvidia/rm_switch.c for `nvidia`. */
+struct rowen_stopper {
+    pid_t control_tid; /* the one thread that is never stopped */
+};
+
+/* Before the first stop. Returns 0 or -errno. */
+int rowen_stop_install(void);
 /* Before the control thread starts: drops what a forked child inherited. */
-void rowen_park_reset(void);
-/* Stops every thread but the control thread; polls `abandon` and returns false once that is true. Either way
- * rowen_unpark_all() comes next. */
-bool rowen_park_all(const struct rowen_parking *parking, bool (*abandon)(void));
-void rowen_unpark_all(void);
+void rowen_stop_reset(void);
+/* Stops everything but the control thread; may poll `abandon` and return false once that is true. Either way
+ * rowen_go_all() comes next. */
+bool rowen_stop_all(const struct rowen_stopper *stopper, bool (*abandon)(void));
+void rowen_go_all(void);
 
 #endif
