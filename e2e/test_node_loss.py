@@ -8,6 +8,7 @@ from kit import batch, manifests
 from kit.kubectl import apply, delete, get, wait_condition, wait_until
 from kit.world import World
 
+LEFT, LOST = "rowen-node-1", "rowen-node-2"
 ROWS = batch.requests(32, max_tokens=16)
 
 
@@ -19,6 +20,12 @@ def _assigned(world: World, job: str) -> str | None:
     return (get("ojob", job, world.namespace) or {}).get("status", {}).get("assignment", {}).get("node")
 
 
+def _on_both_nodes(world: World, jobs: list[str]) -> dict[str, str]:
+    """Node → job; empty until each of the nodes has one."""
+    places = {node: job for job in jobs if (node := _assigned(world, job))}
+    return places if set(places) == {LEFT, LOST} else {}
+
+
 def test_jobs_of_a_lost_node_finish_on_the_other(world: World, two_replicas: World) -> None:
     if not world.local:
         pytest.skip("only the local cluster's nodes may be stopped")
@@ -27,24 +34,18 @@ def test_jobs_of_a_lost_node_finish_on_the_other(world: World, two_replicas: Wor
     for job in jobs:
         apply(manifests.batch(job, world.namespace, world.model, "moved.jsonl", f"{job}-results.jsonl"))
     try:
-        wait_until(
-            lambda: {_assigned(world, job) for job in jobs} == {"rowen-node-1", "rowen-node-2"},
-            "the two jobs are on different nodes",
-            120,
-        )
-        _node("stop", "rowen-node-2")
+        places = wait_until(lambda: _on_both_nodes(world, jobs), "the two jobs are on different nodes", 120)
+        _node("stop", LOST)
         try:
             wait_until(
-                lambda: {_assigned(world, job) for job in jobs} == {"rowen-node-1"},
-                "both jobs are placed on the node that is left",
-                180,
+                lambda: _assigned(world, places[LOST]) == LEFT, "the job of the lost node is placed on the other", 180
             )
             for job in jobs:
                 finished = wait_condition("ojob", job, world.namespace, "Finished", timeout_seconds=420)
                 assert finished["reason"] == "Completed"
                 batch.check_answered_once(world.namespace, f"{job}-results.jsonl", ROWS)
         finally:
-            _node("start", "rowen-node-2")
+            _node("start", LOST)
     finally:
         for job in jobs:
             delete("ojob", job, world.namespace)
