@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.cluster import cgroup, daemon, files, network, node_config, pki
+from rowen.cluster import cgroup, daemon, files, network, node_config, pki, probe
 from rowen.cluster.daemon import Daemon
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CGROUP, CONTROL_CPUS, HOST_ADDRESS, REGISTRY, Layout
@@ -79,8 +79,8 @@ def start(layout: Layout, node: Node) -> bool:
                 network.route_on_node(pid, other.pod_network)
     enter = inside(node, pid)
     changed = daemon.ensure(layout, _containerd(layout, node, enter))
-    socket = Path(f"/proc/{pid}/root{node_config.CONTAINERD_SOCKET}")
-    daemon.wait_ready(layout, f"{node.name}-containerd", socket.exists, timeout=30)
+    socket = f"/proc/{pid}/root{node_config.CONTAINERD_SOCKET}"
+    daemon.wait_ready(layout, f"{node.name}-containerd", lambda: probe.runtime_answers(socket), timeout=60)
     changed |= daemon.ensure(layout, _kubelet(layout, node, enter))
     changed |= daemon.ensure(layout, _proxy(layout, node, enter))
     return changed

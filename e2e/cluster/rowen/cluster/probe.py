@@ -1,7 +1,9 @@
-"""Asking our own HTTP servers on this machine."""
+"""Asking our own servers on this machine."""
 
 import urllib.request
 from dataclasses import dataclass
+
+import grpc
 
 from rowen.cluster.errors import ClusterError
 
@@ -33,4 +35,15 @@ def answers(url: str, *, accept: str = "*/*") -> bool:
         fetch(url, method="HEAD", accept=accept)
     except ClusterError:
         return False
+    return True
+
+
+def runtime_answers(socket: str) -> bool:
+    """Whether the container runtime at a socket serves the CRI, which it does some time after the socket is there."""
+    with grpc.insecure_channel(f"unix://{socket}") as channel:
+        try:
+            # An empty VersionRequest has no bytes, and the answer is not read.
+            channel.unary_unary("/runtime.v1.RuntimeService/Version")(b"", timeout=5)
+        except grpc.RpcError:
+            return False
     return True
