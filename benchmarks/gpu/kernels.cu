@@ -4,7 +4,7 @@
 extern "C" __global__ void iterate(unsigned long long *states, unsigned long long steps, unsigned long long stride,
                                    volatile unsigned long long *beats) {
     unsigned long long index = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
-    unsigned long long state = states[index];
+    unsigned long long state = states[index] + index;
     for (unsigned long long step = 0; step < steps; step++) {
         state = state * 6364136223846793005ull + 1442695040888963407ull;
         if (threadIdx.x == 0 && step % stride == 0) {

@@ -1,12 +1,8 @@
 """Raises tenants' control threads above everything that they have to stop."""
 
-import os
 from pathlib import Path
 
-from rowen.node_agent.library import Process
-
-_FIFO_PRIORITY = 2
-_NICE = -20
+from rowen.node_agent.library import Process, agent_library
 
 
 def _host_tid(pid: int, control_tid: int) -> int | None:
@@ -19,18 +15,11 @@ def _host_tid(pid: int, control_tid: int) -> int | None:
 
 
 def raise_control_thread(process: Process) -> bool:
-    """Real-time priority, or the best niceness where that is not permitted; False if neither worked."""
+    """Gives it the best priority that the kernel grants (native/agent_priority.c); False if it could not."""
     if process.pid <= 0 or process.control_tid <= 0:
         return False
     try:
         tid = _host_tid(process.pid, process.control_tid)
-        if tid is None:
-            return False
-        try:
-            policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
-            os.sched_setscheduler(tid, policy, os.sched_param(_FIFO_PRIORITY))
-        except PermissionError:
-            os.setpriority(os.PRIO_PROCESS, tid, _NICE)
     except OSError:
         return False
-    return True
+    return tid is not None and agent_library().rowen_agent_raise(tid) >= 0

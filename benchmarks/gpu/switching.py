@@ -1,0 +1,216 @@
+"""Question 2: stopping and starting a tenant's channels: who may, how fast, and whether anything is lost.
+
+Three routes: `inside` (a thread of the tenant), `descriptor` (another process with a copy of the tenant's descriptor)
+and `foreign` (another process's own client, which names the tenant's handles).
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from gpu.library import Library, status_name
+from gpu.memory import descriptor_of
+from gpu.process import NOBODY, Process, Setting, WorkerError, worker
+from gpu.rounds import Switch, measure
+
+SECONDS = 8.0
+LONG_HOLD = 30.0
+# Work whose beats are further apart is held longer, so that a beat would fall into the hold. (rounds, seconds held)
+ROUNDS = {"iterate": (1000, 0.001), "matmul": (200, 0.01), "long-matmul": (20, 0.4), "graph": (200, 0.01), "copy": (50, 0.05)}  # fmt: skip
+
+
+def _grouped(channels: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], list[tuple[int, int]]]]:
+    """Channels that one call can name: those of a client and subdevice."""
+    groups: dict[tuple[int, int], list[dict[str, int]]] = {}
+    for channel in channels:
+        groups.setdefault((channel["client"], channel["subdevice"]), []).append(channel)
+    for members in groups.values():
+        yield members[0], [(member["client"], member["channel"]) for member in members]
+
+
+@contextmanager
+def by_descriptor(process: Process, library: Library) -> Iterator[Switch]:
+    """The tenant's client, on a copy of its descriptor."""
+    groups = [
+        (descriptor_of(process.popen.pid, first["fd"]), first, pairs)
+        for first, pairs in _grouped(process.ask("channels"))
+    ]
+
+    def switch(stop: bool) -> int:
+        statuses = (
+            library.switch(fd, first["client"], first["subdevice"], pairs, stop=stop) for fd, first, pairs in groups
+        )
+        return next((status for status in statuses if status), 0)
+
+    yield switch
+
+
+@contextmanager
+def by_own_client(process: Process, library: Library) -> Iterator[Switch]:
+    """A client of this process, with the tenant's handles in the list. Raises `WorkerError`."""
+    status, own = library.open(0)
+    if status:
+        raise WorkerError(f"own client: {status_name(status)}")
+    channels = [(entry["client"], entry["channel"]) for entry in process.ask("channels")]
+    try:
+        yield lambda stop: library.switch(own.control_fd, own.client, own.subdevice, channels, stop=stop)
+    finally:
+        library.close(own)
+
+
+Route = Callable[[Process, int, float, int], dict[str, Any]]
+
+
+def _inside(process: Process, count: int, hold: float, seed: int) -> dict[str, Any]:
+    found: dict[str, Any] = process.ask("rounds", timeout=300, count=count, hold=hold, seed=seed)
+    return found
+
+
+def _outside(library: Library, opened: Any) -> Route:
+    def rounds(process: Process, count: int, hold: float, seed: int) -> dict[str, Any]:
+        with opened(process, library) as switch:
+            return measure(switch, process.counters.values, count, hold, seed)
+
+    return rounds
+
+
+def routes(library: Library) -> dict[str, Route]:
+    """The three of them."""
+    return {
+        "inside": _inside,
+        "descriptor": _outside(library, by_descriptor),
+        "foreign": _outside(library, by_own_client),
+    }
+
+
+def _one(setting: Setting, kind: str, route: Route, seed: int, *, count: int | None = None) -> dict[str, Any]:
+    """Rounds on a workload, and whether its result is what it is without them."""
+    rounds, hold = ROUNDS[kind]
+    with worker(setting) as process:
+        amount = process.ask("prepare", kind=kind, seconds=SECONDS)["amount"]
+        process.ask("start", amount=amount)
+        undisturbed = process.ask("wait", timeout=120)
+        process.ask("prepare", kind=kind, seconds=0.5)
+        process.ask("start", amount=amount)
+        try:
+            figures = route(process, count or rounds, hold, seed)
+        except (OSError, WorkerError) as error:
+            figures = {"ended": str(error), "rounds": 0}
+        outcome = process.ask("wait", timeout=120)
+        if outcome.get("pending"):
+            process.ask("switch", stop=False)
+            outcome = process.ask("wait", timeout=120)
+        same = outcome.get("digest") == undisturbed.get("digest")
+        return {**figures, "outcome": outcome, "same_result": same}
+
+
+def every_kind(setting: Setting, seed: int) -> dict[str, Any]:
+    """Each workload, from inside."""
+    return {kind: _one(setting, kind, _inside, seed) for kind in ROUNDS}
+
+
+def every_route(setting: Setting, seed: int) -> dict[str, Any]:
+    """Each route, on the long kernel."""
+    library = Library(setting.library)
+    return {name: _one(setting, "iterate", route, seed) for name, route in routes(library).items()}
+
+
+def without_privilege(setting: Setting, seed: int) -> dict[str, Any]:
+    """The route from inside, in a tenant that is nobody."""
+    return _one(replace(setting, user=NOBODY), "iterate", _inside, seed, count=100)
+
+
+def _kernel_log() -> list[str]:
+    found = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20, check=False)
+    return [line for line in found.stdout.splitlines() if "NVRM" in line or "Xid" in line]
+
+
+def long_stop(setting: Setting) -> dict[str, Any]:
+    """Channels that stay stopped for half a minute."""
+    known = len(_kernel_log())
+    with worker(setting) as process:
+        amount = process.ask("prepare", kind="iterate", seconds=SECONDS)["amount"]
+        process.ask("start", amount=amount)
+        undisturbed = process.ask("wait", timeout=120)
+        process.ask("start", amount=amount)
+        stopped = process.ask("switch", stop=True)
+        time.sleep(0.01)
+        before = process.counters.values.copy()
+        time.sleep(LONG_HOLD)
+        moved = int((process.counters.values != before).sum())
+        started = process.ask("switch", stop=False)
+        outcome = process.ask("wait", timeout=120)
+    return {
+        "stop": stopped, "go": started, "counters_moved": moved, "outcome": outcome,
+        "same_result": outcome.get("digest") == undisturbed.get("digest"), "kernel_log": _kernel_log()[known:],
+    }  # fmt: skip
+
+
+STOPPER = """
+import sys, time
+from gpu.library import Library
+from gpu.memory import descriptor_of
+import json
+library, route, pid, channels = Library(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+first, pairs = channels[0], [(entry["client"], entry["channel"]) for entry in channels]
+if route == "descriptor":
+    status = library.switch(descriptor_of(pid, first["fd"]), first["client"], first["subdevice"], pairs, stop=True)
+else:
+    status, own = library.open(0)
+    status = status or library.switch(own.control_fd, own.client, own.subdevice, pairs, stop=True)
+print(status, flush=True)
+time.sleep(60)
+"""
+
+
+def stopper_dies(setting: Setting, route: str) -> dict[str, Any]:
+    """What becomes of the tenant when the process that has stopped it is killed."""
+    import json
+    import os
+    import sys
+
+    from gpu.process import BENCHMARKS
+
+    with worker(setting) as process:
+        amount = process.ask("prepare", kind="iterate", seconds=SECONDS)["amount"]
+        process.ask("start", amount=amount)
+        channels = process.ask("channels")
+        stopper = subprocess.Popen(
+            [sys.executable, "-c", STOPPER, str(setting.library), route, str(process.popen.pid), json.dumps(channels)],
+            env={**os.environ, "PYTHONPATH": str(BENCHMARKS)}, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert stopper.stdout is not None
+        status = int(stopper.stdout.readline() or -1)
+        time.sleep(0.05)
+        before = process.counters.values.copy()
+        time.sleep(0.2)
+        moved_before = int((process.counters.values != before).sum())
+        stopper.kill()
+        stopper.wait(20)
+        time.sleep(0.5)
+        before = process.counters.values.copy()
+        time.sleep(0.5)
+        moved_after = int((process.counters.values != before).sum())
+        started = process.ask("switch", stop=False)
+        outcome = process.ask("wait", timeout=120)
+    return {
+        "stop": status_name(status), "counters_moved_while_stopped": moved_before,
+        "counters_moved_after_its_death": moved_after, "go_from_inside": started, "outcome": outcome,
+    }  # fmt: skip
+
+
+def tenant_dies(setting: Setting) -> dict[str, Any]:
+    """A tenant that is killed while it is stopped: how long it takes to go, and whether the GPU serves the next."""
+    with worker(setting) as process:
+        amount = process.ask("prepare", kind="iterate", seconds=SECONDS)["amount"]
+        process.ask("start", amount=amount)
+        stopped = process.ask("switch", stop=True)
+        gone = process.end()
+    with worker(setting) as process:
+        process.ask("prepare", kind="iterate", seconds=1.0)
+        process.ask("start", amount=1_000_000)
+        outcome = process.ask("wait", timeout=60)
+    return {"stop": stopped, "seconds_until_gone": round(gone, 3), "next_tenant": outcome}
