@@ -1,18 +1,15 @@
-"""The CUDA driver API, as far as the measurements need it: context, kernels, shared counters.
+"""The CUDA driver API, as far as the measurements need it: context, kernels, memory.
 
 `cuda-bindings` (not a dependency of Rowen: it is on the GPU machine) is imported here alone.
 """
 
 import ctypes
-import mmap
-import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cuda.bindings import driver, nvrtc
+from gpu.counters import Counters
 
-BLOCKS = 512
 PAGE = 2 << 20
 
 
@@ -28,25 +25,6 @@ def check(result: tuple[Any, ...], what: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-class Counters:
-    """Counters in a file of shared memory: the device adds, any process reads."""
-
-    def __init__(self, path: Path) -> None:
-        size = 8 * BLOCKS
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        os.ftruncate(fd, size)
-        self._memory = mmap.mmap(fd, size)
-        os.close(fd)
-        self.values = np.frombuffer(self._memory, dtype=np.uint64)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-
-    def register(self) -> int:
-        """Makes them visible to the device of the current context; returns the device's address."""
-        flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP | driver.CU_MEMHOSTREGISTER_PORTABLE
-        check(driver.cuMemHostRegister(self._address, len(self._memory), flags), "cuMemHostRegister")
-        return int(check(driver.cuMemHostGetDevicePointer(self._address, 0), "cuMemHostGetDevicePointer"))
-
-
 class Device:
     """Device 0 with its primary context, current in the calling thread, and the kernels of kernels.cu."""
 
@@ -57,7 +35,8 @@ class Device:
         self.enter()
         module = check(driver.cuModuleLoadData(self._compiled()), "cuModuleLoadData")
         self._kernels = {
-            name: check(driver.cuModuleGetFunction(module, name.encode()), name) for name in ("iterate", "beat", "sweep")
+            name: check(driver.cuModuleGetFunction(module, name.encode()), name)
+            for name in ("iterate", "beat", "sweep")
         }
 
     def enter(self) -> None:
@@ -94,6 +73,14 @@ class Device:
         check(
             driver.cuLaunchKernel(self._kernels[name], blocks, 1, 1, threads, 1, 1, 0, stream, (values, types), 0), name
         )
+
+    def register(self, counters: Counters) -> int:
+        """Makes counters visible to the device; returns the address that it knows them by."""
+        flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP | driver.CU_MEMHOSTREGISTER_PORTABLE
+        error = driver.cuMemHostRegister(counters.address, counters.size, flags)[0]
+        if error != driver.CUresult.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+            check((error,), "cuMemHostRegister")
+        return int(check(driver.cuMemHostGetDevicePointer(counters.address, 0), "cuMemHostGetDevicePointer"))
 
     def stream(self) -> Any:
         """A stream that does not wait for the default one."""

@@ -1,6 +1,5 @@
 """Memory by the CUDA virtual memory API: pools of 2 MiB handles, and pages that are taken away under a stop."""
 
-import ctypes
 import hashlib
 import os
 import random
@@ -9,12 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gpu.cuda import BLOCKS, PAGE, Counters, Device, check, synchronize
+from gpu.counters import BLOCKS, Counters
+from gpu.cuda import PAGE, Device, check, synchronize
 from gpu.library import Library
+from gpu.process import descriptor_of
 
 SWEEPS = 1500
 REMAP_SECONDS = 10.0
-_PIDFD_GETFD = 438
 
 
 def _driver() -> Any:
@@ -179,7 +179,7 @@ def remap_under_a_stop(device: Device, library: Library, counters: Counters, pag
     check(driver.cuCtxSynchronize(), "cuCtxSynchronize")
     stream, chosen = device.stream(), sorted(random.Random(pages).sample(range(pages), taken))
     known = int(counters.values.sum())
-    device.launch("sweep", stream, BLOCKS, 256, pool.address, pages * PAGE // 4, SWEEPS, counters.register())
+    device.launch("sweep", stream, BLOCKS, 256, pool.address, pages * PAGE // 4, SWEEPS, device.register(counters))
     _until_beats(counters, known + 10 * BLOCKS)
     begin = time.perf_counter()
     status = library.switch_all(stop=True)
@@ -223,19 +223,6 @@ def _aftermath(device: Device, stream: Any, pool: Pool, aside: Pool, chosen: Seq
         "pages_taken": len(chosen),
         "pages_taken_and_written_afterwards": sum(old != new for old, new in zip(before, after, strict=True)),
     }
-
-
-def descriptor_of(pid: int, descriptor: int) -> int:
-    """Another process's descriptor as one of our own (pidfd_getfd). Raises `OSError`."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    pidfd = os.pidfd_open(pid)
-    try:
-        found = libc.syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
-    finally:
-        os.close(pidfd)
-    if found < 0:
-        raise OSError(ctypes.get_errno(), f"pidfd_getfd({pid}, {descriptor})")
-    return int(found)
 
 
 class Shared:

@@ -1,5 +1,6 @@
 """Starts workers and talks to them."""
 
+import ctypes
 import json
 import os
 import queue
@@ -7,16 +8,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu.cuda import Counters
+from gpu.counters import Counters
 
 BENCHMARKS = Path(__file__).parents[1]
 NOBODY = 65534
+_PIDFD_GETFD = 438
 
 
 class WorkerError(RuntimeError):
@@ -86,8 +89,6 @@ class Process:
 
     def end(self) -> float:
         """Kills it; seconds until it was gone. Raises `WorkerError` when that takes more than 30 s."""
-        import time
-
         begin = time.monotonic()
         self.popen.kill()
         try:
@@ -111,3 +112,16 @@ def worker(setting: Setting) -> Iterator[Process]:
         finally:
             if process.popen.poll() is None:
                 process.end()
+
+
+def descriptor_of(pid: int, descriptor: int) -> int:
+    """Another process's descriptor as one of our own (pidfd_getfd). Raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = os.pidfd_open(pid)
+    try:
+        found = libc.syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
+    finally:
+        os.close(pidfd)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), f"pidfd_getfd({pid}, {descriptor})")
+    return int(found)

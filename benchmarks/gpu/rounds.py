@@ -30,7 +30,7 @@ class Round:
     """Counters that moved while the stop was held, after the watch."""
 
 
-class Refused(RuntimeError):
+class RefusedError(RuntimeError):
     """The driver said no."""
 
     def __init__(self, verb: str, status: int) -> None:
@@ -56,11 +56,11 @@ def _first_change(counters: NDArray[np.uint64], known: int, begin: int) -> int:
 
 
 def one_round(switch: Switch, counters: NDArray[np.uint64], hold_seconds: float) -> Round:
-    """Stops, watches, holds, starts. Raises `Refused`; the tenant is then started again, if that is possible."""
+    """Stops, watches, holds, starts. Raises `RefusedError`; the tenant is then started again, if that is possible."""
     begin = time.perf_counter_ns()
     if status := switch(True):
         switch(False)
-        raise Refused("stop", status)
+        raise RefusedError("stop", status)
     returned = time.perf_counter_ns()
     still = _last_change(counters, begin, returned + WATCH_NS)
     held = counters.copy()
@@ -69,7 +69,7 @@ def one_round(switch: Switch, counters: NDArray[np.uint64], hold_seconds: float)
     known = int(counters.sum())
     again = time.perf_counter_ns()
     if status := switch(False):
-        raise Refused("go", status)
+        raise RefusedError("go", status)
     gone = time.perf_counter_ns()
     running = _first_change(counters, known, again)
     return Round(returned - begin, still, gone - again, running, moved)
@@ -86,7 +86,7 @@ def measure(
         for _ in range(count):
             rounds.append(one_round(switch, counters, chance.uniform(0.5, 1.5) * hold_seconds))
             time.sleep(chance.uniform(0.0, 0.004))
-    except (Refused, TimeoutError) as error:
+    except (RefusedError, TimeoutError) as error:
         ended = str(error)
     return {"rounds": len(rounds), "ended": ended, **summary(rounds)}
 

@@ -4,7 +4,10 @@ Three routes: `inside` (a thread of the tenant), `descriptor` (another process w
 and `foreign` (another process's own client, which names the tenant's handles).
 """
 
+import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +15,19 @@ from dataclasses import replace
 from typing import Any
 
 from gpu.library import Library, status_name
-from gpu.memory import descriptor_of
-from gpu.process import NOBODY, Process, Setting, WorkerError, worker
+from gpu.process import BENCHMARKS, NOBODY, Process, Setting, WorkerError, descriptor_of, worker
 from gpu.rounds import Switch, measure
 
 SECONDS = 8.0
 LONG_HOLD = 30.0
 # Work whose beats are further apart is held longer, so that a beat would fall into the hold. (rounds, seconds held)
-ROUNDS = {"iterate": (1000, 0.001), "matmul": (200, 0.01), "long-matmul": (20, 0.4), "graph": (200, 0.01), "copy": (50, 0.05)}  # fmt: skip
+ROUNDS = {
+    "iterate": (1000, 0.001),
+    "matmul": (200, 0.01),
+    "long-matmul": (20, 0.4),
+    "graph": (200, 0.01),
+    "copy": (50, 0.05),
+}
 
 
 def _grouped(channels: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], list[tuple[int, int]]]]:
@@ -152,7 +160,6 @@ def long_stop(setting: Setting) -> dict[str, Any]:
 STOPPER = """
 import sys, time
 from gpu.library import Library
-from gpu.memory import descriptor_of
 import json
 library, route, pid, channels = Library(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
 first, pairs = channels[0], [(entry["client"], entry["channel"]) for entry in channels]
@@ -168,12 +175,6 @@ time.sleep(60)
 
 def stopper_dies(setting: Setting, route: str) -> dict[str, Any]:
     """What becomes of the tenant when the process that has stopped it is killed."""
-    import json
-    import os
-    import sys
-
-    from gpu.process import BENCHMARKS
-
     with worker(setting) as process:
         amount = process.ask("prepare", kind="iterate", seconds=SECONDS)["amount"]
         process.ask("start", amount=amount)

@@ -15,7 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpu.cuda import Counters, Device
+from gpu.counters import Counters
+from gpu.cuda import Device
 from gpu.library import Library
 from gpu.memory import Shared, remap_under_a_stop, time_pool
 from gpu.rounds import measure

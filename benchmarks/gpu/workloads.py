@@ -8,7 +8,9 @@ import time
 from collections import deque
 from typing import Any, Protocol
 
-from gpu.cuda import BLOCKS, Counters, Device, synchronize
+from gpu.counters import BLOCKS, Counters
+from gpu.cuda import Device, synchronize
+from typing_extensions import override
 
 THREADS = 256
 STRIDE = 8192
@@ -31,6 +33,7 @@ class Iterate:
         self._stream = device.stream()
 
     def run(self, amount: int) -> str:
+        """Runs the kernel to its end."""
         size = 8 * BLOCKS * THREADS
         states = self._device.allocate(size)
         self._device.launch("iterate", self._stream, BLOCKS, THREADS, states, amount, STRIDE, self._counters)
@@ -53,12 +56,15 @@ class _Torch:
         self.stream.synchronize()
 
     def prepare(self) -> None:
+        """Makes the tensors, on the workload's stream."""
         raise NotImplementedError
 
     def piece(self) -> None:
+        """Queues one piece on the current stream."""
         raise NotImplementedError
 
     def result(self) -> Any:
+        """The tensor that depends on every piece."""
         raise NotImplementedError
 
     def beat(self) -> None:
@@ -67,6 +73,7 @@ class _Torch:
         self._device.launch("beat", stream, 1, 1, self._counters)
 
     def run(self, amount: int) -> str:
+        """Queues so many pieces, and waits for the last."""
         self.torch.cuda.set_device(0)
         waiting: deque[Any] = deque()
         with self.torch.cuda.stream(self.stream):
@@ -87,15 +94,18 @@ class Matmul(_Torch):
 
     side = 8192
 
+    @override
     def prepare(self) -> None:
         make = lambda: self.torch.randn(self.side, self.side, device="cuda", dtype=self.torch.bfloat16)  # noqa: E731
         self.state, self.weight = make(), make() / self.side**0.5
 
+    @override
     def piece(self) -> None:
         self.state = self.state @ self.weight
         self.state /= self.state.abs().amax()
         self.beat()
 
+    @override
     def result(self) -> Any:
         return self.state
 
@@ -105,6 +115,7 @@ class LongMatmul(Matmul):
 
     side = 16384
 
+    @override
     def prepare(self) -> None:
         super().prepare()
         self.state, self.weight = self.state.float(), self.weight.float()
@@ -113,6 +124,7 @@ class LongMatmul(Matmul):
 class Graph(_Torch):
     """A CUDA graph like a decode step: a small batch through 24 layers of 4096."""
 
+    @override
     def prepare(self) -> None:
         make = self.torch.randn
         weights = [make(4096, 4096, device="cuda", dtype=self.torch.bfloat16) / 64 for _ in range(24)]
@@ -133,9 +145,11 @@ class Graph(_Torch):
             step()
         self._weights = weights
 
+    @override
     def piece(self) -> None:
         self._graph.replay()
 
+    @override
     def result(self) -> Any:
         return self.state
 
@@ -143,11 +157,13 @@ class Graph(_Torch):
 class Copy(_Torch):
     """Copies of 256 MiB to the device and back, through pinned memory; each time one byte further."""
 
+    @override
     def prepare(self) -> None:
         self.host = self.torch.arange(1 << 25, dtype=self.torch.int64).pin_memory()
         self.back = self.torch.zeros_like(self.host).pin_memory()
         self.there = self.torch.empty(1 << 25, dtype=self.torch.int64, device="cuda")
 
+    @override
     def piece(self) -> None:
         self.there.copy_(self.host, non_blocking=True)
         self.there += 1
@@ -155,6 +171,7 @@ class Copy(_Torch):
         self.host, self.back = self.back, self.host
         self.beat()
 
+    @override
     def result(self) -> Any:
         return self.host
 
@@ -168,7 +185,7 @@ PROBES = {"iterate": 4_000_000, "matmul": 50, "long-matmul": 2, "graph": 100, "c
 
 def make(kind: str, device: Device, counters: Counters) -> Workload:
     """Raises `KeyError` for a kind that is not there."""
-    workload: Workload = KINDS[kind](device, counters.register())
+    workload: Workload = KINDS[kind](device, device.register(counters))
     return workload
 
 

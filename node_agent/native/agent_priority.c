@@ -18,9 +18,10 @@
 
 #define FIFO_PRIORITY 2
 #define NICENESS (-20)
-/* A stop takes some 0.1 ms; a twentieth of a CPU is set aside for each process. */
-#define DEADLINE_RUNTIME_NS ROWEN_MS
-#define DEADLINE_PERIOD_NS (20 * ROWEN_MS)
+/* A stop takes some 0.1 to 0.5 ms; a twentieth of a CPU is set aside for each process. The deadline is the period: with
+ * a shorter one a thread that wakes between the two has to wait for the next period. */
+#define DEADLINE_RUNTIME_NS (2 * ROWEN_MS)
+#define DEADLINE_PERIOD_NS (40 * ROWEN_MS)
 #define POLICY_DEADLINE 6
 #define FLAG_RESET_ON_FORK 1u
 
@@ -46,7 +47,7 @@ static bool set_deadline(pid_t tid) {
         return false;
     struct attributes attributes = {
         .size = sizeof attributes, .policy = POLICY_DEADLINE, .flags = FLAG_RESET_ON_FORK,
-        .runtime_ns = DEADLINE_RUNTIME_NS, .deadline_ns = DEADLINE_RUNTIME_NS, .period_ns = DEADLINE_PERIOD_NS,
+        .runtime_ns = DEADLINE_RUNTIME_NS, .deadline_ns = DEADLINE_PERIOD_NS, .period_ns = DEADLINE_PERIOD_NS,
     };
     if (syscall(SYS_sched_setattr, tid, &attributes, 0) == 0) return true;
     sched_setaffinity(tid, sizeof before, &before);

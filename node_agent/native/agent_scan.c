@@ -1,13 +1,19 @@
 /* What the agent's thread does with processes: sees them come and go, awaits them, stops those that do not answer. */
 #define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent.h"
 
 #define LIVENESS_NS (5 * ROWEN_MS) /* without an answer for so long, the process may be dead */
+#define FLAG_EXITING 4u            /* PF_EXITING, in the flags of /proc/<pid>/stat */
 
 static void scan_online(struct rowen_agent *agent, uint64_t now) {
     struct rowen_device_page *page = agent->page;
@@ -132,6 +138,44 @@ void rowen_agent_continue(struct rowen_agent *agent) {
     }
 }
 
+static bool thread_ends(pid_t pid, const char *tid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return true;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (length <= 0) return true;
+    text[length] = 0;
+    /* Behind the name, which may hold anything but ends with the last bracket: state, five numbers, flags. */
+    const char *rest = strrchr(text, ')');
+    char state;
+    unsigned flags;
+    if (!rest || sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) return false;
+    return state == 'Z' || state == 'X' || (flags & FLAG_EXITING);
+}
+
+/* Whether every thread is on its way out: none executes an instruction of its own any more, though giving memory back
+ * may take the process long, on a CPU that others use. */
+static bool process_ends(pid_t pid) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    if (!tasks) return errno == ENOENT;
+    bool ends = true;
+    for (struct dirent *entry; ends && (entry = readdir(tasks));)
+        if (entry->d_name[0] != '.') ends = thread_ends(pid, entry->d_name);
+    closedir(tasks);
+    return ends;
+}
+
+/* Frees the slot of a process that is gone; true, too, for one that is going. */
+static bool gone_or_going(struct rowen_agent *agent, uint32_t tenant, int index) {
+    pid_t owner = rowen_lock_owner(agent->tenants[tenant].fd, index);
+    if (owner == 0) free_process(agent, tenant, index);
+    return owner == 0 || (owner > 0 && process_ends(owner));
+}
+
 struct answers {
     uint64_t last_ns;
     uint32_t count;
@@ -151,8 +195,8 @@ static void await_process(struct rowen_agent *agent, uint32_t tenant, int index,
     } else if (atomic_load(&agent->page->accounts[tenant].stopped) >> index & 1) {
         if (now > answers->last_ns) answers->last_ns = now;
         answers->count++;
-    } else if (now - closed > LIVENESS_NS && rowen_lock_owner(agent->tenants[tenant].fd, index) == 0) {
-        free_process(agent, tenant, index);
+    } else if (now - closed > LIVENESS_NS && gone_or_going(agent, tenant, index)) {
+        return;
     } else if (now - closed < 2 * agent->backstop_ns) {
         answers->pending = true;
         if (now - closed >= agent->backstop_ns) stop_process(agent, tenant, index);

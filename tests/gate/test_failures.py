@@ -110,6 +110,30 @@ def test_a_tenant_that_cannot_acknowledge_is_stopped_from_outside(make_rig):
         tenant.advances()
 
 
+# Memory in small pages, which takes long to give back.
+LARGE = """
+    import ctypes, mmap
+    memory = mmap.mmap(-1, 2 << 30)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(memory)), 1, len(memory))
+    spin()
+"""
+
+
+def test_a_tenant_on_its_way_out_is_not_stopped_from_outside(make_rig):
+    rig = make_rig(backstop=0.01)
+    engine, tenant = rig.engine(), rig.tenant(LARGE)
+    tenant.advances()
+    other = rig.tenant("spin()", slot=1)
+    other.advances()
+    before = rig.device.counts().backstops
+    tenant.process.kill()
+    engine.call("busy")
+    rig.acknowledged()
+    assert rig.device.counts().backstops == before
+    other.stands_still()
+
+
 def test_a_stop_by_the_backstop_survives_the_agent(make_rig):
     rig = make_rig(backstop=0.05)
     engine = rig.engine()
