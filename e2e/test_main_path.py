@@ -34,7 +34,9 @@ def test_both_jobs_finish_in_the_gaps_of_a_service_that_keeps_answering(world: W
                 finished = wait_condition("ojob", job, namespace, "Finished", timeout_seconds=420)
                 assert finished["reason"] == "Completed"
         assert traffic.errors == []
-        assert (get("osvc", world.service, namespace) or {})["status"]["readyReplicas"] == 1
+        service = (get("osvc", world.service, namespace) or {})["status"]
+        assert service["readyReplicas"] == 1
+        assert service["harvested"].endswith("%")
         _adapter_is_better(namespace)
         batch.check_answered_once(namespace, "results-main.jsonl", REQUESTS)
         _stopped_but_never_twice_a_request()

@@ -140,6 +140,7 @@ def test_figures() -> None:
     decision = decide(service(**stored(), devices=devices(BUSY, device("b", harvestedFraction=0.2))), NOW)
     assert decision.status is not None
     assert decision.status["harvestedFraction"] == 0.4
+    assert decision.status["harvested"] == "40%"
     assert decision.status["ttft"]["valueSeconds"] == 0.1
     assert decision.status["selector"] == "rowen.dev/service=chat"
 

@@ -11,6 +11,7 @@ from rowen.demo.traffic.replay import Outcome
 _COLORS: dict[Holder, str] = {"online": "#1f77b4", "offline": "#2ca02c", "none": "#e3e3e3"}
 _LABELS: dict[Holder, str] = {"online": "online serving", "offline": "offline jobs", "none": "nobody"}
 _SLO_COLOR = "#d62728"
+_TICKS_MS = [step * 10**power for power in range(6) for step in (1, 2, 5)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,12 @@ def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     failed = [outcome.arrival - drawing.start for outcome in drawing.outcomes if outcome.error is not None]
     axes.scatter(failed, [slo] * len(failed), marker="x", color=_SLO_COLOR)
     axes.set_ylabel("TTFT (ms)")
+    low, high = min([*values, slo]), max([*values, slo])
     axes.set_yscale("log")
+    axes.set_ylim(low / 1.3, high * 1.6)
+    axes.set_yticks([tick for tick in _TICKS_MS if low / 1.3 <= tick <= high * 1.6])
+    axes.yaxis.set_major_formatter("{x:.0f}")
+    axes.minorticks_off()
     axes.set_title(
         f"Time to first token per request: p50 {percentile(values, 50):.0f} ms, p99 {percentile(values, 99):.0f} ms",
         loc="left",

@@ -9,6 +9,7 @@
 from typing import Any, Literal
 
 from rowen.crds.common import find_condition, set_condition
+from rowen.crds.online_service import OnlineServiceStatus
 from rowen.operator.decision import Decision, Manifest, Note
 from rowen.operator.drift import covers
 from rowen.operator.say import Say
@@ -71,7 +72,6 @@ def _children(snapshot: ServiceSnapshot) -> tuple[Manifest, ...]:
 
 def _status(snapshot: ServiceSnapshot, says: dict[str, Say], now: float) -> dict[str, Any]:
     workload, engine = snapshot.workload, snapshot.spec.engine
-    fractions = [device.harvested_fraction for device in snapshot.devices]
     model = model_location(engine.model).name_or_path if engine else None
     status = {
         "observedGeneration": snapshot.generation,
@@ -92,9 +92,17 @@ def _status(snapshot: ServiceSnapshot, says: dict[str, Say], now: float) -> dict
         "selector": workload.selector if workload else None,
         "endpoint": endpoint(snapshot.namespace, snapshot.name) if engine else None,
         "model": model,
-        "harvestedFraction": round(sum(fractions) / len(fractions), 3) if fractions else None,
+        **_harvested(snapshot),
     }
     return {name: value for name, value in status.items() if value is not None}
+
+
+def _harvested(snapshot: ServiceSnapshot) -> dict[str, Any]:
+    fractions = [device.harvested_fraction for device in snapshot.devices]
+    if not fractions:
+        return {}
+    mean = round(sum(fractions) / len(fractions), 3)
+    return {"harvestedFraction": mean, "harvested": OnlineServiceStatus(harvested_fraction=mean).harvested}
 
 
 def _notes(snapshot: ServiceSnapshot, says: dict[str, Say]) -> tuple[Note, ...]:

@@ -14,10 +14,10 @@ JOB_FIELDS = (
 )  # fmt: skip
 SERVICE_FIELDS = (
     "observedGeneration", "conditions", "replicas", "readyReplicas", "selector", "endpoint", "model", "ttft", "tpot",
-    "harvestedFraction",
+    "harvestedFraction", "harvested",
 )  # fmt: skip
 
-_FIGURES = ("progress", "ttft", "tpot", "harvestedFraction")
+_FIGURES = ("progress", "ttft", "tpot", "harvestedFraction", "harvested")
 # These follow every burst of requests.
 _RESTLESS_CONDITIONS = ("Preempted",)
 _RESTLESS_MESSAGES = ("SLOMet",)
