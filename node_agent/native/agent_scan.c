@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -141,17 +140,12 @@ void rowen_agent_continue(struct rowen_agent *agent) {
 static bool thread_ends(pid_t pid, const char *tid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return true;
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (length <= 0) return true;
-    text[length] = 0;
-    /* Behind the name, which may hold anything but ends with the last bracket: state, five numbers, flags. */
-    const char *rest = strrchr(text, ')');
+    const char *rest = rowen_stat(path, text, sizeof text);
+    if (!rest) return true;
     char state;
     unsigned flags;
-    if (!rest || sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) return false;
+    /* State, five numbers, flags. */
+    if (sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) return false;
     return state == 'Z' || state == 'X' || (flags & FLAG_EXITING);
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -132,4 +133,16 @@ pid_t rowen_lock_owner(int fd, off_t byte) {
     if (fcntl(fd, F_GETLK, &lock) != 0) return -1;
     if (lock.l_type == F_UNLCK) return 0;
     return lock.l_pid > 0 ? lock.l_pid : -1;
+}
+
+const char *rowen_stat(const char *path, char *text, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return NULL;
+    ssize_t length = read(fd, text, size - 1);
+    close(fd);
+    if (length <= 0) return NULL;
+    text[length] = 0;
+    /* The name may hold anything; it ends with the last bracket. */
+    const char *end = strrchr(text, ')');
+    return end ? end : "";
 }

@@ -108,14 +108,9 @@ static struct known *know(pid_t tid, uint32_t round) {
 static bool lets_signal_through(pid_t tid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return true;
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (length <= 0) return true;
-    text[length] = 0;
-    char *at = strrchr(text, ')');
-    if (!at || strlen(at) < 3) return false;
+    const char *at = rowen_stat(path, text, sizeof text);
+    if (!at) return true;
+    if (strlen(at) < 3) return false;
     at += 2;
     if (strchr("DZXTt", *at)) return true;
     /* State is field 3, the mask of blocked signals (below 32) field 32. */
