@@ -21,6 +21,7 @@ from rowen.demo.install import Images, install
 
 ROOT = Path(__file__).parent.parent
 NAMESPACE = "rowen-e2e"
+DEMO_NAMESPACE = "default"
 SERVICE = "chat"
 MODEL = "llama-demo"
 SMALL_CLAIM = "small"
@@ -44,12 +45,14 @@ def images() -> Images:
 
 @pytest.fixture(scope="session")
 def rowen(images: Images) -> None:
-    """Rowen, installed by its chart and Ready."""
+    """Rowen, installed by its chart and Ready, on devices that no service of the demo holds."""
 
     async def run() -> None:
         await install(await Cluster.connect(NAMESPACE), images, ROOT, None, Console())
 
     asyncio.run(run())
+    if _local():
+        kubectl("delete", "osvc,ojob", "-n", DEMO_NAMESPACE, "--all", timeout=180)
 
 
 @pytest.fixture(scope="session")
