@@ -62,7 +62,7 @@ def workspace(rowen: None, images: Images) -> Iterator[Images]:
     kubectl("create", "namespace", NAMESPACE)
     for name in VOLUMES[:2]:
         apply(*volumes.claim(name, NAMESPACE, host_path=_host_path(name)))
-    volumes.start_toolbox(NAMESPACE, images.runtime, list(VOLUMES[:2]))
+    volumes.start_toolbox(NAMESPACE, images.runtime, list(VOLUMES[:2]), NODES[0] if _local() else None)
     volumes.run(
         NAMESPACE, "python", "-m", "rowen.demo.samples", "--models", "/volumes/models", "--data", "/volumes/data"
     )

@@ -55,8 +55,8 @@ def host_folder(namespace: str, name: str) -> Path:
     return folder
 
 
-def start_toolbox(namespace: str, image: str, claims: list[str]) -> None:
-    """A sleeping pod with the claims at /volumes/NAME."""
+def start_toolbox(namespace: str, image: str, claims: list[str], node: str | None) -> None:
+    """A sleeping pod with the claims at /volumes/NAME; on a node that no test stops, where `node` names one."""
     apply(
         {
             "apiVersion": "v1",
@@ -64,6 +64,7 @@ def start_toolbox(namespace: str, image: str, claims: list[str]) -> None:
             "metadata": {"name": TOOLBOX, "namespace": namespace},
             "spec": {
                 "terminationGracePeriodSeconds": 0,
+                "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
                 "securityContext": {"fsGroup": 65532},
                 "containers": [
                     {
