@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import shutil
 import subprocess
 import sys
@@ -122,6 +123,11 @@ def own_service(world: World) -> Iterator[World]:
     _start_service()
 
 
+def _offers(node: str) -> bool:
+    report = json.loads(kubectl("get", "nodeharvest", node, "-o", "json"))
+    return bool(report.get("status", {}).get("summary", {}).get("harvestable") == 1)
+
+
 @pytest.fixture
 def two_replicas(world: World) -> Iterator[World]:
     """The same with a replica on each of two nodes."""
@@ -131,6 +137,8 @@ def two_replicas(world: World) -> Iterator[World]:
         "two replicas are Ready",
         300,
     )
+    if world.local:
+        wait_until(lambda: all(_offers(node) for node in NODES), "both nodes offer their device", 90)
     yield world
     _start_service()
 
