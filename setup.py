@@ -16,7 +16,8 @@ FOLDERS = {
     "cluster": "e2e/cluster",
 }
 NATIVE = Path("node_agent/native")
-
+# What both gate libraries are built from.
+SHARED = ("page", "priority", "tenant")
 GPU = NATIVE / "nvidia"
 HEADERS = sorted(map(str, [*NATIVE.glob("*.h"), *GPU.glob("*.h")]))
 
@@ -35,6 +36,6 @@ setup(
     package_dir={f"rowen.{name}": f"{folder}/rowen/{name}" for name, folder in FOLDERS.items()},
     ext_modules=[
         _library("librowen", NATIVE.glob("*.c")),
-        _library("librowen_nvidia", [NATIVE / "page.c", NATIVE / "tenant.c", *GPU.glob("*.c")]),
+        _library("librowen_nvidia", [*(NATIVE / f"{name}.c" for name in SHARED), *GPU.glob("*.c")]),
     ],
 )

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import shutil
 import subprocess
 import sys
@@ -124,7 +123,7 @@ def own_service(world: World) -> Iterator[World]:
 
 
 def _offers(node: str) -> bool:
-    report = json.loads(kubectl("get", "nodeharvest", node, "-o", "json"))
+    report = get("nodeharvest", node, NAMESPACE) or {}
     return bool(report.get("status", {}).get("summary", {}).get("harvestable") == 1)
 
 

@@ -30,10 +30,9 @@ def _one(setting: Setting, kind: str, folder: Path) -> dict[str, Any]:
     begin = time.monotonic()
     with worker(replace(setting, trace=record)) as process:
         ready = time.monotonic() - begin
-        process.ask("prepare", kind=kind, seconds=2.0)
+        amount = process.ask("prepare", kind=kind, seconds=2.0)["amount"]
         before = process.ask("channels")
         calls_before = sum(1 for _ in trace.read(record))
-        amount = process.ask("prepare", kind=kind, seconds=2.0)["amount"]
         process.ask("start", amount=amount)
         process.ask("wait", timeout=30)
         calls = list(trace.read(record))

@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,3 +23,9 @@ class Counters:
         os.close(fd)
         self.values = np.frombuffer(self._memory, dtype=np.uint64)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+    def moved(self, seconds: float) -> int:
+        """How many of them move while one waits so long."""
+        before = self.values.copy()
+        time.sleep(seconds)
+        return int((self.values != before).sum())

@@ -47,11 +47,6 @@ class Device:
         attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(check(driver.cuDeviceGetAttribute(attribute, self.handle), name))
 
-    @property
-    def multiprocessors(self) -> int:
-        """Streaming multiprocessors."""
-        return self._attribute("MULTIPROCESSOR_COUNT")
-
     def _compiled(self) -> bytes:
         source = (Path(__file__).parent / "kernels.cu").read_bytes()
         capability = f"{self._attribute('COMPUTE_CAPABILITY_MAJOR')}{self._attribute('COMPUTE_CAPABILITY_MINOR')}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpu.counters import BLOCKS, Counters
-from gpu.cuda import PAGE, Device, check, synchronize
+from gpu.cuda import PAGE, Device, check, driver, synchronize
 from gpu.library import Library
 from gpu.process import descriptor_of
 
@@ -17,17 +17,10 @@ SWEEPS = 1500
 REMAP_SECONDS = 10.0
 
 
-def _driver() -> Any:
-    from cuda.bindings import driver
-
-    return driver
-
-
 class Pool:
     """A range of addresses, and a handle for each of its pages."""
 
     def __init__(self, pages: int) -> None:
-        self._driver = driver = _driver()
         self.pages = pages
         self.property = driver.CUmemAllocationProp()
         self.property.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -43,21 +36,19 @@ class Pool:
 
     def create(self, count: int) -> list[Any]:
         """New handles of one page each."""
-        return [check(self._driver.cuMemCreate(PAGE, self.property, 0), "cuMemCreate") for _ in range(count)]
+        return [check(driver.cuMemCreate(PAGE, self.property, 0), "cuMemCreate") for _ in range(count)]
 
     def map(self, page: int, handle: Any) -> None:
         """Maps a page; it needs access before it can be used."""
-        check(self._driver.cuMemMap(self.address + page * PAGE, PAGE, 0, handle, 0), "cuMemMap")
+        check(driver.cuMemMap(self.address + page * PAGE, PAGE, 0, handle, 0), "cuMemMap")
 
     def set_access(self, first: int, count: int) -> None:
         """Lets the device read and write pages."""
-        check(
-            self._driver.cuMemSetAccess(self.address + first * PAGE, count * PAGE, [self._access], 1), "cuMemSetAccess"
-        )
+        check(driver.cuMemSetAccess(self.address + first * PAGE, count * PAGE, [self._access], 1), "cuMemSetAccess")
 
     def unmap(self, first: int, count: int = 1) -> None:
         """Takes the mapping of pages away."""
-        check(self._driver.cuMemUnmap(self.address + first * PAGE, count * PAGE), "cuMemUnmap")
+        check(driver.cuMemUnmap(self.address + first * PAGE, count * PAGE), "cuMemUnmap")
 
     def fill(self) -> None:
         """A handle for every page, mapped with access."""
@@ -68,19 +59,19 @@ class Pool:
 
     def export(self, handle: Any) -> int:
         """A descriptor for another process."""
-        return int(check(self._driver.cuMemExportToShareableHandle(handle, self._shareable, 0), "export"))
+        return int(check(driver.cuMemExportToShareableHandle(handle, self._shareable, 0), "export"))
 
     def adopt(self, descriptor: int) -> Any:
         """A handle from another process's descriptor."""
-        return check(self._driver.cuMemImportFromShareableHandle(descriptor, self._shareable), "import")
+        return check(driver.cuMemImportFromShareableHandle(descriptor, self._shareable), "import")
 
     def close(self) -> None:
         """Gives everything back; what is not mapped is passed over."""
         for page in range(self.pages):
-            self._driver.cuMemUnmap(self.address + page * PAGE, PAGE)
+            driver.cuMemUnmap(self.address + page * PAGE, PAGE)
         for handle in self.handles:
-            check(self._driver.cuMemRelease(handle), "cuMemRelease")
-        check(self._driver.cuMemAddressFree(self.address, self.pages * PAGE), "cuMemAddressFree")
+            check(driver.cuMemRelease(handle), "cuMemRelease")
+        check(driver.cuMemAddressFree(self.address, self.pages * PAGE), "cuMemAddressFree")
 
 
 class _Clock:
@@ -174,7 +165,6 @@ def remap_under_a_stop(device: Device, library: Library, counters: Counters, pag
     pool, quarantine, aside = Pool(pages), Pool(1), Pool(taken)
     pool.fill()
     quarantine.fill()
-    driver = _driver()
     check(driver.cuMemsetD8(pool.address, 0, pages * PAGE), "cuMemsetD8")
     check(driver.cuCtxSynchronize(), "cuCtxSynchronize")
     stream, chosen = device.stream(), sorted(random.Random(pages).sample(range(pages), taken))
@@ -247,7 +237,6 @@ class Shared:
 
     def write(self, value: int) -> None:
         """Fills it with one byte."""
-        driver = _driver()
         check(driver.cuMemsetD8(self._pool.address, value, PAGE), "cuMemsetD8")
         check(driver.cuCtxSynchronize(), "cuCtxSynchronize")
 

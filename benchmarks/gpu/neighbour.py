@@ -49,10 +49,7 @@ class _Switcher:
 def _near(steps: list[tuple[float, float]], moments: list[tuple[float, str]], verb: str) -> list[float]:
     """Steps that were under way at, or began just after, a switch."""
     times = [at for at, name in moments if name == verb]
-    return [
-        took for end, took in steps if any(at - AFTERWARDS < end - took / 1000 <= at + AFTERWARDS or
-                                           end - took / 1000 <= at <= end for at in times)
-    ]  # fmt: skip
+    return [took for end, took in steps if any(end - took / 1000 <= at + AFTERWARDS and at <= end for at in times)]
 
 
 def _figures(values: list[float]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _timed(library: Library, group: dict[str, int], command: int, params: bytes)
     return {"status": status_name(status), "us": percentiles(times)}
 
 
-def _online_p99(online: Process) -> dict[str, float]:
+def _online_ms(online: Process) -> dict[str, float]:
     return percentiles([took for _, took in online.ask("steps", timeout=60, seconds=4.0)["steps"]])
 
 
@@ -93,13 +93,13 @@ def controls(setting: Setting, online_setting: Setting) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with worker(online_setting) as online, worker(setting) as tenant:
         online.ask("prepare", kind="graph", seconds=1.0)
-        figures["neighbour_alone_ms"] = _online_p99(online)
+        figures["neighbour_alone_ms"] = _online_ms(online)
         amount = tenant.ask("prepare", kind="matmul", seconds=60.0)["amount"]
         tenant.ask("start", amount=amount)
         groups = _groups(tenant)
         for slice_us in SLICES_US:
             calls = [_timed(library, group, SET_TIMESLICE, struct.pack("<Q", slice_us)) for group in groups]
-            figures[f"timeslice_{slice_us}_us"] = {"calls": calls, "neighbour_ms": _online_p99(online)}
+            figures[f"timeslice_{slice_us}_us"] = {"calls": calls, "neighbour_ms": _online_ms(online)}
         for group in groups:
             _timed(library, group, SET_TIMESLICE, struct.pack("<Q", DEFAULT_SLICE_US))
         # bWait 1, bManualTimeout 0, timeoutUs 0.
@@ -130,9 +130,7 @@ def mps(setting: Setting) -> dict[str, Any]:
             process.ask("start", amount=amount)
             found = process.ask("channels")
             stopped = process.ask("switch", stop=True)
-            before = process.counters.values.copy()
-            time.sleep(0.2)
-            moved = int((process.counters.values != before).sum())
+            moved = process.counters.moved(0.2)
             process.ask("switch", stop=False)
             outcome = process.ask("wait", timeout=60)
             return {"channels": len(found), "stop": stopped, "counters_moved": moved, "outcome": outcome}

@@ -40,12 +40,9 @@ def _grouped(channels: list[dict[str, int]]) -> Iterator[tuple[dict[str, int], l
 
 
 @contextmanager
-def by_descriptor(process: Process, library: Library) -> Iterator[Switch]:
+def by_descriptor(library: Library, pid: int, channels: list[dict[str, int]]) -> Iterator[Switch]:
     """The tenant's client, on a copy of its descriptor."""
-    groups = [
-        (descriptor_of(process.popen.pid, first["fd"]), first, pairs)
-        for first, pairs in _grouped(process.ask("channels"))
-    ]
+    groups = [(descriptor_of(pid, first["fd"]), first, pairs) for first, pairs in _grouped(channels)]
 
     def switch(stop: bool) -> int:
         statuses = (
@@ -57,17 +54,19 @@ def by_descriptor(process: Process, library: Library) -> Iterator[Switch]:
 
 
 @contextmanager
-def by_own_client(process: Process, library: Library) -> Iterator[Switch]:
+def by_own_client(library: Library, pid: int, channels: list[dict[str, int]]) -> Iterator[Switch]:
     """A client of this process, with the tenant's handles in the list. Raises `WorkerError`."""
     status, own = library.open(0)
     if status:
         raise WorkerError(f"own client: {status_name(status)}")
-    channels = [(entry["client"], entry["channel"]) for entry in process.ask("channels")]
+    pairs = [(entry["client"], entry["channel"]) for entry in channels]
     try:
-        yield lambda stop: library.switch(own.control_fd, own.client, own.subdevice, channels, stop=stop)
+        yield lambda stop: library.switch(own.control_fd, own.client, own.subdevice, pairs, stop=stop)
     finally:
         library.close(own)
 
+
+OUTSIDE = {"descriptor": by_descriptor, "foreign": by_own_client}
 
 Route = Callable[[Process, int, float, int], dict[str, Any]]
 
@@ -77,9 +76,9 @@ def _inside(process: Process, count: int, hold: float, seed: int) -> dict[str, A
     return found
 
 
-def _outside(library: Library, opened: Any) -> Route:
+def _outside(library: Library, name: str) -> Route:
     def rounds(process: Process, count: int, hold: float, seed: int) -> dict[str, Any]:
-        with opened(process, library) as switch:
+        with OUTSIDE[name](library, process.popen.pid, process.ask("channels")) as switch:
             return measure(switch, process.counters.values, count, hold, seed)
 
     return rounds
@@ -87,11 +86,7 @@ def _outside(library: Library, opened: Any) -> Route:
 
 def routes(library: Library) -> dict[str, Route]:
     """The three of them."""
-    return {
-        "inside": _inside,
-        "descriptor": _outside(library, by_descriptor),
-        "foreign": _outside(library, by_own_client),
-    }
+    return {"inside": _inside, **{name: _outside(library, name) for name in OUTSIDE}}
 
 
 def _one(setting: Setting, kind: str, route: Route, seed: int, *, count: int | None = None) -> dict[str, Any]:
@@ -146,9 +141,7 @@ def long_stop(setting: Setting) -> dict[str, Any]:
         process.ask("start", amount=amount)
         stopped = process.ask("switch", stop=True)
         time.sleep(0.01)
-        before = process.counters.values.copy()
-        time.sleep(LONG_HOLD)
-        moved = int((process.counters.values != before).sum())
+        moved = process.counters.moved(LONG_HOLD)
         started = process.ask("switch", stop=False)
         outcome = process.ask("wait", timeout=120)
     return {
@@ -158,18 +151,14 @@ def long_stop(setting: Setting) -> dict[str, Any]:
 
 
 STOPPER = """
-import sys, time
+import json, sys, time
+from pathlib import Path
 from gpu.library import Library
-import json
-library, route, pid, channels = Library(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-first, pairs = channels[0], [(entry["client"], entry["channel"]) for entry in channels]
-if route == "descriptor":
-    status = library.switch(descriptor_of(pid, first["fd"]), first["client"], first["subdevice"], pairs, stop=True)
-else:
-    status, own = library.open(0)
-    status = status or library.switch(own.control_fd, own.client, own.subdevice, pairs, stop=True)
-print(status, flush=True)
-time.sleep(60)
+from gpu.switching import OUTSIDE
+route, pid, channels = sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+with OUTSIDE[route](Library(Path(sys.argv[1])), pid, channels) as switch:
+    print(switch(True), flush=True)
+    time.sleep(60)
 """
 
 
@@ -184,22 +173,19 @@ def stopper_dies(setting: Setting, route: str) -> dict[str, Any]:
             env={**os.environ, "PYTHONPATH": str(BENCHMARKS)}, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert stopper.stdout is not None
-        status = int(stopper.stdout.readline() or -1)
+        status = stopper.stdout.readline()
         time.sleep(0.05)
-        before = process.counters.values.copy()
-        time.sleep(0.2)
-        moved_before = int((process.counters.values != before).sum())
+        moved_before = process.counters.moved(0.2)
         stopper.kill()
         stopper.wait(20)
         time.sleep(0.5)
-        before = process.counters.values.copy()
-        time.sleep(0.5)
-        moved_after = int((process.counters.values != before).sum())
+        moved_after = process.counters.moved(0.5)
         started = process.ask("switch", stop=False)
         outcome = process.ask("wait", timeout=120)
     return {
-        "stop": status_name(status), "counters_moved_while_stopped": moved_before,
-        "counters_moved_after_its_death": moved_after, "go_from_inside": started, "outcome": outcome,
+        "stop": status_name(int(status)) if status else "the stopper failed",
+        "counters_moved_while_stopped": moved_before, "counters_moved_after_its_death": moved_after,
+        "go_from_inside": started, "outcome": outcome,
     }  # fmt: skip
 
 

@@ -69,10 +69,6 @@ ROWEN_API uint32_t rowen_agent_transitions(struct rowen_agent *agent, uint64_t a
 ROWEN_API uint32_t rowen_agent_processes(struct rowen_agent *agent, uint32_t tenant, struct rowen_process *out,
                                          uint32_t capacity);
 
-/* Gives a thread the best priority that the kernel grants; returns its policy: SCHED_FIFO, SCHED_DEADLINE (6), or
- * SCHED_OTHER with the best niceness. */
-ROWEN_API int32_t rowen_agent_raise(int32_t tid);
-
 /* Within the library. */
 
 struct rowen_tenant_file {

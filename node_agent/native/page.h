@@ -46,4 +46,8 @@ pid_t rowen_lock_owner(int fd, off_t byte);
 /* Reads a stat file of /proc into `text`; returns where the name ends, with a bracket. NULL: the thread is gone. */
 const char *rowen_stat(const char *path, char *text, size_t size);
 
+/* Gives a thread (0: the caller) the best priority that the kernel grants; returns its policy: SCHED_FIFO,
+ * SCHED_DEADLINE (6), or SCHED_OTHER with the best niceness; -errno when not even that. */
+ROWEN_API int32_t rowen_raise(int32_t tid);
+
 #endif

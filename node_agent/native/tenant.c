@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -166,17 +165,11 @@ static void leave_devices(void) {
     if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
 }
 
-/* Without the right to do so the agent does it from outside. */
-static void raise_priority(void) {
-    struct sched_param param = {.sched_priority = 2};
-    if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) != 0) setpriority(PRIO_PROCESS, 0, -20);
-}
-
 static void *control(void *unused) {
     (void)unused;
     stopper.control_tid = (pid_t)syscall(SYS_gettid);
     leave_devices();
-    raise_priority();
+    rowen_raise(0); /* without the right to do so the agent does it from outside */
     pthread_setname_np(pthread_self(), "rowen-gate");
     FOR_PLACES(place) atomic_store(&place->slot->control_tid, stopper.control_tid);
     follow_gates();

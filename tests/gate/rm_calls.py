@@ -14,7 +14,6 @@ ROOT, DEVICE, SUBDEVICE, GROUP = 0x41, 0x80, 0x2080, 0xA06C
 CHANNEL, COMPUTE, COPY = 0xC86F, 0xCBC0, 0xC8B5
 SCHEDULE_GROUP = 0xA06C0101
 CTL_FD = 40
-_DIRECT = 0xC0000046
 
 
 def _call(escape: int, argument: bytes, params: bytes = b"", fd: int = CTL_FD, *, wrapped: bool = False) -> Call:

@@ -50,7 +50,7 @@ def group() -> Iterator[Path]:
 
 
 def test_what_is_said_to_be_given_is_given(sleeper: Sleeper) -> None:
-    policy = agent_library().rowen_agent_raise(sleeper.pid)
+    policy = agent_library().rowen_raise(sleeper.pid)
     assert policy in (os.SCHED_FIFO, SCHED_DEADLINE, os.SCHED_OTHER)
     assert os.sched_getscheduler(sleeper.pid) & ~os.SCHED_RESET_ON_FORK == policy
     if policy == os.SCHED_OTHER:
@@ -63,7 +63,7 @@ def test_without_a_real_time_budget_it_is_a_deadline_reservation_on_all_cpus(gro
         allowed = os.sched_getaffinity(made.pid)
         (group / "cgroup.procs").write_text(str(made.pid))
         os.sched_setaffinity(made.pid, {max(allowed)})
-        assert agent_library().rowen_agent_raise(made.pid) == SCHED_DEADLINE
+        assert agent_library().rowen_raise(made.pid) == SCHED_DEADLINE
         assert os.sched_getscheduler(made.pid) & ~os.SCHED_RESET_ON_FORK == SCHED_DEADLINE
         assert os.sched_getaffinity(made.pid) == allowed
     finally:
@@ -73,4 +73,4 @@ def test_without_a_real_time_budget_it_is_a_deadline_reservation_on_all_cpus(gro
 def test_a_thread_that_is_gone_is_said_to_be() -> None:
     made = Sleeper()
     made.end()
-    assert agent_library().rowen_agent_raise(made.pid) == -3
+    assert agent_library().rowen_raise(made.pid) == -3

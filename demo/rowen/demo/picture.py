@@ -105,10 +105,10 @@ def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     failed = [outcome.arrival - drawing.start for outcome in drawing.outcomes if outcome.error is not None]
     axes.scatter(failed, [slo] * len(failed), marker="x", color=_SLO_COLOR)
     axes.set_ylabel("TTFT (ms)")
-    low, high = min([*values, slo]), max([*values, slo])
+    bottom, top = min([*values, slo]) / 1.3, max([*values, slo]) * 1.6
     axes.set_yscale("log")
-    axes.set_ylim(low / 1.3, high * 1.6)
-    axes.set_yticks([tick for tick in _TICKS_MS if low / 1.3 <= tick <= high * 1.6])
+    axes.set_ylim(bottom, top)
+    axes.set_yticks([tick for tick in _TICKS_MS if bottom <= tick <= top])
     axes.yaxis.set_major_formatter("{x:.0f}")
     axes.minorticks_off()
     axes.set_title(

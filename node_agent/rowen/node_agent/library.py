@@ -112,7 +112,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         "rowen_agent_records": (u32, [handle, u64, ctypes.POINTER(Record), u32]),
         "rowen_agent_transitions": (u32, [handle, u64, ctypes.POINTER(Transition), u32]),
         "rowen_agent_processes": (u32, [handle, u32, ctypes.POINTER(Process), u32]),
-        "rowen_agent_raise": (i32, [i32]),
+        "rowen_raise": (i32, [i32]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)

@@ -15,11 +15,11 @@ def _host_tid(pid: int, control_tid: int) -> int | None:
 
 
 def raise_control_thread(process: Process) -> bool:
-    """Gives it the best priority that the kernel grants (native/agent_priority.c); False if it could not."""
+    """Gives it the best priority that the kernel grants (native/priority.c); False if it could not."""
     if process.pid <= 0 or process.control_tid <= 0:
         return False
     try:
         tid = _host_tid(process.pid, process.control_tid)
     except OSError:
         return False
-    return tid is not None and agent_library().rowen_agent_raise(tid) >= 0
+    return tid is not None and agent_library().rowen_raise(tid) >= 0

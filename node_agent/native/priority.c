@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent.h"
+#include "page.h"
 
 #define FIFO_PRIORITY 2
 #define NICENESS (-20)
@@ -54,7 +54,7 @@ static bool set_deadline(pid_t tid) {
     return false;
 }
 
-int32_t rowen_agent_raise(int32_t tid) {
+int32_t rowen_raise(int32_t tid) {
     if (set_fifo(tid)) return SCHED_FIFO;
     if (errno == ESRCH) return -ESRCH;
     if (set_deadline(tid)) return POLICY_DEADLINE;
