@@ -31,7 +31,6 @@ from report import Figures, print_report, report
 
 from rowen.node_agent.device import Device
 from rowen.node_agent.native import library_path
-from rowen.node_agent.priority import raise_control_thread
 
 SLOTS = 1
 BACKSTOP_SECONDS = 0.5
@@ -222,12 +221,10 @@ class Bench:
 
     @contextmanager
     def gated_tenant(self) -> Iterator[None]:
-        """A tenant behind the gate, whose control thread the agent has raised."""
+        """A tenant behind the gate."""
         pages = {"ROWEN_DEVICE_PAGE": self.page, "ROWEN_TENANT_PAGE": str(self.folder / "tenant-0.page")}
         with process(TENANT, LD_PRELOAD=str(library_path()), **pages) as tenant:
             read(tenant)
-            for found in self.device.processes(0):
-                raise_control_thread(found)
             yield
 
     @contextmanager

@@ -218,19 +218,3 @@ uint32_t rowen_agent_transitions(struct rowen_agent *agent, uint64_t after, stru
     }
     return count;
 }
-
-uint32_t rowen_agent_processes(struct rowen_agent *agent, uint32_t tenant, struct rowen_process *out,
-                               uint32_t capacity) {
-    if (tenant >= agent->tenant_pages) return 0;
-    const struct rowen_tenant_file *file = &agent->tenants[tenant];
-    uint32_t gate = rowen_gate(agent->page);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < ROWEN_PROCESS_SLOTS && count < capacity; i++) {
-        struct rowen_process_slot *slot = &file->page->processes[i];
-        pid_t pid = atomic_load(&slot->state) == ROWEN_FREE ? 0 : rowen_lock_owner(file->fd, (off_t)i);
-        if (pid == 0) continue;
-        out[count++] = (struct rowen_process){
-            .pid = pid, .control_tid = slot->control_tid, .slot = i, .acknowledged = slot->ack == gate};
-    }
-    return count;
-}

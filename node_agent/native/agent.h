@@ -41,13 +41,6 @@ struct rowen_status {
     struct rowen_tenant_status accounts[ROWEN_TENANT_SLOTS];
 };
 
-struct rowen_process {
-    int32_t pid; /* in the agent's PID namespace; -1: not visible from there */
-    int32_t control_tid;
-    uint32_t slot;
-    uint32_t acknowledged;
-};
-
 /* Opens the pages in `directory`, and makes those that are missing or of another version. Holds the device's agent
  * lock. Returns NULL and sets *error; -EBUSY: another agent serves the device. */
 ROWEN_API struct rowen_agent *rowen_agent_open(const char *directory, uint32_t tenant_pages, const uint64_t *cpus,
@@ -66,14 +59,18 @@ ROWEN_API uint32_t rowen_agent_records(struct rowen_agent *agent, uint64_t after
                                        uint32_t capacity);
 ROWEN_API uint32_t rowen_agent_transitions(struct rowen_agent *agent, uint64_t after, struct rowen_transition *out,
                                            uint32_t capacity);
-ROWEN_API uint32_t rowen_agent_processes(struct rowen_agent *agent, uint32_t tenant, struct rowen_process *out,
-                                         uint32_t capacity);
 
 /* Within the library. */
+
+struct rowen_control {
+    pid_t pid; /* of its process, in the agent's PID namespace */
+    int32_t tid; /* in the tenant's */
+};
 
 struct rowen_tenant_file {
     struct rowen_tenant_page *page;
     int fd;
+    struct rowen_control raised[ROWEN_PROCESS_SLOTS]; /* control threads that were given their priority */
 };
 
 struct rowen_agent {
@@ -102,6 +99,8 @@ void *rowen_agent_loop(void *agent);
 void rowen_agent_scan(struct rowen_agent *agent, uint64_t now);
 /* Collects acknowledgements of a close; true when nobody is awaited any more. Uses the backstop when it is due. */
 bool rowen_agent_collect(struct rowen_agent *agent, uint32_t gate, struct rowen_transition *transition);
+/* Gives the control thread of a process its priority, if it is there and has none yet. */
+void rowen_agent_raise(struct rowen_agent *agent, uint32_t tenant, int index);
 /* The devices that this process serves know of each other: a tenant may be on several of them. */
 void rowen_agent_enlist(struct rowen_agent *agent);
 void rowen_agent_dismiss(struct rowen_agent *agent);

@@ -40,6 +40,7 @@ static void free_process(struct rowen_agent *agent, uint32_t tenant, int index) 
     if (!rowen_lock(file->fd, index)) return;
     atomic_store(&file->page->processes[index].state, ROWEN_FREE);
     atomic_fetch_and(&agent->page->accounts[tenant].stopped, ~(1ull << index));
+    file->raised[index] = (struct rowen_control){0, 0};
     rowen_unlock(file->fd, index);
 }
 
@@ -50,8 +51,12 @@ static void scan_tenants(struct rowen_agent *agent) {
         uint32_t attached = 0;
         for (int i = 0; i < ROWEN_PROCESS_SLOTS; i++) {
             if (atomic_load(&file->page->processes[i].state) == ROWEN_FREE) continue;
-            if (rowen_lock_owner(file->fd, i) == 0) free_process(agent, tenant, i);
-            else attached++;
+            if (rowen_lock_owner(file->fd, i) == 0) {
+                free_process(agent, tenant, i);
+                continue;
+            }
+            rowen_agent_raise(agent, tenant, i);
+            attached++;
         }
         atomic_store(&agent->page->accounts[tenant].attached, attached);
         all += attached;
@@ -193,6 +198,7 @@ static void await_process(struct rowen_agent *agent, uint32_t tenant, int index,
         return;
     } else if (now - closed < 2 * agent->backstop_ns) {
         answers->pending = true;
+        rowen_agent_raise(agent, tenant, index); /* it may have started since the last look */
         if (now - closed >= agent->backstop_ns) stop_process(agent, tenant, index);
     } /* else: beyond reach, e.g. in a PID namespace that this agent cannot see; the others need not wait for it. */
 }

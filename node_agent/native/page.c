@@ -135,13 +135,18 @@ pid_t rowen_lock_owner(int fd, off_t byte) {
     return lock.l_pid > 0 ? lock.l_pid : -1;
 }
 
-const char *rowen_stat(const char *path, char *text, size_t size) {
+bool rowen_read(const char *path, char *text, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return NULL;
+    if (fd < 0) return false;
     ssize_t length = read(fd, text, size - 1);
     close(fd);
-    if (length <= 0) return NULL;
+    if (length <= 0) return false;
     text[length] = 0;
+    return true;
+}
+
+const char *rowen_stat(const char *path, char *text, size_t size) {
+    if (!rowen_read(path, text, size)) return NULL;
     /* The name may hold anything; it ends with the last bracket. */
     const char *end = strrchr(text, ')');
     return end ? end : "";

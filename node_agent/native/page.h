@@ -43,6 +43,8 @@ void rowen_unlock(int fd, off_t byte);
 /* The process that holds the lock, in the caller's PID namespace; 0: none; -1: one that the caller cannot see. */
 pid_t rowen_lock_owner(int fd, off_t byte);
 
+/* Reads a file of /proc into `text`, as far as it fits; false if it cannot be read. */
+bool rowen_read(const char *path, char *text, size_t size);
 /* Reads a stat file of /proc into `text`; returns where the name ends, with a bracket. NULL: the thread is gone. */
 const char *rowen_stat(const char *path, char *text, size_t size);
 

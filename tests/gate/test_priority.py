@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gate.rig import COUNTER, Rig, until
 
 from rowen.node_agent.library import agent_library
 
@@ -74,3 +75,34 @@ def test_a_thread_that_is_gone_is_said_to_be() -> None:
     made = Sleeper()
     made.end()
     assert agent_library().rowen_raise(made.pid) == -3
+
+
+def _control_threads() -> dict[int, int]:
+    """Policy of each control thread of this machine, by its id here."""
+    found = {}
+    for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        try:
+            if (task / "comm").read_text().strip() == "rowen-gate":
+                found[int(task.name)] = os.sched_getscheduler(int(task.name)) & ~os.SCHED_RESET_ON_FORK
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def _is_raised(tid: int, policy: int) -> bool:
+    return policy in (os.SCHED_FIFO, SCHED_DEADLINE) or os.getpriority(os.PRIO_PROCESS, tid) == -20
+
+
+def test_the_agent_raises_a_tenant_that_may_not_do_so_and_has_ids_of_its_own(rig: Rig) -> None:
+    rig.engine()
+    others = _control_threads().keys()
+    powerless = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", sys.executable, "-c", COUNTER + "spin()"]
+    tenant = rig.run(["unshare", "--pid", "--fork", "--kill-child", *powerless])
+    tenant.advances()
+
+    def made() -> dict[int, int]:
+        return {tid: policy for tid, policy in _control_threads().items() if tid not in others}
+
+    # unshare waits behind the gate too, and has every right; the program has none.
+    until(lambda: len(made()) == 2, "both have a control thread")
+    until(lambda: all(_is_raised(*thread) for thread in made().items()), "both are raised")

@@ -48,9 +48,6 @@ class FakeGate:
     def reset(self, slot: int) -> bool:
         return True
 
-    def processes(self, slot: int) -> Sequence[object]:
-        return ()
-
 
 def _fractions(*samples: tuple[float, float, int]) -> tuple[float, float]:
     gate, window = FakeGate(), Window()

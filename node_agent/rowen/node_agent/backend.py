@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.device import Closing, DeviceCounts, Request
-from rowen.node_agent.library import Process
 
 
 class LatencyClass(Enum):
@@ -52,9 +51,6 @@ class Gate(Protocol):
 
     def closings(self, after: int) -> Sequence[Closing]:
         """Closes numbered above `after`, oldest first."""
-
-    def processes(self, slot: int) -> Sequence[Process]:
-        """Offline processes of a slot."""
 
 
 class Backend(Protocol):

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from rowen.node_agent.library import (
     CPU_WORDS,
-    PROCESS_SLOTS,
     RING_ENTRIES,
     CpuMask,
-    Process,
     Record,
     Status,
     Transition,
@@ -197,9 +195,3 @@ class Device:
             )
             for transition in buffer[:count]
         ]
-
-    def processes(self, slot: int) -> list[Process]:
-        """Processes behind the gate from that slot."""
-        buffer = (Process * PROCESS_SLOTS)()
-        count = self._library.rowen_agent_processes(self._handle, slot, buffer, PROCESS_SLOTS)
-        return list(buffer[:count])

@@ -8,7 +8,6 @@ from rowen.node_agent.native import library_path
 
 ABI_VERSION = 1
 TENANT_SLOTS = 16
-PROCESS_SLOTS = 64
 RING_ENTRIES = 4096
 CPU_WORDS = 16
 
@@ -80,17 +79,6 @@ class Status(ctypes.Structure):
     ]
 
 
-class Process(ctypes.Structure):
-    """`struct rowen_process`: a process behind the gate."""
-
-    _fields_ = [
-        ("pid", ctypes.c_int32),
-        ("control_tid", ctypes.c_int32),
-        ("slot", ctypes.c_uint32),
-        ("acknowledged", ctypes.c_uint32),
-    ]
-
-
 CpuMask = ctypes.c_uint64 * CPU_WORDS
 
 
@@ -111,7 +99,6 @@ def load_library(path: Path) -> ctypes.CDLL:
         "rowen_agent_status": (None, [handle, ctypes.POINTER(Status)]),
         "rowen_agent_records": (u32, [handle, u64, ctypes.POINTER(Record), u32]),
         "rowen_agent_transitions": (u32, [handle, u64, ctypes.POINTER(Transition), u32]),
-        "rowen_agent_processes": (u32, [handle, u32, ctypes.POINTER(Process), u32]),
         "rowen_raise": (i32, [i32]),
     }
     for name, (result, arguments) in signatures.items():

@@ -21,7 +21,6 @@ from rowen.node_agent.metrics import Metrics
 from rowen.node_agent.native import library_path
 from rowen.node_agent.plugin import AllocationRefused
 from rowen.node_agent.pods import Holders, Placements, PodView, device_and_slot, placements, preferred_slots
-from rowen.node_agent.priority import raise_control_thread
 from rowen.node_agent.report import DeviceSnapshot
 from rowen.node_agent.window import Window
 
@@ -35,7 +34,6 @@ class ServedDevice:
     window: Window = field(default_factory=Window)
     placements: Placements = field(default_factory=Placements)
     used_slots: set[int] = field(default_factory=set)
-    raised: set[tuple[int, int]] = field(default_factory=set)
 
 
 def install_library(run_directory: Path) -> None:
@@ -86,7 +84,7 @@ class Node:
             device.gate.renew(until)
 
     def sample(self, window: float) -> None:
-        """Reads every device, keeps metrics and raises new control threads. `window` in seconds."""
+        """Reads every device and keeps its metrics. `window` in seconds."""
         for name, device in self.devices.items():
             first = not device.window.sampled
             counts, requests, closings = device.window.update(device.gate, window)
@@ -95,16 +93,6 @@ class Node:
             if not first:
                 self.metrics.requests(device.placements.online, requests)
                 self.metrics.closings(name, closings)
-            self._raise_priorities(device)
-
-    def _raise_priorities(self, device: ServedDevice) -> None:
-        current = set()
-        for slot in range(device.config.harvest_slots):
-            for process in device.gate.processes(slot):
-                identity = (process.pid, process.control_tid)
-                if identity in device.raised or raise_control_thread(process):
-                    current.add(identity)
-        device.raised = current
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""
