@@ -30,8 +30,8 @@ STATUS = OfflineJobStatus.from_wire(
 )  # fmt: skip
 
 
-def shown(status: OfflineJobStatus) -> str:
-    console = Console(file=io.StringIO(), width=160)
+def shown(status: OfflineJobStatus, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
     show("j", status, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -49,6 +49,12 @@ def test_the_table_holds_every_factor() -> None:
         "0.06",
     ):
         assert part in told
+
+
+def test_what_decided_is_one_line_however_narrow_the_terminal_is() -> None:
+    told = shown(STATUS, width=40).splitlines()
+    assert "n/cpu0: idle 0.12 < SLA 0.20" in told
+    assert any(line.endswith("Waiting: [n] idle") for line in told)
 
 
 def test_a_job_that_was_not_seen_yet() -> None:

@@ -48,33 +48,36 @@ async def _status(job: str, namespace: str | None) -> dict[str, Any]:
 
 
 def show(job: str, status: OfflineJobStatus, console: Console) -> None:
-    """Prints conditions, throughput and the candidates."""
+    """Prints conditions, throughput, the candidates' factors, and what decided each of them."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
     for condition in status.conditions:
-        head = f"{condition.type:<10} {condition.status:<8} {condition.reason}"
-        console.print(f"{head}: {condition.message}", markup=False)
+        say(f"{condition.type:<10} {condition.status:<8} {condition.reason}: {condition.message}")
     if status.throughput is not None:
-        values = status.throughput.to_wire().items()
-        console.print("; ".join(f"{name} {value:g}" for name, value in values), markup=False)
+        say("; ".join(f"{name} {value:g}" for name, value in status.throughput.to_wire().items()))
     if status.explanation is None:
-        console.print(f"{job}: the scheduler has not looked at it yet", markup=False)
+        say(f"{job}: the scheduler has not looked at it yet")
         return
-    console.print(status.explanation.message, markup=False)
+    say(status.explanation.message)
     if status.explanation.candidates:
-        console.print(_table(status.explanation.candidates))
+        console.print(_factors(status.explanation.candidates))
+    for candidate in status.explanation.candidates:
+        say(f"{_name(candidate)}: {candidate.reason}")
 
 
-def _table(candidates: list[CandidateExplanation]) -> Table:
+def _name(candidate: CandidateExplanation) -> str:
+    return f"{candidate.node}/{'+'.join(candidate.devices)}"
+
+
+def _factors(candidates: list[CandidateExplanation]) -> Table:
     table = Table(show_edge=False)
-    for heading in ("", "Candidate", "Idle", "Memory", "Align", "Sharing", "Predicted", "Reason"):
-        table.add_column(heading)
+    for heading in ("", "Candidate", "Idle", "Memory", "Align", "Sharing", "Predicted"):
+        table.add_column(heading, overflow="fold")
     for candidate in candidates:
         factors = (
             candidate.idle, candidate.memory, candidate.alignment, candidate.sharing, candidate.predicted_fraction
         )  # fmt: skip
-        table.add_row(
-            "*" if candidate.chosen else "",
-            f"{candidate.node}/{'+'.join(candidate.devices)}",
-            *(f"{factor:.2f}" for factor in factors),
-            candidate.reason,
-        )
+        table.add_row("*" if candidate.chosen else "", _name(candidate), *(f"{factor:.2f}" for factor in factors))
     return table
