@@ -99,8 +99,8 @@ void *rowen_agent_loop(void *agent);
 void rowen_agent_scan(struct rowen_agent *agent, uint64_t now);
 /* Collects acknowledgements of a close; true when nobody is awaited any more. Uses the backstop when it is due. */
 bool rowen_agent_collect(struct rowen_agent *agent, uint32_t gate, struct rowen_transition *transition);
-/* Gives the control thread of a process its priority, if it is there and has none yet. */
-void rowen_agent_raise(struct rowen_agent *agent, uint32_t tenant, int index);
+/* Gives the control thread of a slot's process its priority, if it is there and has none yet. `owner`: the process. */
+void rowen_agent_raise(struct rowen_tenant_file *file, int index, pid_t owner);
 /* The devices that this process serves know of each other: a tenant may be on several of them. */
 void rowen_agent_enlist(struct rowen_agent *agent);
 void rowen_agent_dismiss(struct rowen_agent *agent);

@@ -33,14 +33,13 @@ static pid_t find_thread(pid_t pid, pid_t inner) {
     return found;
 }
 
-void rowen_agent_raise(struct rowen_agent *agent, uint32_t tenant, int index) {
-    struct rowen_tenant_file *file = &agent->tenants[tenant];
+void rowen_agent_raise(struct rowen_tenant_file *file, int index, pid_t owner) {
     struct rowen_process_slot *slot = &file->page->processes[index];
     if (atomic_load(&slot->state) != ROWEN_ATTACHED) return;
-    struct rowen_control control = {rowen_lock_owner(file->fd, index), atomic_load(&slot->control_tid)};
+    struct rowen_control control = {owner, atomic_load(&slot->control_tid)};
     struct rowen_control *raised = &file->raised[index];
-    if (control.pid <= 0 || (raised->pid == control.pid && raised->tid == control.tid)) return;
-    pid_t tid = find_thread(control.pid, control.tid);
+    if (owner <= 0 || (raised->pid == owner && raised->tid == control.tid)) return;
+    pid_t tid = find_thread(owner, control.tid);
     if (!tid) return;
     rowen_raise(tid); /* what the kernel refuses now it refuses at the next look, too */
     *raised = control;

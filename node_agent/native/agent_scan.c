@@ -51,11 +51,12 @@ static void scan_tenants(struct rowen_agent *agent) {
         uint32_t attached = 0;
         for (int i = 0; i < ROWEN_PROCESS_SLOTS; i++) {
             if (atomic_load(&file->page->processes[i].state) == ROWEN_FREE) continue;
-            if (rowen_lock_owner(file->fd, i) == 0) {
+            pid_t owner = rowen_lock_owner(file->fd, i);
+            if (owner == 0) {
                 free_process(agent, tenant, i);
                 continue;
             }
-            rowen_agent_raise(agent, tenant, i);
+            rowen_agent_raise(file, i, owner);
             attached++;
         }
         atomic_store(&agent->page->accounts[tenant].attached, attached);
@@ -183,7 +184,8 @@ struct answers {
 
 static void await_process(struct rowen_agent *agent, uint32_t tenant, int index, uint32_t gate, uint64_t closed,
                           struct answers *answers) {
-    struct rowen_process_slot *slot = &agent->tenants[tenant].page->processes[index];
+    struct rowen_tenant_file *file = &agent->tenants[tenant];
+    struct rowen_process_slot *slot = &file->page->processes[index];
     if (atomic_load(&slot->state) != ROWEN_ATTACHED) return;
     uint64_t now = rowen_now();
     if (atomic_load(&slot->ack) == gate) {
@@ -198,7 +200,7 @@ static void await_process(struct rowen_agent *agent, uint32_t tenant, int index,
         return;
     } else if (now - closed < 2 * agent->backstop_ns) {
         answers->pending = true;
-        rowen_agent_raise(agent, tenant, index); /* it may have started since the last look */
+        rowen_agent_raise(file, index, rowen_lock_owner(file->fd, index)); /* it may have started since the last look */
         if (now - closed >= agent->backstop_ns) stop_process(agent, tenant, index);
     } /* else: beyond reach, e.g. in a PID namespace that this agent cannot see; the others need not wait for it. */
 }

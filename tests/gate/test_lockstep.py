@@ -140,8 +140,10 @@ def test_forked_and_executed_children(pair_apart):
     tenant = pair_apart.tenant(code, CODE=COUNTER + "spin(2)")
     tenant.advances(3)
     for index in (0, 1):
+        device = pair_apart.rigs[index].device
+        until(lambda device=device, index=index: device.counts().tenants[index].attached == 4)
         pair_apart.close(index)
-        assert pair_apart.rigs[index].device.closings(0)[-1].tenants == 4
+        assert device.closings(0)[-1].tenants == 4
         tenant.stands_still(3)
         pair_apart.open(index)
         tenant.advances(3)
