@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from kit import batch, manifests
-from kit.kubectl import apply, delete, get, wait_condition, wait_until
+from kit.kubectl import apply, delete, get, kubectl, wait_condition, wait_until
 from kit.world import World
 
 LEFT, LOST = "rowen-node-1", "rowen-node-2"
@@ -20,10 +22,21 @@ def _assigned(world: World, job: str) -> str | None:
     return (get("ojob", job, world.namespace) or {}).get("status", {}).get("assignment", {}).get("node")
 
 
-def _on_both_nodes(world: World, jobs: list[str]) -> dict[str, str]:
-    """Node → job; empty until each of the nodes has one."""
-    places = {node: job for job in jobs if (node := _assigned(world, job))}
-    return places if set(places) == {LEFT, LOST} else {}
+@contextmanager
+def _cordoned(name: str) -> Iterator[None]:
+    kubectl("cordon", name)
+    try:
+        yield
+    finally:
+        kubectl("uncordon", name)
+
+
+def _place(world: World, job: str, node: str, other: str) -> None:
+    """Starts a job on that node: where both are free the scheduler chooses, and nothing moves a job that runs."""
+    with _cordoned(other):
+        apply(manifests.batch(job, world.namespace, world.model, "moved.jsonl", f"{job}-results.jsonl"))
+        wait_until(lambda: _assigned(world, job) == node, f"{job} is placed on {node}", 120)
+        wait_condition("ojob", job, world.namespace, "Running", timeout_seconds=120)
 
 
 def test_jobs_of_a_lost_node_finish_on_the_other(world: World, two_replicas: World) -> None:
@@ -31,14 +44,13 @@ def test_jobs_of_a_lost_node_finish_on_the_other(world: World, two_replicas: Wor
         pytest.skip("only the local cluster's nodes may be stopped")
     batch.write(world.namespace, "moved.jsonl", ROWS)
     jobs = ["moved-a", "moved-b"]
-    for job in jobs:
-        apply(manifests.batch(job, world.namespace, world.model, "moved.jsonl", f"{job}-results.jsonl"))
     try:
-        places = wait_until(lambda: _on_both_nodes(world, jobs), "the two jobs are on different nodes", 120)
+        _place(world, "moved-a", LEFT, LOST)
+        _place(world, "moved-b", LOST, LEFT)
         _node("stop", LOST)
         try:
             wait_until(
-                lambda: _assigned(world, places[LOST]) == LEFT, "the job of the lost node is placed on the other", 180
+                lambda: _assigned(world, "moved-b") == LEFT, "the job of the lost node is placed on the other", 180
             )
             for job in jobs:
                 finished = wait_condition("ojob", job, world.namespace, "Finished", timeout_seconds=420)
