@@ -27,7 +27,10 @@ DEVICES_ANNOTATION = "rowen.dev/devices"
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
 
-# Set by the device plugin in a tenant's container.
+# Set by the device plugin in a tenant's container, where the gate library is at LIBRARY_FILE.
+CONTAINER_DIRECTORY = "/run/rowen"
+LIBRARY_FILE = f"{CONTAINER_DIRECTORY}/librowen.so"
+PRELOAD_ENV = "LD_PRELOAD"
 LIBRARY_ENV = "ROWEN_LIBRARY"
 DEVICE_PAGE_ENV = "ROWEN_DEVICE_PAGE"
 TENANT_PAGE_ENV = "ROWEN_TENANT_PAGE"

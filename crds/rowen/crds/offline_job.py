@@ -163,6 +163,19 @@ class Assignment(ReadModel):
     """The node's hold on it."""
 
 
+class StartFailure(ReadModel):
+    """An assignment on which no pod could be started: the scheduler withdraws it and keeps off its node for a while."""
+
+    assignment: Annotated[str, Field(max_length=63)]
+    """The assignment's id."""
+    reason: Annotated[str, Field(max_length=64)]
+    """What stood against the pod, in one CamelCase word, e.g. `ImagePullBackOff` or `Unschedulable`."""
+    message: Annotated[str, Field(max_length=1024)]
+    """The same in a sentence."""
+    counted: bool
+    """Whether the cause is the job's own, so that it counts against backoffLimit."""
+
+
 class Throughput(ReadModel):
     """Tokens per second, predicted and measured."""
 
@@ -244,6 +257,8 @@ class OfflineJobStatus(ReadModel):
     """Attempts that failed and count against backoffLimit."""
     counted_attempt: int | None = None
     """Last attempt whose end has been counted, so that none is counted twice."""
+    start_failure: StartFailure | None = None
+    """The last assignment on which no pod could be started; told by the operator, acted on by the scheduler."""
     evictions: int | None = None
     """Placements that the scheduler withdrew."""
     progress: Progress | None = None

@@ -4,9 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, TENANT_PAGE_ENV
-
-CONTAINER_DIRECTORY = "/run/rowen"
+from rowen.crds.names import (
+    CONTAINER_DIRECTORY,
+    DEVICE_PAGE_ENV,
+    LIBRARY_ENV,
+    LIBRARY_FILE,
+    PRELOAD_ENV,
+    TENANT_PAGE_ENV,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def online_allocation(run_directory: Path, device: str) -> Allocation:
     """For an engine: it may close the gate."""
     return Allocation(
         environment={
-            LIBRARY_ENV: f"{CONTAINER_DIRECTORY}/librowen.so",
+            LIBRARY_ENV: LIBRARY_FILE,
             DEVICE_PAGE_ENV: f"{CONTAINER_DIRECTORY}/device.page",
         },
         mounts=(
@@ -66,10 +71,10 @@ def harvest_allocation(run_directory: Path, slots: Sequence[tuple[str, int]]) ->
         tenant_pages.append(_mount(pages / f"tenant-{slot}.page", f"tenant-{index}.page", read_only=False))
     return Allocation(
         environment={
-            LIBRARY_ENV: f"{CONTAINER_DIRECTORY}/librowen.so",
+            LIBRARY_ENV: LIBRARY_FILE,
             DEVICE_PAGE_ENV: ":".join(mount.container_path for mount in device_pages),
             TENANT_PAGE_ENV: ":".join(mount.container_path for mount in tenant_pages),
-            "LD_PRELOAD": f"{CONTAINER_DIRECTORY}/librowen.so",
+            PRELOAD_ENV: LIBRARY_FILE,
         },
         mounts=(
             _mount(library_file(run_directory), "librowen.so", read_only=True),
