@@ -55,7 +55,7 @@ def one_device(report: dict[str, Any], *pods: dict[str, Any], services: tuple[Se
     return assemble([], [harvest_facts(report)], [node], facts, services).nodes["n"].devices[0]
 
 
-CHAT = ServiceFacts("ns", "chat", harvest=True, selector={})
+CHAT = ServiceFacts("ns", "chat", harvest=True)
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,12 @@ CHAT = ServiceFacts("ns", "chat", harvest=True, selector={})
         (harvest(online()), (), "OnlineService ns/chat is gone"),
         (
             harvest(online()),
-            (ServiceFacts("ns", "chat", harvest=False, selector={}),),
+            (ServiceFacts("ns", "chat", harvest=False),),
             "OnlineService ns/chat does not let itself be harvested",
         ),
-        (harvest(online(None)), (CHAT,), "pod ns/chat-0 belongs to no OnlineService"),
-        (harvest(online(None)), (ServiceFacts("ns", "ad", harvest=True, selector={"app": "x"}),), ""),
-        (
-            harvest(online(None)),
-            (ServiceFacts("other", "ad", harvest=True, selector={"app": "x"}),),
-            "pod ns/chat-0 belongs to no OnlineService",
-        ),
+        (harvest(online()), (ServiceFacts("other", "chat", harvest=True),), "OnlineService ns/chat is gone"),
+        (harvest(online(None)), (CHAT,), "pod ns/chat-0 carries no label rowen.dev/service"),
+        (harvest(online("")), (CHAT,), "pod ns/chat-0 carries no label rowen.dev/service"),
     ],
 )
 def test_a_device_is_offered_by_its_service(
@@ -184,15 +180,29 @@ def test_workload_classes_differ_by_what_shapes_a_step() -> None:
     assert len({key(), key(batchSize=8), key(sequenceLength=64), key(lora={"rank": 4})}) == 4
 
 
+SERVICE = {
+    "workloadRef": {"kind": "Deployment", "name": "d"},
+    "slo": {"ttft": {"target": "1s"}, "tpot": {"target": "1s"}},
+}
+
+
+def service(*, selector: str = "", harvest: bool = True, **meta: str) -> ServiceFacts:
+    spec = {**SERVICE, "harvest": {"enabled": harvest}}
+    meta = {"namespace": "ns", "name": "s", **meta}
+    return service_facts({"metadata": meta, "spec": spec, "status": {"selector": selector}})
+
+
 def test_a_service_that_is_being_deleted_is_not_harvested() -> None:
-    spec = {
-        "workloadRef": {"kind": "Deployment", "name": "d"},
-        "slo": {"ttft": {"target": "1s"}, "tpot": {"target": "1s"}},
-    }
-    raw = {"metadata": {"namespace": "ns", "name": "s"}, "spec": spec, "status": {"selector": "app=x,tier=web"}}
-    assert service_facts(raw) == ServiceFacts("ns", "s", harvest=True, selector={"app": "x", "tier": "web"})
-    raw["metadata"]["deletionTimestamp"] = STAMP
-    assert not service_facts(raw).harvest
+    assert service() == ServiceFacts("ns", "s", harvest=True)
+    assert service(deletionTimestamp=STAMP) == ServiceFacts("ns", "s", harvest=False)
+    assert service(harvest=False) == ServiceFacts("ns", "s", harvest=False)
+
+
+@pytest.mark.parametrize("selector", ["app=x", "app=x,tier in (a, b)", "tier in (a, b)"])
+def test_a_selector_makes_no_pod_a_services(selector: str) -> None:
+    adopter = service(selector=selector)
+    found = one_device(harvest(online(None)), pod(labels={"app": "x"}), services=(adopter,))
+    assert found.refusal == "pod ns/chat-0 carries no label rowen.dev/service"
 
 
 def test_a_node_is_read_with_its_slots() -> None:

@@ -49,7 +49,7 @@ class OnlineTenant(ReadModel):
     pod: ObjectRef
     """Its pod."""
     service: Annotated[str, Field(max_length=253)] | None = None
-    """Its OnlineService, where the pod belongs to one."""
+    """Its OnlineService: the one that the pod's label `rowen.dev/service` names."""
     attached: bool
     """Whether the engine's plugin has attached; without it nothing is harvested."""
     in_flight: int

@@ -26,7 +26,10 @@ class Engine(ApiModel):
 
 
 class WorkloadRef(ApiModel):
-    """A Deployment or StatefulSet of the same namespace that runs the engine already."""
+    """A Deployment or StatefulSet of the same namespace that runs the engine already.
+
+    Its pods carry the label `rowen.dev/service` with the OnlineService's name.
+    """
 
     api_version: Literal["apps/v1"] = "apps/v1"
     """API version of the workload."""

@@ -56,30 +56,20 @@ def _device(
         busy=device.busy,
         online_memory=pod.memory if pod else None,
         attached=report.harvestable,
-        refusal=_refusal(report.online, pod, services) if report.online else "",
+        refusal=_refusal(report.online, services) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),
     )
 
 
-def _refusal(online: OnlineTenant, pod: PodFacts | None, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+    """Why the owner does not offer the device. A pod belongs to the service that its label names, and to no other."""
     namespace = online.pod.namespace
-    name = online.service or _owner(namespace, pod, services)
-    if name is None:
-        return f"pod {namespace}/{online.pod.name} belongs to no OnlineService"
-    service = services.get((namespace, name))
+    if not online.service:
+        return f"pod {namespace}/{online.pod.name} carries no label {names.SERVICE_LABEL}"
+    service = services.get((namespace, online.service))
     if service is None:
-        return f"OnlineService {namespace}/{name} is gone"
-    return "" if service.harvest else f"OnlineService {namespace}/{name} does not let itself be harvested"
-
-
-def _owner(namespace: str, pod: PodFacts | None, services: Mapping[ObjectKey, ServiceFacts]) -> str | None:
-    """The OnlineService of an adopted pod, which does not carry the label: the one that selects it."""
-    if pod is None:
-        return None
-    for _, service in sorted(services.items()):
-        if service.namespace == namespace and service.selector and service.selector.items() <= pod.labels.items():
-            return service.name
-    return None
+        return f"OnlineService {namespace}/{online.service} is gone"
+    return "" if service.harvest else f"OnlineService {namespace}/{online.service} does not let itself be harvested"
 
 
 def _tenant(tenant: OfflineTenant) -> TenantView:

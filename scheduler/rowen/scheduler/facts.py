@@ -52,8 +52,6 @@ class ServiceFacts:
     namespace: str
     name: str
     harvest: bool
-    selector: Mapping[str, str]
-    """Labels of its pods; empty while it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +113,7 @@ def service_facts(raw: Raw) -> ServiceFacts:
     """Reads an OnlineService. Raises `pydantic.ValidationError`. One that is being deleted is not harvested."""
     meta = raw["metadata"]
     spec = OnlineServiceSpec.from_wire(raw["spec"])
-    selector = (raw.get("status") or {}).get("selector", "")
-    pairs = [part.split("=", 1) for part in selector.split(",") if "=" in part and "!" not in part]
-    return ServiceFacts(
-        namespace=meta["namespace"],
-        name=meta["name"],
-        harvest=spec.harvest.enabled and "deletionTimestamp" not in meta,
-        selector={key.strip(): value.strip("= ") for key, value in pairs},
-    )
+    return ServiceFacts(meta["namespace"], meta["name"], spec.harvest.enabled and "deletionTimestamp" not in meta)
 
 
 def harvest_facts(raw: Raw) -> HarvestFacts:
