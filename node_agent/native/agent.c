@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PATH_LENGTH 512
@@ -110,6 +111,7 @@ struct rowen_agent *rowen_agent_open(const char *directory, uint32_t tenant_page
 
 int32_t rowen_agent_start(struct rowen_agent *agent) {
     pthread_t thread;
+    atomic_store(&agent->beat_ns, rowen_now());
     int error = pthread_create(&thread, NULL, rowen_agent_loop, agent);
     if (error) return -error;
     agent->thread = thread;
@@ -117,10 +119,14 @@ int32_t rowen_agent_start(struct rowen_agent *agent) {
     return 0;
 }
 
+uint64_t rowen_agent_beat(const struct rowen_agent *agent) { return atomic_load(&agent->beat_ns); }
+
 void rowen_agent_close(struct rowen_agent *agent) {
     if (agent->started) {
         atomic_store(&agent->stop, true);
-        pthread_join(agent->thread, NULL);
+        uint64_t end = rowen_now() + ROWEN_CLOSE_NS;
+        struct timespec until = {(time_t)(end / ROWEN_SECOND), (long)(end % ROWEN_SECOND)};
+        if (pthread_clockjoin_np(agent->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return;
     }
     release(agent);
 }

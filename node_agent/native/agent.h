@@ -8,6 +8,8 @@
 
 #include "page.h"
 
+#define ROWEN_CLOSE_NS (5 * ROWEN_SECOND)
+
 struct rowen_agent;
 
 struct rowen_tenant_status {
@@ -46,7 +48,11 @@ struct rowen_status {
 ROWEN_API struct rowen_agent *rowen_agent_open(const char *directory, uint32_t tenant_pages, const uint64_t *cpus,
                                                uint64_t backstop_ns, int32_t *error);
 ROWEN_API int32_t rowen_agent_start(struct rowen_agent *agent);
-/* Stops the thread and lets go of the pages; what they hold stays for the next agent. */
+/* When the thread last came round (CLOCK_MONOTONIC, nanoseconds); before its first round: when it was started. It
+ * does so every 0.1 s at the latest, whatever happens on the device; one that has ended or is stuck does not. */
+ROWEN_API uint64_t rowen_agent_beat(const struct rowen_agent *agent);
+/* Stops the thread and lets go of the pages; what they hold stays for the next agent. A thread that does not come
+ * round within ROWEN_CLOSE_NS keeps them, and the device's agent lock with them, until the process ends. */
 ROWEN_API void rowen_agent_close(struct rowen_agent *agent);
 
 ROWEN_API void rowen_agent_renew(struct rowen_agent *agent, uint64_t until_ns);
@@ -80,6 +86,7 @@ struct rowen_agent {
     uint32_t tenant_pages;
     uint64_t backstop_ns;
     _Atomic bool stop;
+    _Atomic uint64_t beat_ns;
     bool started;
     unsigned long thread;
     struct rowen_agent *next; /* of the devices that this process serves */

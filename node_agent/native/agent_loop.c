@@ -171,6 +171,7 @@ void *rowen_agent_loop(void *argument) {
     adopt(agent);
     while (!atomic_load(&agent->stop)) {
         uint64_t now = rowen_now();
+        atomic_store(&agent->beat_ns, now);
         if (now - agent->scanned_ns >= SCAN_NS) {
             agent->scanned_ns = now;
             rowen_agent_scan(agent, now);

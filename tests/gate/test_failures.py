@@ -3,20 +3,35 @@
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 from gate.rig import until
+from gate.stuck import stuck_device_thread
 
 AGENT = """
-import sys, time
+import select, sys, time
 from pathlib import Path
 from rowen.node_agent.device import Device
 device = Device(Path(sys.argv[1]), slots=2, cpus=[int(sys.argv[2])], backstop=5)
 device.start()
 print("serving", flush=True)
-while True:
+while not select.select([sys.stdin], [], [], 0.05)[0]:
     device.renew(time.monotonic() + 0.5)
-    time.sleep(0.05)
+device.close()
 """
+
+
+@contextmanager
+def agent_process(rig):
+    """An agent in a process of its own, in place of the rig's; it closes the device at the end of its input."""
+    rig.device.close()
+    command = [sys.executable, "-c", AGENT, str(rig.folder), str(rig.cpus[0])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
+        try:
+            assert agent.stdout.readline() == "serving\n"
+            yield agent
+        finally:
+            agent.kill()
 
 
 def test_lease_expiry_closes_the_gate(rig):
@@ -32,18 +47,10 @@ def test_lease_expiry_closes_the_gate(rig):
 
 
 def test_a_killed_agent_stops_its_tenants_and_the_next_adopts_them(rig):
-    rig.device.close()
-    agent = subprocess.Popen(
-        [sys.executable, "-c", AGENT, str(rig.folder), str(rig.cpus[0])], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert agent.stdout.readline() == "serving\n"
+    with agent_process(rig):
         engine = rig.engine()
         tenant = rig.tenant("spin()")
         tenant.advances()
-    finally:
-        agent.kill()
-        agent.wait()
     page = rig.page.stat()
     until(lambda: stopped(tenant), "the lease runs out")
     # The engine does not notice.
@@ -56,6 +63,40 @@ def test_a_killed_agent_stops_its_tenants_and_the_next_adopts_them(rig):
     engine.call("busy")
     rig.acknowledged()
     tenant.stands_still()
+
+
+def test_an_agent_whose_thread_is_stuck_ends_and_the_next_serves_the_device(rig):
+    with agent_process(rig) as agent:
+        engine, tenant = rig.engine(), rig.tenant("spin()")
+        tenant.advances()
+        with stuck_device_thread(agent.pid):
+            # Nobody opens the gate again.
+            engine.call("busy")
+            engine.call("idle")
+            until(lambda: stopped(tenant), "the tenant stops by itself")
+            agent.stdin.close()
+            assert agent.wait(20) == 0
+    rig.serve().renew(time.monotonic() + 3600)
+    tenant.advances()
+
+
+def test_the_thread_comes_round_whatever_happens_on_the_device(rig):
+    def comes_round():
+        before = rig.device.beat()
+        until(lambda: before < rig.device.beat() <= time.monotonic(), "the thread comes round")
+
+    comes_round()  # no engine
+    engine = rig.engine()
+    rig.opened()
+    comes_round()
+    tenant = rig.tenant("spin()")
+    tenant.advances()
+    tenant.freeze()
+    engine.call("busy")
+    comes_round()  # it awaits a tenant that does not answer
+    tenant.kill()
+    rig.acknowledged()
+    comes_round()  # a request is in flight
 
 
 def stopped(tenant):

@@ -8,6 +8,7 @@ import time
 
 import httpx
 import pytest
+from gate.stuck import stuck_device_thread
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec
@@ -131,6 +132,20 @@ async def test_http(world):
         assert abs(timeline["transitions"][-1]["closed"] - time.time()) < 30
         assert (await client.get("/v1/devices/other/timeline")).status_code == 404
         assert (await client.get("/v1/devices")).json()["devices"][0]["id"] == "cpu1"
+
+
+async def test_health_names_a_device_whose_native_thread_is_stuck(world):
+    agent, cluster, _ = world
+    await until(lambda: cluster.reports)
+    transport = httpx.ASGITransport(app=create_app(agent))
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent") as client:
+        with stuck_device_thread(os.getpid()):
+            await until(agent.stalled)
+            answer = await client.get("/healthz")
+            assert answer.status_code == 503
+            assert "stalled: device cpu1: its native thread has not come round for" in answer.json()["detail"]
+        await until(lambda: not agent.stalled())
+        assert (await client.get("/healthz")).status_code == 200
 
 
 async def test_offline_work_pauses_without_an_api_server(world, monkeypatch):

@@ -15,6 +15,7 @@ from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import Settings
+from rowen.node_agent.health import stalled
 from rowen.node_agent.kubelet import Registration, device_holders
 from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
 from rowen.node_agent.node import Node, unix_offset
@@ -25,7 +26,6 @@ log = structlog.get_logger()
 
 API_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError, httpx.HTTPError, OSError)
 _SAMPLE_PERIOD = 0.5
-_STALLED_AFTER = 30.0
 
 
 class Agent:
@@ -100,9 +100,8 @@ class Agent:
         )
 
     def stalled(self) -> list[str]:
-        """Loops that have not come round for long; a loop that has not begun is not stalled."""
-        now = time.monotonic()
-        return [name for name, beat in self._beats.items() if now - beat > _STALLED_AFTER]
+        """Loops and native threads that have not come round for long, in words."""
+        return stalled(self._beats, self.node.beats(), time.monotonic())
 
     def unready(self) -> str | None:
         """Why the node cannot take offline work, or None."""

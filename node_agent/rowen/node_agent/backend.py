@@ -37,6 +37,9 @@ class Gate(Protocol):
     def close(self) -> None:
         """Stops serving; tenants stop when their lease has run out."""
 
+    def beat(self) -> float:
+        """When what serves the device last came round (seconds, monotonic clock)."""
+
     def renew(self, until: float) -> None:
         """Lets offline work run until then (seconds, monotonic clock)."""
 

@@ -119,10 +119,17 @@ class Device:
             raise OSError(-error, os.strerror(-error))
 
     def close(self) -> None:
-        """Stops serving; the pages stay for the next agent, and tenants stop when their lease has run out."""
+        """Stops serving; the pages stay for the next agent, and tenants stop when their lease has run out.
+
+        A native thread that is stuck is given 5 s; then the device stays this process's until it ends.
+        """
         if self._handle:
             self._library.rowen_agent_close(self._handle)
             self._handle = None
+
+    def beat(self) -> float:
+        """When the native thread last came round, or was started (seconds, monotonic clock)."""
+        return _seconds(self._library.rowen_agent_beat(self._handle))
 
     def renew(self, until: float) -> None:
         """Lets offline work run until then (seconds, monotonic clock)."""

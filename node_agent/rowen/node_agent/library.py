@@ -93,6 +93,7 @@ def load_library(path: Path) -> ctypes.CDLL:
             [ctypes.c_char_p, u32, ctypes.POINTER(ctypes.c_uint64), u64, ctypes.POINTER(i32)],
         ),
         "rowen_agent_start": (i32, [handle]),
+        "rowen_agent_beat": (u64, [handle]),
         "rowen_agent_close": (None, [handle]),
         "rowen_agent_renew": (None, [handle, u64]),
         "rowen_agent_reset": (i32, [handle, u32]),

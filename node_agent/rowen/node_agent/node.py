@@ -73,6 +73,10 @@ class Node:
         for device in self.devices.values():
             device.gate.close()
 
+    def beats(self) -> dict[str, float]:
+        """When each device's native thread last came round (monotonic)."""
+        return {name: device.gate.beat() for name, device in self.devices.items()}
+
     def renew(self) -> None:
         """Renews the devices' leases as far as the last report allows."""
         now = time.monotonic()

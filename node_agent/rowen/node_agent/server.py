@@ -45,9 +45,9 @@ def create_app(agent: Agent) -> FastAPI:
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """Whether the agent's loops run."""
+        """Whether the agent's loops and the devices' native threads run."""
         if late := agent.stalled():
-            raise HTTPException(503, f"stalled: {', '.join(late)}")
+            raise HTTPException(503, f"stalled: {'; '.join(late)}")
         return {"status": "ok"}
 
     @app.get("/readyz")
