@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job import OfflineJobStatus, StartFailure
 from rowen.scheduler.decision import Decision, Outcome, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.policy import Policy
@@ -36,6 +36,14 @@ def placed(view: JobView, node_name: str, *devices: str, at: float = NOW - 600.0
     """The job with an assignment."""
     placement = Placement(f"id-{view.name}", node_name, devices or ("cpu0",), 0.8, at, NOW, 15.0)
     return replace(view, placement=replace(placement, **fields), status=OfflineJobStatus())
+
+
+def not_started(view: JobView, assignment: str | None = None) -> JobView:
+    """The job whose pod could not be started, as the operator tells."""
+    failure = StartFailure(
+        assignment=assignment or f"id-{view.name}", reason="ImagePullBackOff", message="no such image", counted=True
+    )
+    return replace(view, status=view.status.model_copy(update={"start_failure": failure}))
 
 
 def pod(view: JobView, node_name: str, *devices: str, assignment: str | None = None) -> PodView:

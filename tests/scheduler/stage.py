@@ -10,7 +10,7 @@ from typing import Any
 from kr8s.asyncio import Api
 
 from rowen.crds.apply import apply, apply_status
-from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL
+from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL, OPERATOR_MANAGER
 from rowen.scheduler.loop import Loop
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.status import rfc3339
@@ -121,6 +121,18 @@ class Stage:
         }
         body = {"fineTune": tune, "memory": "64Mi", "priority": 1000, **spec}
         await self.make(self._object("OfflineJob", name, body), "offlinejobs")
+
+    async def not_started(self, name: str) -> None:
+        """What the operator tells when no pod can be started on the present assignment."""
+        assignment = (await self.get_job(name))["status"]["assignment"]["id"]
+        failure = {"assignment": assignment, "reason": "ImagePullBackOff", "message": "no such image", "counted": True}
+        manifest = {
+            "apiVersion": API_VERSION,
+            "kind": "OfflineJob",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "status": {"startFailure": failure},
+        }
+        await apply_status(self.api, manifest, manager=OPERATOR_MANAGER)
 
     def _object(self, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         meta = {"name": name, "namespace": self.namespace}

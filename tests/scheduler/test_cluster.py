@@ -108,6 +108,27 @@ async def _seen(stage: Stage, node: str) -> None:
     await stage.await_job("j", read)
 
 
+async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_a_backoff(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY) as loop:
+        await stage.job("j")
+        first = (await stage.await_job("j", placed_on(node)))["status"]["assignment"]
+        await stage.not_started("j")
+        lost = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
+        assert condition(lost, "Placed")["reason"] == "NotStarted"
+        assert condition(lost, "Placed")["message"] == f"{node}: ImagePullBackOff: no such image"
+        await stage.await_job("j", lambda status: "after NotStarted" in status["explanation"]["message"])
+        stage.clock.offset += POLICY.backoff_seconds
+        await stage.report(node)
+        second = (await stage.await_job("j", placed_on(node)))["status"]
+        assert second["assignment"]["id"] != first["id"]
+        # What the operator said of the first assignment is still there.
+        assert second["startFailure"]["assignment"] == first["id"]
+        await loop.step()
+        kept = (await stage.get_job("j"))["status"]
+        assert (kept["assignment"]["id"], kept["evictions"]) == (second["assignment"]["id"], 1)
+
+
 async def test_what_was_learned_since_the_last_save_is_stored_at_the_end(stage: Stage) -> None:
     async with stage.scheduler(POLICY) as loop:
         await stage.job("j")

@@ -4,11 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, pod, run, tenant
+from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, pod, run, tenant
 
 from rowen.scheduler.backoff import Backoff, kept, next_backoff
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History, Track
+from rowen.scheduler.lease import Loss, Reason
 
 
 def track(view: Any, **fields: Any) -> Track:
@@ -68,6 +69,59 @@ def test_what_takes_an_assignment_away(world: Any, fields: dict[str, Any], reaso
     found = outcome(run(world, replace(placed(job("j"), "n"), **fields)), "j")
     assert found.loss is not None
     assert found.loss.reason == reason
+
+
+def test_an_assignment_whose_pod_cannot_start_is_withdrawn_and_its_node_waits() -> None:
+    decision = run(node("n"), not_started(placed(job("j"), "n")))
+    found = outcome(decision, "j")
+    assert (found.action, found.placement) == (Action.REVOKE, None)
+    assert found.loss is not None
+    assert (found.loss.reason, found.loss.withdrawn) == ("NotStarted", True)
+    assert found.message == "n: ImagePullBackOff: no such image"
+    assert decision.backoffs == {("uid-j", "n"): Backoff(1, NOW + 30, "NotStarted")}
+
+
+def test_what_was_said_of_an_older_assignment_harms_no_newer_one() -> None:
+    view = not_started(placed(job("j"), "n"), "id-older")
+    assert outcome(run(node("n"), view), "j").action is Action.KEEP
+    waiting = not_started(job("k"))
+    assert outcome(run(node("n"), waiting), "k").action is Action.PLACE
+
+
+@pytest.mark.parametrize(
+    ("world", "fields", "reason"),
+    [
+        (node("n"), {"suspended": True}, "Suspended"),
+        (node("n", ready=False), {}, "NodeLost"),
+        (node("n", reported=NOW - 30), {"renewed": NOW - 30}, "NodeLost"),
+        (node("n", reported=NOW - 16), {"renewed": NOW - 16}, "NotStarted"),
+        (node("n", device("n", "other")), {}, "DeviceGone"),
+        (node("n", device("n", refusal="OnlineService ns/s is gone")), {}, "HarvestDisabled"),
+    ],
+)
+def test_the_cause_is_told_where_a_pod_cannot_start_because_of_it(
+    world: Any, fields: dict[str, Any], reason: str
+) -> None:
+    placement = {name: value for name, value in fields.items() if name == "renewed"}
+    view = not_started(replace(placed(job("j"), "n", **placement), suspended="suspended" in fields))
+    found = outcome(run(world, view), "j")
+    assert found.loss is not None
+    assert found.loss.reason == reason
+
+
+def test_a_pod_that_cannot_start_is_told_before_the_sla() -> None:
+    view = not_started(placed(job("j", sla=0.3), "n"))
+    history = History(tracks={"uid-j": track(view, violating_since=NOW - 90, fraction=0.2)})
+    assert outcome(run(node("n"), view, history=history), "j").loss == Loss(
+        Reason.NOT_STARTED, "n: ImagePullBackOff: no such image"
+    )
+
+
+@pytest.mark.parametrize("fields", [{"finished": True}, {"deleting": True}])
+def test_nothing_is_withdrawn_from_a_job_on_its_way_out(fields: dict[str, Any]) -> None:
+    decision = run(node("n"), replace(not_started(placed(job("j"), "n")), **fields))
+    assert outcome(decision, "j").action is Action.HOLD
+    assert decision.backoffs == {}
 
 
 def test_a_job_that_runs_on_a_node_that_is_not_ready_stays_while_reports_come() -> None:

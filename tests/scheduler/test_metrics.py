@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from prometheus_client import generate_latest
-from scheduler.builders import NOW, job, node, outcome, placed, run, world
+from scheduler.builders import NOW, job, node, not_started, outcome, placed, run, world
 
 from rowen.scheduler.backoff import Backoff
 from rowen.scheduler.history import History
@@ -52,13 +52,16 @@ def test_placements_evictions_and_flaps_are_counted() -> None:
     metrics.written(outcome(run(lost), "a"), NOW)
     old = placed(job("b"), "n", at=NOW - 9999, renewed=NOW - 60)
     metrics.written(outcome(run(old), "b"), NOW)
+    started_never = not_started(placed(job("d"), "n", at=NOW - 60))
+    metrics.written(outcome(run(node("n"), started_never), "d"), NOW)
     held = replace(placed(job("c"), "n"), suspended=True)
     metrics.written(outcome(run(node("n"), held), "c"), NOW)
     told = text(metrics)
     assert "rowen_placements_total 1.0" in told
     assert 'rowen_evictions_total{reason="NodeLost"} 2.0' in told
     assert 'rowen_evictions_total{reason="Suspended"} 1.0' in told
-    assert "rowen_flaps_total 1.0" in told
+    assert 'rowen_evictions_total{reason="NotStarted"} 1.0' in told
+    assert "rowen_flaps_total 2.0" in told
 
 
 def test_errors_are_relative() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run
+from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, run
 
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.scheduler.backoff import Backoff
@@ -47,6 +47,10 @@ def said(written: Wanted) -> dict[str, tuple[str, str]]:
         (
             placed(job("j"), "gone", renewed=NOW - 60),
             {"Admitted": ("True", "Profiling"), "Placed": ("False", "NodeLost")},
+        ),
+        (
+            not_started(placed(job("j"), "n")),
+            {"Admitted": ("True", "Profiling"), "Placed": ("False", "NotStarted")},
         ),
         (replace(placed(job("j"), "n"), finished=True), {"Placed": ("False", "Finished")}),
     ],
@@ -101,6 +105,26 @@ def test_an_eviction_reason_stays_until_the_next_placement() -> None:
     again = status_of(outcome(run(node("n"), stored(replace(view, placement=None), waiting)), "j"))
     assert said(again)["Placed"] == ("True", "Placed")
     assert again.evictions == 1
+
+
+def test_why_a_pod_did_not_start_stays_until_the_next_placement_and_is_written_once() -> None:
+    view = not_started(placed(job("j"), "n"))
+    failure = view.status.start_failure
+    lost = status_of(outcome(run(node("n"), view), "j"))
+    assert (lost.evictions, lost.assignment) == (1, None)
+    told = stored(replace(view, placement=None), lost)
+    view = replace(told, status=told.status.model_copy(update={"start_failure": failure}))
+    history = History(backoffs={("uid-j", "n"): Backoff(1, NOW + 30, "NotStarted")})
+    waiting = status_of(outcome(run(node("n"), view, history=history), "j"))
+    assert waiting.evictions == 1
+    assert said(waiting)["Placed"] == ("False", "NotStarted")
+    assert waiting.conditions[1].message == "n: ImagePullBackOff: no such image"
+    assert waiting.explanation is not None
+    assert "after NotStarted (eviction 1 from this node)" in waiting.explanation.message
+    again = outcome(run(node("n"), view), "j")
+    assert said(status_of(again))["Placed"] == ("True", "Placed")
+    kept = outcome(run(node("n"), replace(view, placement=again.placement)), "j")
+    assert kept.placement == again.placement
 
 
 def test_a_suspended_job_is_no_eviction() -> None:

@@ -8,13 +8,13 @@ from hashlib import sha256
 from rowen.scheduler.backoff import Backoff, BackoffKey, next_backoff
 from rowen.scheduler.fleet import Claim, Fleet
 from rowen.scheduler.history import History
-from rowen.scheduler.lease import Loss, Reason, loss, renewed, violation
+from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, violation
 from rowen.scheduler.occupancy import devices_of, pod_of, pods_by_job
 from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, JobView, Placement, PodView, Snapshot
 
-_BACKED_OFF = frozenset({Reason.SLA_VIOLATED, Reason.NODE_LOST, Reason.DEVICE_GONE})
+_BACKED_OFF = frozenset({Reason.SLA_VIOLATED, Reason.NODE_LOST, Reason.DEVICE_GONE, Reason.NOT_STARTED})
 """Losses that may come back at once, so the node has to wait; the others are somebody's wish."""
 
 Shape = tuple[int, int, float | None, float]
@@ -91,6 +91,8 @@ def _losses(snapshot: Snapshot, history: History, now: float, policy: Policy) ->
             continue
         node = snapshot.nodes.get(job.placement.node)
         found = loss(job, job.placement, node, pod_of(job, pods.get(job.uid, [])), history, now, policy)
+        # That no pod starts where the node or the device is gone is a consequence: the cause is told.
+        found = found or not_started(job)
         violated = None if found else violation(job, history, now, policy)
         if found is not None:
             losses[job.uid] = found

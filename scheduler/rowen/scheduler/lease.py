@@ -16,6 +16,7 @@ class Reason(StrEnum):
     HARVEST_DISABLED = "HarvestDisabled"
     DEVICE_GONE = "DeviceGone"
     SLA_VIOLATED = "SLAViolated"
+    NOT_STARTED = "NotStarted"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
 
@@ -88,6 +89,14 @@ def _device_loss(node: NodeView, id_: str, history: History, now: float, policy:
     if absent > policy.absence_seconds:
         return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: no online engine attached for {absent:.0f} s")
     return None
+
+
+def not_started(job: JobView) -> Loss | None:
+    """What the operator says of the present assignment: no pod could be started on it."""
+    placement, failure = job.placement, job.status.start_failure
+    if placement is None or failure is None or failure.assignment != placement.id:
+        return None
+    return Loss(Reason.NOT_STARTED, f"{placement.node}: {failure.reason}: {failure.message}")
 
 
 def violation(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:
