@@ -8,8 +8,12 @@ PYTHON := $(VENV)/bin/python
 UV_VERSION := 0.13.8
 CLUSTER_COMMAND := $(PYTHON) -m rowen.cluster
 PACKAGES := -p rowen.crds -p rowen.operator -p rowen.scheduler -p rowen.node_agent -p rowen.runtime -p rowen.demo -p rowen.cluster
-export KUBECONFIG ?= /var/lib/rowen-dev/kubeconfig
-export PATH := $(PATH):/var/lib/rowen-dev/bin
+export ROWEN_DEV_ROOT ?= /var/lib/rowen-dev
+# CLUSTER=existing alone works on the cluster of the caller's KUBECONFIG: nothing else may ever reach it.
+ifneq ($(CLUSTER),existing)
+override export KUBECONFIG := $(ROWEN_DEV_ROOT)/kubeconfig
+endif
+export PATH := $(PATH):$(ROWEN_DEV_ROOT)/bin
 
 .PHONY: help
 help: ## Show this list
@@ -29,6 +33,7 @@ NATIVE := $(wildcard node_agent/native/*.[ch] node_agent/native/nvidia/*.[ch]) s
 $(VENV)/.installed: $(VENV)/.locked $(NATIVE)
 	@echo "==> Rowen itself, editable, with the native gate library"
 	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation --editable .
+	@mkdir -p $(VENV)/commands && ln -sf ../bin/kubectl-rowen $(VENV)/commands/
 	@touch $@
 
 .PHONY: tools
@@ -38,6 +43,11 @@ tools: venv ## Kubernetes, etcd, helm and kubeconform, built once on this machin
 .PHONY: cluster
 cluster: tools ## A real Kubernetes: CLUSTER=local (two nodes on this machine), kind or existing
 	@$(CLUSTER_COMMAND) up
+
+.PHONY: env
+env: ## For eval "$(make -s env)": kubectl, `kubectl rowen` and KUBECONFIG in your shell
+	@test -f $(VENV)/.installed || { echo 'nothing is set up here yet: run `make cluster` first' >&2; exit 1; }
+	@$(CLUSTER_COMMAND) env
 
 .PHONY: images
 images: cluster ## Container images, built and loaded into the nodes

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowen.cluster import existing, images, kind, local, mode, node, prune, status, tools
+from rowen.cluster import environment, existing, images, kind, local, mode, node, prune, status, tools
 from rowen.cluster.console import console
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
@@ -40,8 +40,9 @@ def up() -> None:
             local.up(layout)
         elif where is Mode.KIND:
             kind.up(layout)
-        path = existing.up() if where is Mode.EXISTING else str(layout.kubeconfig)
-    console.print(f"export KUBECONFIG={path}", soft_wrap=True)
+        else:
+            existing.up()
+    console.print(f"In your shell: {environment.line()}", soft_wrap=True, markup=False)
 
 
 @app.command("images")
@@ -75,9 +76,16 @@ def status_command() -> None:
 @app.command()
 def kubeconfig() -> None:
     """Print the path of the kubeconfig."""
-    where = mode.current()
-    path = existing.path() if where is Mode.EXISTING else str(Layout().kubeconfig)
-    typer.echo(path)
+    typer.echo(environment.kubeconfig(Layout()))
+
+
+@app.command()
+def env() -> None:
+    """Print the lines that bring kubectl, `kubectl rowen` and KUBECONFIG into a POSIX shell."""
+    layout = Layout()
+    typer.echo(environment.exports(layout))
+    for lack in environment.missing(layout):
+        console.print(lack, soft_wrap=True, markup=False)
 
 
 @app.command()

@@ -10,11 +10,10 @@ from pathlib import Path
 from rowen.cluster import base_image, buildah, cgroup, dockerfile, files, kind, mode, node, registry
 from rowen.cluster.console import console, step
 from rowen.cluster.errors import ClusterError
-from rowen.cluster.layout import CONTROL_CPUS, REGISTRY, Layout
+from rowen.cluster.layout import CHECKOUT, CONTROL_CPUS, REGISTRY, Layout
 from rowen.cluster.mode import Mode
 from rowen.cluster.shell import run
 
-CONTEXT = Path(__file__).parents[4]
 # What a Dockerfile's own `ARG BASE` says; part of the tag where nothing replaces it.
 DEFAULT_BASE = "as written"
 # GiB; a changed dependency layer of the runtime image takes some 22.
@@ -39,7 +38,7 @@ def ensure(layout: Layout, where: Mode, names: list[str]) -> dict[str, str]:
     base = base_image.BASE if where is Mode.LOCAL else DEFAULT_BASE
     images = [_describe(path, base) for path in _dockerfiles(names)]
     if not images:
-        raise ClusterError(f"no *.Dockerfile in {CONTEXT / 'dockerfiles'}")
+        raise ClusterError(f"no *.Dockerfile in {CHECKOUT / 'dockerfiles'}")
     prefix = _registry(where)
     references = {image.name: f"{prefix}{image.repository}:{image.tag}" for image in images}
     deliver = {Mode.LOCAL: _local, Mode.KIND: _kind, Mode.EXISTING: _existing}[where]
@@ -50,7 +49,7 @@ def ensure(layout: Layout, where: Mode, names: list[str]) -> dict[str, str]:
 
 
 def _dockerfiles(names: list[str]) -> list[Path]:
-    folder = CONTEXT / "dockerfiles"
+    folder = CHECKOUT / "dockerfiles"
     if not names:
         return sorted(folder.glob("*.Dockerfile"))
     paths = [folder / f"{name}.Dockerfile" for name in names]
@@ -61,7 +60,7 @@ def _dockerfiles(names: list[str]) -> list[Path]:
 
 
 def _describe(path: Path, base: str) -> Image:
-    return Image(path.name.removesuffix(".Dockerfile"), path, dockerfile.tag(path, CONTEXT, base))
+    return Image(path.name.removesuffix(".Dockerfile"), path, dockerfile.tag(path, CHECKOUT, base))
 
 
 def _registry(where: Mode) -> str:
@@ -98,7 +97,7 @@ def _local(layout: Layout, images: list[Image], references: dict[str, str]) -> N
 
 def _build(layout: Layout, image: Image, base: str) -> None:
     context = layout.root / "build" / f"context-{image.name}"
-    dockerfile.stage(image.dockerfile, CONTEXT, context)
+    dockerfile.stage(image.dockerfile, CHECKOUT, context)
     arguments = {} if base == DEFAULT_BASE else {"BASE": base}
     log = layout.logs / f"image-{image.name}.log"
     buildah.build(layout, f"localhost/{image.repository}:{image.tag}", image.dockerfile, context, arguments, log)
@@ -142,4 +141,4 @@ def _existing(layout: Layout, images: list[Image], references: dict[str, str]) -
 
 
 def _docker_build(image: Image, reference: str) -> None:
-    run(["docker", "build", "-t", reference, "-f", image.dockerfile, CONTEXT], timeout=3600)
+    run(["docker", "build", "-t", reference, "-f", image.dockerfile, CHECKOUT], timeout=3600)

@@ -16,13 +16,16 @@ CGROUP = "rowen-dev"
 CONTROL_CGROUP = f"{CGROUP}/control"
 # Core 1 of node-1 stands in for a GPU, so nothing of the control plane may run on it.
 CONTROL_CPUS = os.environ.get("ROWEN_DEV_CONTROL_CPUS", "0")
+DEFAULT_ROOT = "/var/lib/rowen-dev"
+# The root of the repository.
+CHECKOUT = Path(__file__).parents[4]
 
 
 @dataclass(frozen=True)
 class Layout:
     """All state is below one directory, so that `down --purge` is one removal."""
 
-    root: Path = Path(os.environ.get("ROWEN_DEV_ROOT", "/var/lib/rowen-dev"))
+    root: Path = Path(os.environ.get("ROWEN_DEV_ROOT", DEFAULT_ROOT))
 
     @property
     def bin(self) -> Path:

@@ -20,12 +20,15 @@ def docker_answers() -> bool:
     return succeeds(["docker", "info"], timeout=20)
 
 
+def given() -> Mode | None:
+    """CLUSTER; None where the user leaves the choice to us."""
+    value = os.environ.get("CLUSTER", "")
+    try:
+        return Mode(value) if value else None
+    except ValueError:
+        raise ClusterError(f"CLUSTER={value}: it may be {', '.join(Mode)}") from None
+
+
 def current() -> Mode:
     """CLUSTER, or kind where a Docker engine answers, or local."""
-    given = os.environ.get("CLUSTER", "")
-    if not given:
-        return Mode.KIND if docker_answers() else Mode.LOCAL
-    try:
-        return Mode(given)
-    except ValueError:
-        raise ClusterError(f"CLUSTER={given}: it may be {', '.join(Mode)}") from None
+    return given() or (Mode.KIND if docker_answers() else Mode.LOCAL)
