@@ -55,10 +55,10 @@ async def test_a_deaf_watch_ends_the_operator() -> None:
     assert operator.is_alive()
 
 
-def test_the_probe_fails_for_good() -> None:
+async def test_the_probe_fails_for_good() -> None:
     alive = [True]
     probe = watch._probe(lambda: alive[0])
-    assert probe() is True
+    assert await probe() is True
     alive[0] = False
     with pytest.raises(kopf.PermanentError):
-        probe()
+        await probe()

@@ -1,6 +1,10 @@
-"""kopf's part: it watches, and hands every event over. No handler of kopf's changes an object."""
+"""kopf's part: it watches, and hands every event over. No handler of kopf's changes an object.
 
-from collections.abc import Callable
+Handlers are coroutines, so that kopf calls them on the event loop, where the store and the queue are used; plain
+functions it calls in a pool of threads.
+"""
+
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
@@ -43,15 +47,15 @@ def settings() -> kopf.OperatorSettings:
     return wanted
 
 
-def _handler(resource: Resource, on_event: OnEvent) -> Callable[..., None]:
-    def handle(*, event: dict[str, Any], **_: object) -> None:
+def _handler(resource: Resource, on_event: OnEvent) -> Callable[..., Awaitable[None]]:
+    async def handle(*, event: dict[str, Any], **_: object) -> None:
         on_event(resource.kind, dict(event["object"]), event["type"] == "DELETED")
 
     return handle
 
 
-def _probe(is_alive: Callable[[], bool]) -> Callable[..., bool]:
-    def probe(**_: object) -> bool:
+def _probe(is_alive: Callable[[], bool]) -> Callable[..., Awaitable[bool]]:
+    async def probe(**_: object) -> bool:
         if not is_alive():
             raise kopf.PermanentError("the watch does not deliver changes that a listing shows")
         return True
@@ -60,4 +64,5 @@ def _probe(is_alive: Callable[[], bool]) -> Callable[..., bool]:
 
 
 def _login(**arguments: Any) -> kopf.ConnectionInfo | None:
+    # In a thread: it reads files and nothing of the operator's.
     return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
