@@ -1,4 +1,5 @@
-/* Nobody but the library handles or blocks the parking signal: these functions replace glibc's in a tenant. */
+/* Nobody but the library handles or blocks the parking signal, nor SIGTERM in a worker that it ends at once: these
+ * functions replace glibc's in a tenant. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,15 +23,19 @@ typedef void (*handler)(int);
         atomic_store(&cached, next);                                                \
     }
 
-/* The set without the parking signal; `storage` holds the copy. */
-static const sigset_t *without(const sigset_t *set, sigset_t *storage) {
-    if (!set || !atomic_load(&rowen_gated)) return set;
-    *storage = *set;
-    sigdelset(storage, ROWEN_SIGNAL);
-    return storage;
+static bool reserved(int number) {
+    return (number == ROWEN_SIGNAL && atomic_load(&rowen_gated)) ||
+           (number == SIGTERM && atomic_load(&rowen_ends_at_once));
 }
 
-static bool reserved(int signal_number) { return signal_number == ROWEN_SIGNAL && atomic_load(&rowen_gated); }
+/* The set without the library's signals; `storage` holds the copy. */
+static const sigset_t *without(const sigset_t *set, sigset_t *storage) {
+    if (!set) return set;
+    *storage = *set;
+    if (reserved(ROWEN_SIGNAL)) sigdelset(storage, ROWEN_SIGNAL);
+    if (reserved(SIGTERM)) sigdelset(storage, SIGTERM);
+    return storage;
+}
 
 int rowen_real_sigaction(int number, const struct sigaction *action, struct sigaction *old) {
     NEXT(sigaction)

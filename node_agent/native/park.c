@@ -41,6 +41,7 @@ struct known {
 };
 static struct known known[TABLE_SIZE];
 static bool has_barrier;
+_Atomic bool rowen_ends_at_once;
 
 static uint32_t bucket_of(pid_t tid) { return ((uint32_t)tid * 2654435761u) >> (32 - TABLE_BITS); }
 
@@ -74,13 +75,27 @@ static void park_handler(int signal_number) {
     errno = saved;
 }
 
-int rowen_stop_install(void) {
-    struct sigaction action = {.sa_handler = park_handler, .sa_flags = SA_RESTART | SA_ONSTACK};
+/* Runs on top of park_handler() in a stopped process; what the application would do about the signal, a handler in
+ * Python for one, runs only once the process goes on. */
+static void end_handler(int signal_number) {
+    (void)signal_number;
+    _exit(ROWEN_EXIT_RETRY);
+}
+
+static int install(int signal_number, void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
-    if (rowen_real_sigaction(ROWEN_SIGNAL, &action, NULL) != 0) return -errno;
-    uint64_t mask = 1ull << (ROWEN_SIGNAL - 1);
+    if (rowen_real_sigaction(signal_number, &action, NULL) != 0) return -errno;
+    uint64_t mask = 1ull << (signal_number - 1);
     syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &mask, NULL, sizeof mask);
     return 0;
+}
+
+int rowen_stop_install(void) {
+    int error = install(ROWEN_SIGNAL, park_handler);
+    if (error || !getenv("ROWEN_JOB_SPEC")) return error;
+    atomic_store(&rowen_ends_at_once, true);
+    return install(SIGTERM, end_handler);
 }
 
 void rowen_stop_reset(void) {

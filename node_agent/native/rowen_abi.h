@@ -158,7 +158,11 @@ ROWEN_API uint32_t rowen_online_tenants(void);
 ROWEN_API int32_t rowen_online_pin(void);
 
 /* Offline side. The library attaches by itself when it is loaded, to the pages that ROWEN_DEVICE_PAGE and
- * ROWEN_TENANT_PAGE list, separated by colons, in the same order. */
+ * ROWEN_TENANT_PAGE list, separated by colons, in the same order.
+ *
+ * A process with ROWEN_JOB_SPEC in its environment is one of Rowen's own workers, which may be killed at any moment and
+ * lose nothing. SIGTERM ends it at once with ROWEN_EXIT_RETRY, stopped or not; nothing in it changes that. */
+#define ROWEN_EXIT_RETRY 1 /* another attempt goes on from what was committed */
 ROWEN_API void rowen_tenant_progress(uint64_t completed, uint64_t total, uint64_t tokens);
 ROWEN_API uint64_t rowen_tenant_granted_ns(void);
 

@@ -12,6 +12,8 @@
 
 /* Whether this process is behind a gate; the interposed functions pass everything through while it is not. */
 extern _Atomic bool rowen_gated;
+/* Whether SIGTERM ends this process at once; park.c sees to it. */
+extern _Atomic bool rowen_ends_at_once;
 
 int rowen_real_sigaction(int number, const struct sigaction *action, struct sigaction *old);
 

@@ -75,7 +75,8 @@ def run(
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    # Process 1 of a container ignores SIGTERM unless it says otherwise.
+    # Process 1 of a container ignores SIGTERM unless it says otherwise. Behind a gate this changes nothing: there the
+    # library ends the process, since no Python runs while it is stopped.
     signal.signal(signal.SIGTERM, _terminated)
     progress = Progress(unit, tenant())
     reason, message, code = _outcome(work, progress)
