@@ -1,20 +1,18 @@
 """`kubectl rowen`: tells why a job is where it is."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpx
-import kr8s
-import kr8s.asyncio
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from rowen.crds.names import API_VERSION
 from rowen.crds.offline_job import CandidateExplanation, OfflineJobStatus
+from rowen.scheduler.lookup import StatusError, read_status
 
-app = typer.Typer(help="Rowen on the command line.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Rowen on the command line.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+)
 
 
 @app.callback()
@@ -31,20 +29,11 @@ def explain(
 ) -> None:
     """Prints why an OfflineJob is where it is, or is nowhere."""
     try:
-        status = OfflineJobStatus.from_wire(asyncio.run(_status(job, namespace)))
-    except (kr8s.ServerError, kr8s.APITimeoutError, httpx.HTTPError, ValidationError, ValueError, OSError) as error:
+        status = asyncio.run(read_status(job, namespace))
+    except StatusError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
     show(job, status, Console())
-
-
-async def _status(job: str, namespace: str | None) -> dict[str, Any]:
-    api = await kr8s.asyncio.api()
-    async with api.call_api(
-        "GET", version=API_VERSION, namespace=namespace or api.namespace, url=f"offlinejobs/{job}", timeout=10
-    ) as response:
-        found: dict[str, Any] = response.json()
-    return found.get("status") or {}
 
 
 def show(job: str, status: OfflineJobStatus, console: Console) -> None:

@@ -1,0 +1,84 @@
+"""Reads one job's status with a user's kubeconfig; what goes wrong is told in a line."""
+
+import asyncio
+import os
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import kr8s
+import kr8s.asyncio
+from pydantic import TypeAdapter, ValidationError
+
+from rowen.crds.base import Name
+from rowen.crds.names import API_VERSION
+from rowen.crds.offline_job import OfflineJobStatus
+
+LIMIT_SECONDS = 15.0
+"""So long the API server may take in all."""
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+class StatusError(Exception):
+    """Why a job's status could not be read, in one line."""
+
+
+async def read_status(job: str, namespace: str | None) -> OfflineJobStatus:
+    """Status of an OfflineJob; `namespace` is the context's by default.
+
+    Raises:
+        StatusError: It could not be read.
+    """
+    _check_name("name of a job", job)
+    if namespace is not None:
+        _check_name("namespace", namespace)
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            found = await _get(job, namespace)
+    except StatusError:
+        raise
+    # kr8s takes a kubeconfig as it is: each fault of one shows as an exception of another kind.
+    except Exception as error:
+        raise StatusError(" ".join(_reason(error).split())) from error
+    try:
+        return OfflineJobStatus.from_wire(found.get("status") or {})
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise StatusError(f"{job}: this version of kubectl rowen does not understand status.{where}") from error
+
+
+def _check_name(what: str, given: str) -> None:
+    # It becomes a part of the URL.
+    try:
+        _NAME.validate_python(given)
+    except ValidationError:
+        raise StatusError(f"{given!r} cannot be the {what}: lower-case letters, digits, - and .") from None
+
+
+async def _get(job: str, namespace: str | None) -> dict[str, Any]:
+    api = await kr8s.asyncio.api()
+    where = namespace or api.namespace
+    try:
+        async with api.call_api("GET", version=API_VERSION, namespace=where, url=f"offlinejobs/{job}") as response:
+            found: dict[str, Any] = response.json()
+    except kr8s.ServerError as error:
+        if error.response is None or error.response.status_code != HTTPStatus.NOT_FOUND:
+            raise
+        # A path that the API server does not serve is answered without a Status object.
+        if not isinstance(error.status, dict):
+            raise StatusError("this cluster does not know OfflineJobs: Rowen is not installed in it") from error
+        hint = "`kubectl get offlinejobs -A` lists all"
+        raise StatusError(f"there is no OfflineJob {job} in namespace {where}; {hint}") from error
+    return found
+
+
+def _reason(error: Exception) -> str:
+    kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if isinstance(error, kr8s.ServerError):
+        if error.response is not None and error.response.status_code == HTTPStatus.UNAUTHORIZED:
+            return f"the API server does not accept the credentials in {kubeconfig}"
+        return f"the API server answers: {error}"
+    if isinstance(error, httpx.TransportError | kr8s.APITimeoutError | TimeoutError):
+        return f"the API server that {kubeconfig} names does not answer: {str(error) or 'no reply in time'}"
+    return f"{kubeconfig} is missing or cannot be used: {type(error).__name__}: {error}"
