@@ -8,6 +8,7 @@ from samples import BATCH, TEMPLATE, WORKLOAD_REF, Manifest, changed, offline_jo
 
 JOB = offline_job()
 SERVICE = online_service()
+HUB_MODEL = {"huggingFace": {"repo": "a/b", "revision": "c"}}
 
 REFUSED: list[tuple[str, Manifest, str]] = [
     ("no job kind", offline_job(fineTune=None), "spec: .*exactly one of fineTune, batchInference, template"),
@@ -28,7 +29,7 @@ REFUSED: list[tuple[str, Manifest, str]] = [
     ("no model", changed(JOB, "spec.fineTune.baseModel", {}), "spec.fineTune.baseModel.*exactly one of claimName"),
     (
         "two models",
-        changed(JOB, "spec.fineTune.baseModel.huggingFace", {"repo": "a/b", "revision": "c"}),
+        changed(JOB, "spec.fineTune.baseModel.huggingFace", HUB_MODEL["huggingFace"]),
         "spec.fineTune.baseModel.*exactly one of claimName",
     ),
     (
@@ -37,6 +38,24 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         "claimName and path go together",
     ),
     ("bad claim", changed(JOB, "spec.fineTune.dataset.claimName", "Data_1"), "spec.fineTune.dataset.claimName"),
+    *(
+        (
+            f"output over the input: {path}",
+            offline_job(fineTune=None, batchInference=changed(BATCH, "output.path", path)),
+            "spec.batchInference: .*output must not be the same path on the same claim as input",
+        )
+        for path in ("in.jsonl", "./in.jsonl", ".//./in.jsonl", "in.jsonl/", "in.jsonl/.")
+    ),
+    (
+        "output over the dataset",
+        changed(JOB, "spec.fineTune.output.path", "./train.jsonl"),
+        "spec.fineTune: .*output must not be the same path on the same claim as dataset",
+    ),
+    (
+        "output over the model",
+        changed(JOB, "spec.fineTune.output", {"claimName": "models", "path": "tiny//"}),
+        "spec.fineTune: .*output must not be the same path on the same claim as baseModel",
+    ),
     ("no LoRA target", changed(JOB, "spec.fineTune.lora.targetModules", []), "spec.fineTune.lora.targetModules"),
     ("rank zero", changed(JOB, "spec.fineTune.lora.rank", 0), "spec.fineTune.lora.rank"),
     ("learning rate zero", changed(JOB, "spec.fineTune.learningRate", 0), "spec.fineTune.learningRate"),
@@ -74,3 +93,25 @@ def test_refused(kubectl: Kubectl, manifest: Manifest, message: str) -> None:
     outcome = kubectl.apply(manifest, "--dry-run=server")
     assert not outcome.ok
     assert re.search(message, outcome.text), outcome.text
+
+
+ALIKE: list[tuple[str, Manifest]] = [
+    (
+        "the input's path on another claim",
+        offline_job(fineTune=None, batchInference=changed(BATCH, "output", {"claimName": "out", "path": "in.jsonl"})),
+    ),
+    ("below the input's name", offline_job(fineTune=None, batchInference=changed(BATCH, "output.path", "in.jsonl/x"))),
+    ("the same parts, cut elsewhere", changed(JOB, "spec.fineTune.output.path", "train/.jsonl")),
+    (
+        "the model's path on another claim",
+        changed(JOB, "spec.fineTune.output", {"claimName": "data", "path": "tiny"}),
+    ),
+    ("inside the model's folder", changed(JOB, "spec.fineTune.output", {"claimName": "models", "path": "tiny/a"})),
+    ("beside a model of the hub", changed(JOB, "spec.fineTune.baseModel", HUB_MODEL)),
+]
+
+
+@pytest.mark.parametrize("manifest", [case[1] for case in ALIKE], ids=[case[0] for case in ALIKE])
+def test_places_that_only_look_alike_are_accepted(kubectl: Kubectl, manifest: Manifest) -> None:
+    outcome = kubectl.apply(manifest, "--dry-run=server")
+    assert outcome.ok, outcome.text

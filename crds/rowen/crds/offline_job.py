@@ -8,6 +8,19 @@ from rowen.crds.base import ApiModel, Quantity, ReadModel, Timestamp, exactly_on
 from rowen.crds.common import Conditions, ModelSource, VolumePath
 
 
+def _apart(field: str, other: str) -> tuple[str, str]:
+    """A CEL rule: two fields name different places on volumes. `a//b`, `./a/b` and `a/b/` are one path."""
+    parts = "self.{}.path.split('/').filter(part, part != '' && part != '.')"
+    rule = f"self.{field}.claimName != self.{other}.claimName || {parts.format(field)} != {parts.format(other)}"
+    return rule, f"{field} must not be the same path on the same claim as {other}"
+
+
+def _apart_from_model(field: str, model: str) -> tuple[str, str]:
+    """The same for a model, which may come from elsewhere."""
+    rule, message = _apart(field, model)
+    return f"!has(self.{model}.claimName) || !has(self.{model}.path) || {rule}", message
+
+
 class Lora(ApiModel):
     """Low-rank adaptation (PEFT's `LoraConfig`)."""
 
@@ -37,7 +50,7 @@ class FineTune(ApiModel):
     batch_size: Annotated[int, Field(ge=1, le=1024)] = 4
     """Sequences per optimizer step."""
     sequence_length: Annotated[int, Field(ge=8, le=131072)] = 128
-    """Tokens per sequence; longer rows are cut."""
+    """Tokens per sequence; longer rows are cut, and counted in the result."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.001
     """Learning rate of AdamW."""
     held_out_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.1
@@ -46,6 +59,10 @@ class FineTune(ApiModel):
     """Optimizer steps between two checkpoints."""
     seed: Annotated[int, Field(ge=0, le=2147483647)] = 0
     """Seed of the data order and of the adapter's first weights."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(_apart("output", "dataset"), _apart_from_model("output", "baseModel"))
+    )
 
 
 class BatchInference(ApiModel):
@@ -57,6 +74,8 @@ class BatchInference(ApiModel):
     """JSONL file of requests: `custom_id`, `method`, `url`, `body`."""
     output: VolumePath
     """JSONL file of results: one line per request, each exactly once."""
+
+    model_config = ConfigDict(json_schema_extra=rules(_apart("output", "input")))
 
 
 class Sla(ApiModel):
