@@ -53,6 +53,7 @@ class Stage:
         """A Ready node with an online pod and a first report; returns its unique name."""
         full = f"{name}-{uuid.uuid4().hex[:6]}"
         await self.make({"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}}, "nodes")
+        await self._untaint(full)
         now = rfc3339(time.time(), "seconds")
         ready = {
             "type": "Ready", "status": "True", "reason": "Test", "message": "",
@@ -68,6 +69,14 @@ class Stage:
         await self.make({"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": full}}, "nodeharvests")
         await self.report(full)
         return full
+
+    async def _untaint(self, node: str) -> None:
+        """Takes away the taint of a new node, as the node controller does once the node is Ready."""
+        async with self.api.call_api(
+            "PATCH", version="v1", url=f"nodes/{node}", json={"spec": {"taints": None}},
+            headers={"Content-Type": "application/merge-patch+json"},
+        ):  # fmt: skip
+            pass
 
     async def pod(self, name: str, node: str, *, memory: str, job: dict[str, Any] | None = None) -> None:
         """A bound pod; with `job` that of its present assignment."""
