@@ -132,8 +132,8 @@ async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_
 async def test_what_was_learned_since_the_last_save_is_stored_at_the_end(stage: Stage) -> None:
     async with stage.scheduler(POLICY) as loop:
         await stage.job("j")
-        await stage.await_job("j", lambda status: bool(status.get("conditions")))
-        backoffs = {("uid", "n"): Backoff(2, stage.clock() + 3600.0, "SLAViolated")}
+        found = await stage.await_job("j", lambda status: bool(status.get("conditions")))
+        backoffs = {(found["metadata"]["uid"], "n"): Backoff(2, stage.clock() + 3600.0, "SLAViolated")}
         loop.history = replace(loop.history, backoffs=backoffs)
         loop._saved_at = time.monotonic()
     assert (await Store(stage.api, stage.namespace).load()).backoffs == backoffs

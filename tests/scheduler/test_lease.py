@@ -192,8 +192,18 @@ def test_backoffs_grow_to_the_limit_and_are_forgotten() -> None:
     assert waits[-1] == 1800
     assert backoff is not None
     held = {("j", "n"): backoff}
-    assert kept(held, backoff.until + 1799, POLICY) == held
-    assert kept(held, backoff.until + 1801, POLICY) == {}
+    assert kept(held, {"j"}, {"n"}, backoff.until + 1799, POLICY) == held
+    assert kept(held, {"j"}, {"n"}, backoff.until + 1800, POLICY) == {}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "nodes", "left", "remembered"),
+    [({"j"}, {"n"}, -1, True), ({"k"}, {"n"}, 1, False), ({"j"}, {"m"}, 1, True), ({"j"}, {"m"}, 0, False)],
+)
+def test_backoffs_of_what_is_gone_are_forgotten(jobs: set[str], nodes: set[str], left: float, remembered: bool) -> None:
+    """A node may come back under its name while the wait lasts; a job's UID never does."""
+    held = {("j", "n"): Backoff(3, NOW + left, "SLAViolated")}
+    assert (kept(held, jobs, nodes, NOW, POLICY) == held) == remembered
 
 
 def test_a_finished_job_gives_its_place_to_the_next() -> None:

@@ -45,6 +45,13 @@ def test_series_of_jobs_that_are_gone_end() -> None:
     assert 'job="a"' not in text(metrics)
 
 
+def test_margins_are_told_of_classes_that_have_a_job() -> None:
+    errors = dict.fromkeys(("class", "other"), PredictionError(0.0, 0.0, 9))
+    told = after(job("a"), history=History(errors=errors))
+    assert 'rowen_prediction_error_bound{workload="class"}' in told
+    assert 'workload="other"' not in told
+
+
 def test_placements_evictions_and_flaps_are_counted() -> None:
     metrics = Metrics()
     metrics.written(outcome(run(node("n"), job("a")), "a"), NOW)

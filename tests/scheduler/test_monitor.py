@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from scheduler.builders import NOW, POLICY, device, job, node, placed, pod, tenant, world
 
+from rowen.scheduler.backoff import Backoff
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor import Observation, observe
-from rowen.scheduler.profile import PredictionError, Profile
+from rowen.scheduler.profile import MOST_PROFILES, PredictionError, Profile
 from rowen.scheduler.snapshot import JobView
 
 VIEW = placed(job("j", sla=0.5), "n", at=NOW)
@@ -179,3 +180,34 @@ def test_absences_are_dated_once() -> None:
     second = observe(first, away, NOW + 9, POLICY).history
     assert second.absences == {("n", "cpu0"): NOW}
     assert observe(second, world(node("n")), NOW + 10, POLICY).history.absences == {}
+
+
+def test_profiles_are_bounded_and_the_oldest_go() -> None:
+    profiles = {(f"c{number:04}", "cpu"): Profile(1.0, 1.0, NOW + number) for number in range(MOST_PROFILES + 2)}
+    kept = observe(History(profiles=profiles), world(node("n")), NOW, POLICY).history.profiles
+    assert len(kept) == MOST_PROFILES
+    assert ("c0001", "cpu") not in kept
+    assert ("c0002", "cpu") in kept
+
+
+def test_errors_are_kept_for_classes_that_are_known_or_in_use() -> None:
+    error = PredictionError(0.1, 0.01, 7)
+    history = History(
+        profiles={("known", "cpu"): Profile(1.0, 1.0, NOW)}, errors=dict.fromkeys(("known", "class", "gone"), error)
+    )
+    assert observe(history, world(job("j")), NOW, POLICY).history.errors.keys() == {"known", "class"}
+
+
+def test_backoffs_of_deleted_jobs_and_removed_nodes_end() -> None:
+    running, over = Backoff(1, NOW + 30, "SLAViolated"), Backoff(1, NOW - 30, "SLAViolated")
+    backoffs = {
+        ("uid-j", "n"): over, ("uid-j", "away"): running, ("uid-j", "removed"): over, ("uid-k", "n"): running
+    }  # fmt: skip
+    kept = observe(History(backoffs=backoffs), world(node("n"), job("j")), NOW, POLICY).history.backoffs
+    assert kept.keys() == {("uid-j", "n"), ("uid-j", "away")}
+
+
+def test_a_deleted_job_is_no_longer_tracked() -> None:
+    history = report(History(), 5, 100, 1.0).history
+    assert history.tracks.keys() == {"uid-j"}
+    assert observe(history, world(node("n", reported=NOW + 6)), NOW + 6, POLICY).history.tracks == {}

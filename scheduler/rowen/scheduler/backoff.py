@@ -1,6 +1,6 @@
 """How long a job stays away from a node that has failed it."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from rowen.scheduler.policy import Policy
@@ -27,7 +27,16 @@ def next_backoff(previous: Backoff | None, reason: str, now: float, policy: Poli
     return Backoff(count, now + wait, reason)
 
 
-def kept(backoffs: Mapping[BackoffKey, Backoff], now: float, policy: Policy) -> dict[BackoffKey, Backoff]:
-    """Without those that are long over: so late, the next eviction counts as a first one."""
+def kept(
+    backoffs: Mapping[BackoffKey, Backoff], jobs: Container[JobKey], nodes: Container[str], now: float, policy: Policy
+) -> dict[BackoffKey, Backoff]:
+    """Without those of jobs that are gone, and those that are over for long: the next eviction is a first one again.
+
+    A node that is gone may come back under its name while the wait lasts; after it, it is not remembered.
+    """
     horizon = now - policy.backoff_limit_seconds
-    return {key: backoff for key, backoff in backoffs.items() if backoff.until > horizon}
+    return {
+        (job, node): backoff
+        for (job, node), backoff in backoffs.items()
+        if job in jobs and backoff.until > (horizon if node in nodes else now)
+    }

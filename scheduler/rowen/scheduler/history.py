@@ -48,7 +48,10 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Memory of the scheduler. Profiles, errors and back-offs outlive a restart."""
+    """Memory of the scheduler. Profiles, errors and back-offs outlive a restart.
+
+    It is bounded by what exists (jobs, nodes, devices) and by the number of profiles that are kept.
+    """
 
     profiles: Mapping[ProfileKey, Profile] = field(default_factory=dict)
     errors: Mapping[str, PredictionError] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class Metrics:
         )
         self._margin = Gauge(
             "rowen_prediction_error_bound",
-            "Relative shortfall of the prediction that promises allow for, per workload class.",
+            "Relative shortfall of the prediction that promises allow for, per workload class that has a job.",
             ["workload"],
             registry=registry,
         )
@@ -61,8 +61,8 @@ class Metrics:
         for outcome in decision.outcomes:
             self._gauge_job(outcome, history)
         self._margin.clear()
-        for workload, error in history.errors.items():
-            self._margin.labels(workload).set(error.bound)
+        for workload in {job.workload for job in snapshot.jobs.values()} & history.errors.keys():
+            self._margin.labels(workload).set(history.errors[workload].bound)
         tally = Tally(_state(outcome, history, now) for outcome in decision.outcomes)
         for state in ("waiting", "backoff", "suspended"):
             self._queue.labels(state).set(tally[state])

@@ -3,7 +3,7 @@
 `observe` is pure: it takes the history and returns the next one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rowen.scheduler.backoff import kept
@@ -11,7 +11,7 @@ from rowen.scheduler.history import History, Sample, Track
 from rowen.scheduler.occupancy import pod_of, pods_by_job, tenancies
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import idle_fraction
-from rowen.scheduler.profile import PredictionError, Profile, ProfileKey, refined
+from rowen.scheduler.profile import PredictionError, Profile, ProfileKey, newest, refined
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, PodView, Snapshot, TenantView
 
 _FULL = 0.8
@@ -78,15 +78,24 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
                 sample.predicted, sample.measured
             )
         tracks[uid] = track
+    profiles = newest(profiles)
     after = replace(
         history,
         profiles=profiles,
-        errors=errors,
+        errors=_in_use(errors, profiles, snapshot),
         tracks=tracks,
-        backoffs=kept(history.backoffs, now, policy),
+        backoffs=kept(history.backoffs, snapshot.jobs, snapshot.nodes, now, policy),
         absences=_absences(history, snapshot, now),
     )
     return Observation(after, tuple(met))
+
+
+def _in_use(
+    errors: Mapping[str, PredictionError], profiles: Mapping[ProfileKey, Profile], snapshot: Snapshot
+) -> dict[str, PredictionError]:
+    """The errors of classes that have a profile or a job."""
+    known = {workload for workload, _ in profiles} | {job.workload for job in snapshot.jobs.values()}
+    return {workload: error for workload, error in errors.items() if workload in known}
 
 
 def _readings(snapshot: Snapshot, now: float, policy: Policy) -> list[Reading]:

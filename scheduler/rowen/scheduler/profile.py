@@ -1,11 +1,13 @@
 """Solo throughput of workload classes, and how far off their predictions have been."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
 ProfileKey = tuple[str, str]
 """Workload class and device type."""
 
+MOST_PROFILES = 2000
 _WEIGHT_LIMIT = 600.0
 _FORGET = 0.1
 _BOUND_LEAST, _BOUND_MOST = 0.02, 0.5
@@ -61,3 +63,8 @@ def refined(profile: Profile | None, tokens: float, granted: float, now: float) 
     weight = profile.weight + granted
     rate = (profile.tokens_per_second * profile.weight + tokens) / weight
     return Profile(rate, min(weight, _WEIGHT_LIMIT), now)
+
+
+def newest(profiles: Mapping[ProfileKey, Profile]) -> dict[ProfileKey, Profile]:
+    """The profiles that changed last, newest first, as many as are kept."""
+    return dict(sorted(profiles.items(), key=lambda item: (-item[1].updated, item[0]))[:MOST_PROFILES])

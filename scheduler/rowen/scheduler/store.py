@@ -1,7 +1,8 @@
 """Profiles, prediction errors and back-offs in a ConfigMap, so that they outlive the scheduler."""
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import kr8s
 import structlog
@@ -12,12 +13,15 @@ from rowen.crds.apply import apply
 from rowen.crds.names import SCHEDULER_MANAGER
 from rowen.scheduler.backoff import Backoff
 from rowen.scheduler.history import History
-from rowen.scheduler.profile import PredictionError, Profile
+from rowen.scheduler.profile import PredictionError, Profile, newest
 
 NAME = "rowen-profiles"
 FORMAT = 1
 _KEY = "profiles.json"
-_MOST_PROFILES = 2000
+_PROFILES_BYTES, _ERRORS_BYTES, _BACKOFFS_BYTES = 400_000, 100_000, 250_000
+"""The most that each part may take: a ConfigMap holds 1 MiB."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -34,19 +38,33 @@ class _Stored(BaseModel):
 
 
 _STORED = TypeAdapter(_Stored)
+_ENTRY: TypeAdapter[object] = TypeAdapter(object)
 
 
 def encode(history: History) -> str:
-    """JSON of what outlives a restart; the most recently changed profiles, where there are too many."""
-    newest = sorted(history.profiles.items(), key=lambda item: (-item[1].updated, item[0]))[:_MOST_PROFILES]
-    workloads = {key[0] for key, _ in newest}
+    """JSON of what outlives a restart; where that is too much, what changed last and the longest back-offs."""
+    profiles = _fitting(newest(history.profiles).items(), _PROFILES_BYTES)
+    workloads = dict.fromkeys(key[0] for key, _ in profiles)
+    errors = _fitting(((key, history.errors[key]) for key in workloads if key in history.errors), _ERRORS_BYTES)
+    longest = sorted(history.backoffs.items(), key=lambda item: (-item[1].until, item[0]))
     stored = _Stored(
         version=FORMAT,
-        profiles=sorted(newest, key=lambda item: item[0]),
-        errors=sorted((key, error) for key, error in history.errors.items() if key in workloads),
-        backoffs=sorted(history.backoffs.items(), key=lambda item: item[0]),
+        profiles=sorted(profiles, key=lambda item: item[0]),
+        errors=sorted(errors, key=lambda item: item[0]),
+        backoffs=sorted(_fitting(longest, _BACKOFFS_BYTES), key=lambda item: item[0]),
     )
     return stored.model_dump_json()
+
+
+def _fitting(items: Iterable[T], most: int) -> list[T]:
+    """The first items, as many as take no more than so many bytes; one that is too long by itself is passed over."""
+    found, left = [], most
+    for item in items:
+        size = len(_ENTRY.dump_json(item)) + 1
+        if size <= left:
+            found.append(item)
+            left -= size
+    return found
 
 
 def decode(text: str) -> History:
