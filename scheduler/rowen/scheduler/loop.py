@@ -1,9 +1,11 @@
 """The shell around the policies: reads the mirrors, decides, writes, forever."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 import kr8s
 import structlog
@@ -19,29 +21,33 @@ from rowen.scheduler.metrics import Metrics
 from rowen.scheduler.mirror import FAILURES
 from rowen.scheduler.monitor import observe
 from rowen.scheduler.policy import Policy
+from rowen.scheduler.refusal import Refusal, refused
 from rowen.scheduler.snapshot import JobKey, Snapshot
-from rowen.scheduler.status import manifest, owned, wanted, worth_writing
+from rowen.scheduler.status import Wanted, gist, manifest, owned, wanted, worth_writing
 from rowen.scheduler.store import Store, encode
 
 PASS_SECONDS = 2.0
 """Longest time between two passes."""
-_LEAST_SECONDS = 0.2
+_LEAST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 20.0
 _STUCK_SECONDS = 60.0
 _SAVE_SECONDS = 30.0
 _LAST_SAVE_SECONDS = 5.0
 _WRITERS = 8
-_LONGEST_HOLD = 60.0
+_TRY_LATER = (408, 429)
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Writes of a job that failed in a row."""
+def pause_seconds(worked: float, failures: int) -> float:
+    """How long to rest after a pass that took `worked` seconds of the processor, or after failures in a row.
 
-    count: int
-    until: float
-    """Monotonic time before which it is not tried again."""
+    A large cluster reports all the time, so there is always a reason for the next pass: passes may take a fifth of
+    the processor, no more.
+    """
+    again = 2.0 ** min(failures, 10) if failures else 0.0
+    return min(_LONGEST_PAUSE_SECONDS, max(_LEAST_PAUSE_SECONDS, 4.0 * worked, again))
 
 
 class Loop:
@@ -54,7 +60,7 @@ class Loop:
         self._written: dict[JobKey, float] = {}
         self._refused: dict[JobKey, Refusal] = {}
         self._saved, self._saved_at = "", float("-inf")
-        self._beat = time.monotonic()
+        self._beat, self._worked = time.monotonic(), 0.0
         self._loaded = False
         self.policy = policy
         self.cluster = Cluster(api, self._wake.set)
@@ -66,7 +72,7 @@ class Loop:
         return self._clock()
 
     def alive(self) -> bool:
-        """Whether the loop turns; an API server that is away does not stop it."""
+        """Whether the loop gets on, step by step; an API server that is slow or away does not stop it."""
         return time.monotonic() - self._beat < _STUCK_SECONDS
 
     def snapshot(self) -> Snapshot | None:
@@ -83,16 +89,34 @@ class Loop:
             await self._save_at_end()
 
     async def _turn(self) -> None:
+        failures = 0
         while True:
-            self._beat = started = time.monotonic()
+            self._worked = 0.0
             try:
                 async with asyncio.timeout(_STUCK_SECONDS):
                     await self._pass_if_current()
+                failures = 0
             except (*FAILURES, TimeoutError) as error:
+                failures += 1
                 log.warning("pass failed", error=str(error) or type(error).__name__)
-            # A large cluster reports all the time: passes may take a fifth of the processor, no more.
-            await asyncio.sleep(max(_LEAST_SECONDS, 4.0 * (time.monotonic() - started)))
-            await self._sleep()
+            await self._step(asyncio.sleep(pause_seconds(self._worked, failures)))
+            await self._step(self._sleep())
+
+    async def _step(self, work: Awaitable[T]) -> T:
+        """Waits for one step of the pass; its end shows that the loop gets on."""
+        try:
+            return await work
+        finally:
+            self._beat = time.monotonic()
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Counts processor time: that of the API server's answers is not the loop's."""
+        started = time.thread_time()
+        try:
+            yield
+        finally:
+            self._worked += time.thread_time() - started
 
     async def _sleep(self) -> None:
         try:
@@ -108,7 +132,7 @@ class Loop:
         if not self.cluster.current():
             return
         if not self._loaded:
-            self.history = await self._store.load()
+            self.history = await self._step(self._store.load())
             self._saved = encode(self.history)
             self._loaded = True
         await self.step()
@@ -118,15 +142,16 @@ class Loop:
         snapshot, decision = self._decide()
         if any(outcome.loss and outcome.loss.reason is Reason.NODE_LOST for outcome in decision.outcomes):
             # A silent watch looks like a silent node: ask once more before work is taken away.
-            await self.cluster.refresh()
+            await self._step(self.cluster.refresh())
             snapshot, decision = self._decide()
         await self._write(decision)
-        self.metrics.observe(snapshot, self.history, decision, self.now())
-        await self._save()
+        with self._working():
+            self.metrics.observe(snapshot, self.history, decision, self.now())
+        await self._step(self._save())
         return decision
 
     def _decide(self) -> tuple[Snapshot, Decision]:
-        with self.metrics.decision_seconds.time():
+        with self._working(), self.metrics.decision_seconds.time():
             now = self.now()
             snapshot = self.cluster.snapshot()
             observation = observe(self.history, snapshot, now, self.policy)
@@ -141,37 +166,52 @@ class Loop:
         self._refused = {uid: refusal for uid, refusal in self._refused.items() if uid in known}
         writers = asyncio.Semaphore(_WRITERS)
         for withdrawals in (True, False):
-            chosen = [outcome for outcome in decision.outcomes if (outcome.loss is not None) is withdrawals]
-            await asyncio.gather(*(self._write_one(outcome, decision, writers) for outcome in chosen))
+            due = self._due([outcome for outcome in decision.outcomes if (outcome.loss is not None) is withdrawals])
+            await asyncio.gather(*(self._write_one(outcome, new, decision, writers) for outcome, new in due))
 
-    async def _write_one(self, outcome: Outcome, decision: Decision, writers: asyncio.Semaphore) -> None:
-        job, started = outcome.job, time.monotonic()
-        refusal = self._refused.get(job.uid)
-        if job.deleting or (refusal is not None and started < refusal.until):
-            return
-        new, old = wanted(outcome, self.history, self.now(), self.policy), owned(job.status)
-        if not worth_writing(new, old, started - self._written.get(job.uid, float("-inf")), self.policy):
-            return
+    def _due(self, outcomes: Iterable[Outcome]) -> list[tuple[Outcome, Wanted]]:
+        """What has changed enough to be written now, unless it has been refused of late."""
+        found, at = [], time.monotonic()
+        with self._working():
+            for outcome in outcomes:
+                job, refusal = outcome.job, self._refused.get(outcome.job.uid)
+                if job.deleting:
+                    continue
+                new = wanted(outcome, self.history, self.now(), self.policy)
+                quiet = at - self._written.get(job.uid, float("-inf"))
+                held = refusal is not None and refusal.holds(gist(new), at)
+                if not held and worth_writing(new, owned(job.status), quiet, self.policy):
+                    found.append((outcome, new))
+        return found
+
+    async def _write_one(self, outcome: Outcome, new: Wanted, decision: Decision, writers: asyncio.Semaphore) -> None:
+        job = outcome.job
         try:
             async with writers:
-                stored = await apply_status(self._api, manifest(job, new), manager=SCHEDULER_MANAGER)
+                stored = await self._step(apply_status(self._api, manifest(job, new), manager=SCHEDULER_MANAGER))
         except FAILURES as error:
-            await self._failed(outcome, error)
+            self._failed(outcome, new, error)
             return
         self.cluster.jobs.put(stored)
         self._written[job.uid] = time.monotonic()
-        self._refused.pop(job.uid, None)
+        self._forgive(job.uid, new)
         self._count(outcome, decision)
 
-    async def _failed(self, outcome: Outcome, error: Exception) -> None:
-        """Holds the job for a while; whether the write has arrived shows in the next list."""
-        job = outcome.job
-        gone = isinstance(error, kr8s.ServerError) and error.response is not None and error.response.status_code == 404
-        count = self._refused.get(job.uid, Refusal(0, 0.0)).count + 1
-        hold = min(_LONGEST_HOLD, 2.0 ** min(count, 10))
-        self._refused[job.uid] = Refusal(count, time.monotonic() + hold)
-        if not gone:
-            log.warning("status not written", job=job.label, error=str(error), retry_seconds=hold)
+    def _failed(self, outcome: Outcome, new: Wanted, error: Exception) -> None:
+        """Holds the write back for a while; whether it has arrived after all shows in the next list."""
+        job, code, now = outcome.job, _status_code(error), time.monotonic()
+        final = code is not None and 400 <= code < 500 and code not in _TRY_LATER
+        refusal = refused(self._refused.get(job.uid), gist(new) if final else None, now)
+        self._refused[job.uid] = refusal
+        if code != 404:
+            retry = round(refusal.same - now)
+            log.warning("status not written", job=job.label, error=str(error), retry_seconds=retry)
+
+    def _forgive(self, uid: JobKey, new: Wanted) -> None:
+        """What has been refused stays refused while something else is taken."""
+        refusal = self._refused.get(uid)
+        if refusal is not None and refusal.gist in (None, gist(new)):
+            del self._refused[uid]
 
     def _count(self, outcome: Outcome, decision: Decision) -> None:
         if outcome.action not in (Action.PLACE, Action.REVOKE):
@@ -201,8 +241,17 @@ class Loop:
             log.warning("profiles not stored at the end", error=str(error) or type(error).__name__)
 
     async def _save_changes(self) -> None:
-        text = encode(self.history)
+        with self._working():
+            text = encode(self.history)
         if text == self._saved:
             return
+        # One that is refused is not tried again at once either.
+        self._saved_at = time.monotonic()
         await self._store.save(self.history)
-        self._saved, self._saved_at = text, time.monotonic()
+        self._saved = text
+
+
+def _status_code(error: Exception) -> int | None:
+    """The HTTP status that the API server refused with; None where it did not answer."""
+    response = error.response if isinstance(error, kr8s.ServerError) else None
+    return response.status_code if response is not None else None

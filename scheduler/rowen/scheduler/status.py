@@ -92,6 +92,13 @@ def worth_writing(new: Wanted, old: Wanted, quiet_for: float, policy: Policy) ->
     )
 
 
+def gist(status: Wanted) -> object:
+    """What a write says, without times, wording and figures, and without the id, which is new with every attempt."""
+    held = status.assignment
+    conditions = [(condition.type, condition.status, condition.reason) for condition in status.conditions]
+    return conditions, (held.node, held.devices) if held else None, status.evictions
+
+
 def rfc3339(time: float, precision: Literal["seconds", "microseconds"] = "microseconds") -> str:
     """A Unix time as the API writes it, in UTC."""
     return datetime.fromtimestamp(time, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,0 +1,49 @@
+"""How long a refused write is held back."""
+
+import pytest
+
+from rowen.scheduler.refusal import Refusal, refused
+
+
+def after(failures: int, gist: object, now: float = 0.0) -> Refusal:
+    """So many failures in a row, all at `now`."""
+    found: Refusal | None = None
+    for _ in range(failures):
+        found = refused(found, gist, now)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("failures", "gist", "same", "other"),
+    [
+        (1, "a", 2.0, 2.0),
+        (3, "a", 8.0, 8.0),
+        (4, "a", 16.0, 10.0),
+        (8, "a", 256.0, 10.0),
+        (9, "a", 300.0, 10.0),
+        (5000, "a", 300.0, 10.0),
+        (5, None, 32.0, 10.0),
+        (6, None, 60.0, 10.0),
+        (5000, None, 60.0, 10.0),
+    ],
+)
+def test_waits_double_up_to_their_limits(failures: int, gist: str | None, same: float, other: float) -> None:
+    found = after(failures, gist, 1000.0)
+    assert found.count == failures
+    assert (found.same - 1000.0, found.other - 1000.0) == (same, other)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "gist", "now", "holds"),
+    [
+        (after(8, "a"), "a", 255.9, True),
+        (after(8, "a"), "a", 256.0, False),
+        (after(8, "a"), "b", 9.9, True),
+        (after(8, "a"), "b", 10.0, False),
+        (after(8, None), "b", 59.9, True),
+        (after(8, None), "b", 60.0, False),
+    ],
+)
+def test_what_was_refused_waits_longer_than_anything_else(refusal: Refusal, gist: str, now: float, holds: bool) -> None:
+    assert refusal.holds(gist, now) == holds
