@@ -11,5 +11,6 @@ def outcome(
     tpot: float | None = 0.02,
     tokens: int = 8,
     error: str | None = None,
+    lateness: float = 0.0,
 ) -> Outcome:
-    return Outcome(arrival, 0.0, arrival + seconds, ttft, tpot, tokens, error)
+    return Outcome(arrival, lateness, arrival + seconds, ttft, tpot, tokens, error)

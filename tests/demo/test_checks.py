@@ -6,7 +6,10 @@ import pytest
 from outcomes import outcome
 
 from rowen.demo import checks
+from rowen.demo.blame import Cause, Sample
 from rowen.demo.checks import JobResult, PodEvidence, Readiness
+from rowen.demo.exposure import Exposure
+from rowen.demo.objective import Target
 
 READY = Readiness(observations=180, seconds=200.0, lapses=())
 DONE = JobResult("support-lora", True, True, "Succeeded", "loss fell", 162, 162)
@@ -42,6 +45,46 @@ def test_requests_answered():
 )
 def test_requests_unanswered(outcomes, expected):
     assert not checks.requests_answered(outcomes, expected).passed
+
+
+def samples(*values):
+    alone = Exposure(
+        recorded=True, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0
+    )
+    return [Sample(value, alone) for value in values]
+
+
+@pytest.mark.parametrize(("percentile", "kept"), [(50, True), (99, False)])
+def test_the_objective_is_held_at_its_own_percentile(percentile, kept):
+    check = checks.objective_kept("latency", samples(*[0.1] * 19, 0.9), Target(percentile, 0.5), "")
+    assert check.passed is kept
+    assert f"p{percentile} of 20 requests is " in check.evidence
+    assert "the objective 500 ms" in check.evidence
+
+
+@pytest.mark.parametrize(("value", "kept"), [(0.5, True), (0.5001, False)])
+def test_an_objective_that_is_met_exactly_is_met(value, kept):
+    assert checks.objective_kept("latency", samples(value), Target(99, 0.5), "").passed is kept
+
+
+@pytest.mark.parametrize(
+    ("given", "doubt", "cause", "verdict"),
+    [
+        (samples(*[0.9] * 200), "", Cause.SERVICE, "The service alone; this machine is too slow for the objective"),
+        (samples(*[0.9] * 200), "nothing recorded", Cause.UNKNOWN, "Whose fault is not known: nothing recorded"),
+        ([replace(sample, late=0.8) for sample in samples(0.9)], "", Cause.REPLAYER, "The replayer; this machine is"),
+        ([replace(sample, stop=0.8) for sample in samples(0.9)], "", Cause.TENANT, "Offline work: without the time"),
+    ],
+)
+def test_a_missed_objective_fails_whoever_is_to_blame(given, doubt, cause, verdict):
+    check = checks.objective_kept("latency", given, Target(99, 0.5), doubt)
+    assert (check.passed, check.cause) == (False, cause)
+    assert verdict in check.evidence
+
+
+def test_an_objective_is_not_kept_without_requests():
+    check = checks.objective_kept("latency", [], Target(99, 0.5), "")
+    assert (check.passed, check.cause) == (False, None)
 
 
 def test_job_finished():

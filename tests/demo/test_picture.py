@@ -3,13 +3,14 @@ import random
 import pytest
 from outcomes import outcome
 
+from rowen.demo.objective import Target
 from rowen.demo.picture import Drawing, draw, in_flight_steps, shares
 
 START = 1_700_000_000.0
 
 
 def drawing(outcomes, held):
-    return Drawing(START, START + 60, "node/cpu1", outcomes, held, ttft_slo=0.5, source="a trace")
+    return Drawing(START, START + 60, "node/cpu1", outcomes, held, ttft=Target(99, 0.5), source="a trace")
 
 
 def test_in_flight_counts_overlaps():

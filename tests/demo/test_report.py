@@ -1,16 +1,19 @@
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from outcomes import outcome
 from rich.console import Console
 
+from rowen.cluster import environment
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.offline_job import OfflineJobStatus
+from rowen.demo.blame import Cause
 from rowen.demo.checks import PodEvidence
+from rowen.demo.objective import Objective, Target
 from rowen.demo.report import Run, make_report, show, show_next, write
 from rowen.demo.timeline import ServedRequest, Transition
-from rowen.demo.view import Objective
 from rowen.demo.world import DeviceRecord, World
 
 START = 1000.0
@@ -55,7 +58,7 @@ def run(**changes):
     given = {
         "service": "chat",
         "jobs": ("support-lora", "nightly-summaries"),
-        "objective": Objective(0.5, 0.06),
+        "objective": Objective(Target(99, 0.5), Target(99, 0.06)),
         "started": START,
         "seconds": 20.0,
         "expected_requests": 2,
@@ -64,6 +67,80 @@ def run(**changes):
         "found": FOUND,
     }
     return Run(**(given | changes))
+
+
+LATE = "time to first token within the objective"
+
+
+def busy(*, followers=0.9, stopped=0.001, first=0.1, tenants=1):
+    """Sixty bursts of five requests, the first of which meets a stop; latencies of the others, in seconds."""
+    known = world()
+    record = known.devices["rowen-node-1", "cpu1"]
+    starts = [START + 3 * burst for burst in range(60)]
+    record.transitions, record.requests = {}, {}
+    record.see(
+        [Transition(at + 0.002, at + 0.002 + stopped, at + 2, stopped, tenants) for at in starts],
+        [ServedRequest(at + 1, 0.05 + at / 1e6, 0.02, 1, bool(tenants)) for at in starts]
+        + [ServedRequest(at + 1, 0.06 + at / 1e6 + i / 1e9, 0.02, 0, bool(tenants)) for at in starts for i in range(4)],
+    )
+    outcomes = [outcome(at + 0.2 * i, seconds=1.0, ttft=followers if i else first) for at in starts for i in range(5)]
+    return run(world=known, outcomes=outcomes, expected_requests=len(outcomes), seconds=180.0)
+
+
+def check_of(given, name=LATE):
+    return next(check for check in make_report(given).checks if check.name == name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, Cause.SERVICE),
+        ({"tenants": 0}, Cause.SERVICE),
+        ({"followers": 0.1, "first": 0.9}, Cause.TENANT),
+        ({"followers": 0.6, "first": 0.6, "stopped": 0.2}, Cause.TENANT),
+    ],
+)
+def test_a_missed_objective_fails_the_run_and_says_whose_fault_it_is(changes, cause):
+    given = busy(**changes)
+    assert check_of(given).cause is cause
+    assert failing(make_report(given)) == [LATE, *(["preemptions happened"] if changes.get("tenants") == 0 else [])]
+
+
+def test_a_request_that_failed_holds_its_stop_against_offline_work_too():
+    """It met the stop that the others waited behind."""
+    given = busy(followers=0.6, first=0.6, stopped=0.2)
+    failed = [replace(one, error="reset") if index % 5 == 0 else one for index, one in enumerate(given.outcomes)]
+    assert check_of(replace(given, outcomes=failed)).evidence.startswith("p99 of 240 requests")
+
+
+def test_on_two_devices_nobody_is_to_blame():
+    given = busy()
+    given.world.devices["rowen-node-2", "cpu1"] = given.world.devices["rowen-node-1", "cpu1"]
+    assert check_of(given).cause is Cause.UNKNOWN
+    assert "2 devices" in check_of(given).evidence
+
+
+def test_stops_that_the_agent_did_not_see_leave_the_fault_open():
+    given = busy()
+    record = given.world.devices["rowen-node-1", "cpu1"]
+    record.see([replace(transition, tenants=0) for transition in record.transitions.values()], [])
+    assert "the engine counts 60 requests that met offline work" in check_of(given).evidence
+
+
+def test_each_latency_is_held_against_its_own_objective():
+    given = busy(followers=0.1)
+    assert failing(make_report(given)) == []
+    strict = replace(given, objective=Objective(Target(99, 0.5), Target(50, 0.019)))
+    assert failing(make_report(strict)) == ["time per output token within the objective"]
+
+
+@pytest.mark.parametrize(("changes", "mark"), [({}, "SLOW"), ({"followers": 0.1, "first": 0.9}, "FAIL")])
+def test_a_machine_that_is_too_slow_is_marked_apart(changes, mark):
+    given = busy(**changes)
+    console = Console(record=True, width=400)
+    show(make_report(given), given, console)
+    marks = [line.split()[0] for line in console.export_text().splitlines() if LATE in line]
+    assert marks == [mark]
 
 
 def failing(report):
@@ -116,6 +193,7 @@ def test_report_and_picture_are_written(tmp_path):
     written = json.loads((tmp_path / "report.json").read_text())
     assert written["passed"] is True
     assert len(written["outcomes"]) == 2
+    assert written["objective"]["ttft"] == {"percentile": 99, "seconds": 0.5}
     assert "CC BY 4.0" in written["traffic"]
     assert (tmp_path / "timeline.png").exists()
 
@@ -128,10 +206,17 @@ def test_an_empty_run_is_written_as_json(tmp_path):
 
 def test_the_report_is_shown(tmp_path):
     console = Console(record=True, width=160)
-    show(make_report(run()), Objective(0.5, 0.06), console)
+    show(make_report(run()), run(), console)
     show_next("default", tmp_path, console)
     text = console.export_text()
     assert "FAIL" not in text
     assert "6.9000 before, 4.2000 after" in text
+    assert "p99 ≤ 500 ms" in text
     assert "kubectl rowen explain" in text
     assert "make down" in text
+
+
+def test_what_to_paste_is_one_line_however_narrow_the_terminal_is(tmp_path):
+    console = Console(record=True, width=40)
+    show_next("default", tmp_path, console)
+    assert environment.line() in [line.strip() for line in console.export_text().splitlines()]

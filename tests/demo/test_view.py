@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 from outcomes import outcome
@@ -6,11 +7,12 @@ from rich.console import Console
 
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.offline_job import OfflineJobStatus
+from rowen.demo.objective import Objective, Target
 from rowen.demo.traffic.replay import Progress
-from rowen.demo.view import Objective, PlainView, ScreenView, holder, make_view, plain_line, screen
+from rowen.demo.view import PlainView, ScreenView, holder, make_view, plain_line, screen
 from rowen.demo.world import DeviceRecord, World
 
-OBJECTIVE = Objective(ttft=0.5, tpot=0.06)
+OBJECTIVE = Objective(ttft=Target(95, 0.5), tpot=Target(99, 0.06))
 
 
 def device(*, in_flight=0, gate_open=True, attached=True):
@@ -66,8 +68,25 @@ def test_the_screen_is_drawn(world, replay):
     console = Console(record=True, width=140, file=io.StringIO())
     console.print(screen(world, replay, OBJECTIVE, 1010.0))
     text = console.export_text()
-    for part in ("TTFT p99", "< 500 ms", "offline: support-lora", "30/120 steps", "cluster not read"):
+    for part in ("TTFT at p95", "p95 ≤ 500 ms", "p99 ≤ 60 ms", "offline: support-lora", "30/120 steps", "not read"):
         assert part in text
+
+
+def drawn(world, replay, objective):
+    """The screen with its colours, as a terminal gets it."""
+    console = Console(width=140, file=io.StringIO(), color_system="standard", force_terminal=True)
+    console.print(screen(world, replay, objective, 1010.0))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(("percentile", "shown"), [(50, r"\x1b\[32m *390 ms"), (99, r"\x1b\[31m *694 ms")])
+def test_the_latency_at_the_slos_percentile_is_coloured(world, replay, percentile, shown):
+    assert re.search(shown, drawn(world, replay, Objective(Target(percentile, 0.5), Target(99, 0.06))))
+
+
+def test_an_objective_that_is_met_exactly_is_met(world):
+    exact = Progress(started=1000.0, total=1, sent=1, outcomes=[outcome(1000.0, ttft=0.5)])
+    assert re.search(r"\x1b\[32m *500 ms", drawn(world, exact, OBJECTIVE))
 
 
 def test_lines_come_now_and_then():

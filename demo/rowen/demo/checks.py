@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from rowen.demo.blame import Cause, Sample, blame
+from rowen.demo.objective import Target
+from rowen.demo.statistics import percentile
 from rowen.demo.traffic.replay import Outcome
 
 
@@ -15,6 +18,16 @@ class Check:
     name: str
     passed: bool
     evidence: str
+    cause: Cause | None = None
+    """Whose fault it is; of a missed objective only."""
+
+
+_VERDICTS = {
+    Cause.SERVICE: "The service alone; this machine is too slow for the objective at this load",
+    Cause.TENANT: "Offline work",
+    Cause.REPLAYER: "The replayer; this machine is too busy to measure on",
+    Cause.UNKNOWN: "Whose fault is not known",
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,29 @@ def requests_answered(outcomes: Sequence[Outcome], expected: int) -> Check:
     if errors:
         evidence += f"; first error: {errors[0]}"
     return Check("every request answered", expected > 0 and len(outcomes) == expected and not errors, evidence)
+
+
+def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doubt: str) -> Check:
+    """The service kept its objective. Where not, whose fault that is.
+
+    Args:
+        latency: Name of the latency, for people.
+        samples: It of all requests that were answered.
+        target: The objective.
+        doubt: Why the samples do not tell who is to blame; empty where they do.
+    """
+    name = f"{latency} within the objective"
+    if not samples:
+        return Check(name, False, "no request has one")
+    value = percentile([sample.seconds for sample in samples], target.percentile)
+    evidence = (
+        f"p{target.percentile} of {len(samples)} requests is {value * 1000:.1f} ms, the objective "
+        f"{target.seconds * 1000:g} ms"
+    )
+    if value <= target.seconds:
+        return Check(name, True, evidence)
+    found = blame(samples, target, doubt)
+    return Check(name, False, f"{evidence}. {_VERDICTS[found.cause]}: {found.because}", found.cause)
 
 
 def job_finished(job: JobResult) -> Check:

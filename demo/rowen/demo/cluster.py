@@ -12,10 +12,13 @@ import httpx
 import kr8s
 import kr8s.asyncio
 
+from rowen.cluster.layout import Layout
 from rowen.crds.names import GROUP, VERSION
 from rowen.demo.errors import DemoError
 
-LOCAL_BINARIES = Path("/var/lib/rowen-dev/bin")
+# kr8s itself waits for ever.
+CONNECT_SECONDS = 15.0
+READ_SECONDS = 10.0
 
 Object = dict[str, Any]
 
@@ -25,9 +28,10 @@ READ_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedErro
 
 def binary(name: str) -> str:
     """Path of a command: from PATH, else from the local cluster's binaries. Raises `DemoError` where it is missing."""
-    found = shutil.which(name) or shutil.which(name, path=str(LOCAL_BINARIES))
+    built = Layout().bin
+    found = shutil.which(name) or shutil.which(name, path=str(built))
     if found is None:
-        raise DemoError(f"{name} is neither on PATH nor in {LOCAL_BINARIES}", "Run `make cluster` first.")
+        raise DemoError(f"{name} is neither on PATH nor in {built}", "Run `make cluster` first.")
     return found
 
 
@@ -64,10 +68,12 @@ class Cluster:
     async def connect(cls, namespace: str) -> "Cluster":
         """Connects by the environment's kubeconfig. Raises `DemoError` where nothing answers."""
         try:
-            api = await kr8s.asyncio.api()
-            await api.async_version()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                api = await kr8s.asyncio.api()
         except (*READ_ERRORS, ValueError) as error:
-            raise DemoError(f"no Kubernetes answers: {error}", "Is the cluster up, and KUBECONFIG set?") from error
+            hint = "Run `make cluster` first, or set KUBECONFIG."
+            raise DemoError(f"no Kubernetes answers: {str(error) or 'no reply in time'}", hint) from error
+        api.timeout = READ_SECONDS
         return cls(api, namespace)
 
     @property

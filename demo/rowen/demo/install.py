@@ -1,12 +1,12 @@
 """Installs Rowen and prepares volumes, models and data."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from rowen.cluster.layout import Layout
 from rowen.crds.names import JOB_LABEL
 from rowen.demo.cluster import Cluster, Object, binary, command, kubectl
 from rowen.demo.errors import DemoError
@@ -21,7 +21,7 @@ CLAIMS = ("models", "data")
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _LOCAL_NODE = "rowen-node-1"
-_IMAGES = Path(os.environ.get("ROWEN_DEV_ROOT", "/var/lib/rowen-dev")) / "images.json"
+_IMAGES = Layout().images
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowen.demo.objective import Target
 from rowen.demo.statistics import Span, percentile
 from rowen.demo.timeline import Holder
 from rowen.demo.traffic.replay import Outcome
@@ -25,8 +26,8 @@ class Drawing:
     outcomes: Sequence[Outcome]
     held: Sequence[tuple[Span, Holder]]
     """Who held the device, without gaps."""
-    ttft_slo: float
-    """Seconds."""
+    ttft: Target
+    """The objective of the time to first token."""
     source: str
     """Where the traffic comes from."""
 
@@ -97,11 +98,11 @@ def _draw_holders(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-de
 def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     answered = [(outcome.arrival, outcome.ttft) for outcome in drawing.outcomes if outcome.ttft is not None]
     values = [value * 1000 for _, value in answered]
-    slo = drawing.ttft_slo * 1000
+    slo = drawing.ttft.seconds * 1000
     colors = [_SLO_COLOR if value > slo else _COLORS["online"] for value in values]
     axes.scatter([arrival - drawing.start for arrival, _ in answered], values, s=11, c=colors, linewidths=0)
     axes.axhline(slo, color=_SLO_COLOR, linestyle="--", linewidth=1.2)
-    axes.text(1, slo, f" SLO: {slo:.0f} ms", color=_SLO_COLOR, va="bottom", fontsize=9)
+    axes.text(1, slo, f" SLO: p{drawing.ttft.percentile} ≤ {slo:.0f} ms", color=_SLO_COLOR, va="bottom", fontsize=9)
     failed = [outcome.arrival - drawing.start for outcome in drawing.outcomes if outcome.error is not None]
     axes.scatter(failed, [slo] * len(failed), marker="x", color=_SLO_COLOR)
     axes.set_ylabel("TTFT (ms)")

@@ -12,14 +12,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rowen.cluster import environment
 from rowen.demo import checks
+from rowen.demo.blame import Cause, tpot_samples, ttft_samples
 from rowen.demo.checks import Check, PodEvidence
+from rowen.demo.exposure import doubt, exposures
+from rowen.demo.objective import Objective
 from rowen.demo.picture import Drawing, draw, shares
-from rowen.demo.statistics import Latency, Span, latency, percentile, union
-from rowen.demo.timeline import Transition, holder_spans, offline_spans
+from rowen.demo.statistics import Latency, Span, latency, percentile, tpots, ttfts, union
+from rowen.demo.timeline import ServedRequest, Transition, holder_spans, offline_spans
 from rowen.demo.traffic.excerpt import ATTRIBUTION
 from rowen.demo.traffic.replay import Outcome
-from rowen.demo.view import Objective, milliseconds
+from rowen.demo.view import bound, milliseconds
 from rowen.demo.world import DeviceRecord, World
 
 
@@ -116,12 +120,7 @@ def make_report(run: Run) -> Report:
     end = run.started + run.seconds
     stops = [transition for _, record in serving for transition in stopping(record, run.started, end)]
     times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
-    per_request = [
-        request.preemptions
-        for _, record in serving
-        for request in record.requests.values()
-        if request.end >= run.started
-    ]
+    per_request = [request.preemptions for _, record in serving for request in served(record, run.started)]
     return Report(
         latency=latency(run.outcomes),
         lateness_ms_p99=percentile([outcome.lateness * 1000 for outcome in run.outcomes], 99),
@@ -129,6 +128,7 @@ def make_report(run: Run) -> Report:
         checks=(
             checks.service_ready(run.world.readiness),
             checks.requests_answered(run.outcomes, run.expected_requests),
+            *_objective_checks(run, [record for _, record in serving]),
             *(checks.job_finished(run.world.job_result(name)) for name in run.jobs),
             checks.adapter_loads(run.found),
             checks.loss_is_lower(run.found),
@@ -136,6 +136,27 @@ def make_report(run: Run) -> Report:
             checks.preempted(len(stops), (percentile(times, 50), percentile(times, 99))),
             checks.at_most_one_each(per_request),
         ),
+    )
+
+
+def served(record: DeviceRecord, start: float) -> list[ServedRequest]:
+    """Requests that ended on the device from `start` on."""
+    return [request for request in record.requests.values() if request.end >= start]
+
+
+def _objective_checks(run: Run, devices: Sequence[DeviceRecord]) -> tuple[Check, Check]:
+    """What the users saw, against what the service promises them."""
+    transitions = [transition for record in devices for transition in record.transitions.values()]
+    # Requests that failed were in flight too, and may have met the stop that others waited behind.
+    every = zip(run.outcomes, exposures(run.outcomes, transitions), strict=True)
+    found = [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
+    if len(devices) == 1:
+        unsure = doubt([exposure for _, exposure in found], served(devices[0], run.started))
+    else:
+        unsure = f"the agents tell of {len(devices)} devices of the service, and requests can be followed on one only"
+    return (
+        checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure),
+        checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure),
     )
 
 
@@ -160,7 +181,7 @@ def write(run: Run, report: Report, folder: Path) -> None:
             device="/".join(key),
             outcomes=run.outcomes,
             held=held,
-            ttft_slo=run.objective.ttft,
+            ttft=run.objective.ttft,
             source=ATTRIBUTION,
         )
         draw(drawing, folder / "timeline.png")
@@ -174,24 +195,17 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def show(report: Report, objective: Objective, console: Console) -> None:
+def show(report: Report, run: Run, console: Console) -> None:
     """Prints the figures and the checks."""
-    found = report.latency
     table = Table(title="What the users of the service saw", title_justify="left")
-    for title in ("", "p50", "p99", "SLO (p99)"):
+    for title in ("", "p50", "p99", "at the SLO's percentile", "SLO"):
         table.add_column(title, justify="left" if not title else "right")
-    table.add_row(
-        "time to first token",
-        milliseconds(found.ttft_p50),
-        milliseconds(found.ttft_p99),
-        f"< {milliseconds(objective.ttft)}",
-    )
-    table.add_row(
-        "time per output token",
-        milliseconds(found.tpot_p50),
-        milliseconds(found.tpot_p99),
-        f"< {milliseconds(objective.tpot)}",
-    )
+    for name, values, target in (
+        ("time to first token", ttfts(run.outcomes), run.objective.ttft),
+        ("time per output token", tpots(run.outcomes), run.objective.tpot),
+    ):
+        found = (percentile(values, percent) for percent in (50, 99, target.percentile))
+        table.add_row(name, *map(milliseconds, found), bound(target))
     console.print(table)
     for device in report.devices:
         console.print(
@@ -202,8 +216,15 @@ def show(report: Report, objective: Objective, console: Console) -> None:
         )
     console.print()
     for check in report.checks:
-        mark = Text(" ok   ", style="bold green") if check.passed else Text(" FAIL ", style="bold red")
-        console.print(Text.assemble(mark, (check.name, "bold"), f": {check.evidence}"))
+        console.print(Text.assemble(_mark(check), (check.name, "bold"), f": {check.evidence}"))
+
+
+def _mark(check: Check) -> Text:
+    if check.passed:
+        return Text(" ok   ", style="bold green")
+    if check.cause is Cause.SERVICE:
+        return Text(" SLOW ", style="bold yellow")
+    return Text(" FAIL ", style="bold red")
 
 
 def show_next(namespace: str, folder: Path, console: Console) -> None:
@@ -212,13 +233,17 @@ def show_next(namespace: str, folder: Path, console: Console) -> None:
         f"""
 Open {folder / "timeline.png"} for the picture; {folder / "report.json"} has every request.
 
-What to try next (export KUBECONFIG as `make demo` does):
+What to try next, in any shell, after this line:
+  {environment.line()}
+
   kubectl get rowen -A                                      all of Rowen's objects
   kubectl describe ojob -n {namespace} support-lora             conditions, events, why it was placed where it was
   kubectl rowen explain -n {namespace} support-lora             the scheduler's reasons, candidate by candidate
   kubectl get nh -o yaml                                    what the agents see of their devices
   kubectl port-forward -n {namespace} service/chat 8000         then: curl localhost:8000/v1/models
   kubectl port-forward -n rowen-agent daemonset/rowen-agent 9090     then: curl localhost:9090/metrics
-  make down                                                 takes the cluster away again""",
+  make down                                                 in the checkout: takes the cluster away again""",
         highlight=False,
+        markup=False,
+        soft_wrap=True,
     )

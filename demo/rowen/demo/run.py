@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rowen.crds.base import duration_seconds
 from rowen.crds.online_service import OnlineServiceSpec
 from rowen.demo import evidence
 from rowen.demo.checks import PodEvidence
@@ -18,13 +17,14 @@ from rowen.demo.cluster import Cluster, kubectl
 from rowen.demo.endpoint import is_this_machine, leave_cores, service_endpoint
 from rowen.demo.errors import DemoError
 from rowen.demo.install import CLAIMS, NAMESPACES, Images, clear_jobs, install, prepare
+from rowen.demo.objective import Objective
 from rowen.demo.pods import OneOff, run_pod
 from rowen.demo.readiness import diagnosis, job_running_state, service_state, wait_for
 from rowen.demo.report import Run, make_report, show, show_next, write
 from rowen.demo.traffic.excerpt import ATTRIBUTION, load
 from rowen.demo.traffic.replay import Outcome, Progress, replay
 from rowen.demo.traffic.scaling import DEMO, Request, scale
-from rowen.demo.view import Objective, View, make_view
+from rowen.demo.view import View, make_view
 from rowen.demo.world import Observer, World
 
 SERVICE = "chat"
@@ -72,7 +72,7 @@ async def run_demo(settings: Settings, console: Console) -> bool:
     report = make_report(run)
     _step(console, "Report")
     await asyncio.to_thread(write, run, report, settings.out)
-    show(report, run.objective, console)
+    show(report, run, console)
     show_next(cluster.namespace, settings.out, console)
     return report.passed
 
@@ -123,8 +123,7 @@ async def _objective(cluster: Cluster) -> Objective:
     found = await cluster.rowen("onlineservices", SERVICE)
     if found is None:
         raise DemoError(f"OnlineService {SERVICE} is gone")
-    slo = OnlineServiceSpec.from_wire(found["spec"]).slo
-    return Objective(duration_seconds(slo.ttft.target), duration_seconds(slo.tpot.target))
+    return Objective.from_spec(OnlineServiceSpec.from_wire(found["spec"]).slo)
 
 
 def device_cores(world: World) -> set[int]:

@@ -33,14 +33,27 @@ class Latency:
     tpot_p99: float
 
 
+def answered(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The requests that did not fail: no others count in a latency."""
+    return [outcome for outcome in outcomes if outcome.error is None]
+
+
+def ttfts(outcomes: Iterable[Outcome]) -> list[float]:
+    """Times to first token, in seconds."""
+    return [outcome.ttft for outcome in answered(outcomes) if outcome.ttft is not None]
+
+
+def tpots(outcomes: Iterable[Outcome]) -> list[float]:
+    """Times per output token, in seconds."""
+    return [outcome.tpot for outcome in answered(outcomes) if outcome.tpot is not None]
+
+
 def latency(outcomes: Sequence[Outcome]) -> Latency:
     """Percentiles over the requests; those that failed count as errors only."""
-    answered = [outcome for outcome in outcomes if outcome.error is None]
-    ttft = [outcome.ttft for outcome in answered if outcome.ttft is not None]
-    tpot = [outcome.tpot for outcome in answered if outcome.tpot is not None]
+    ttft, tpot = ttfts(outcomes), tpots(outcomes)
     return Latency(
         requests=len(outcomes),
-        errors=len(outcomes) - len(answered),
+        errors=len(outcomes) - len(answered(outcomes)),
         ttft_p50=percentile(ttft, 50),
         ttft_p99=percentile(ttft, 99),
         tpot_p50=percentile(tpot, 50),

@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
@@ -14,21 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rowen.crds.node_harvest import DeviceHarvest
-from rowen.demo.statistics import Latency, latency, recent
-from rowen.demo.traffic.replay import Progress
+from rowen.demo.objective import Objective, Target
+from rowen.demo.statistics import answered, latency, percentile, recent, tpots, ttfts
+from rowen.demo.traffic.replay import Outcome, Progress
 from rowen.demo.world import World
 
 _RECENT_SECONDS = 30.0
 _PLAIN_INTERVAL = 10.0
 _JOBS_TITLE = "Offline jobs"
-
-
-@dataclass(frozen=True)
-class Objective:
-    """The service's SLO, in seconds at the 99th percentile."""
-
-    ttft: float
-    tpot: float
 
 
 def holder(device: DeviceHarvest) -> str:
@@ -95,32 +87,34 @@ def _replay_title(replay: Progress, now: float) -> str:
     )
 
 
+def bound(target: Target) -> str:
+    """A target for people."""
+    return f"p{target.percentile} ≤ {milliseconds(target.seconds)}"
+
+
 def _latency_table(replay: Progress, objective: Objective, now: float) -> Table:
     table = Table(box=None, expand=True)
-    for title in ("", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "requests", "errors"):
+    targets = {"TTFT": objective.ttft, "TPOT": objective.tpot}
+    columns = [f"{name} {part}" for name, target in targets.items() for part in ("p50", f"at p{target.percentile}")]
+    for title in ("", *columns, "requests", "errors"):
         table.add_column(title, justify="left" if not title else "right")
-    for title, values in (
-        (f"last {_RECENT_SECONDS:.0f} s", latency(recent(replay.outcomes, now, _RECENT_SECONDS))),
-        ("overall", latency(replay.outcomes)),
+    for title, outcomes in (
+        (f"last {_RECENT_SECONDS:.0f} s", recent(replay.outcomes, now, _RECENT_SECONDS)),
+        ("overall", replay.outcomes),
     ):
-        table.add_row(title, *_latency_cells(values, objective))
-    table.add_row("SLO", "", f"< {milliseconds(objective.ttft)}", "", f"< {milliseconds(objective.tpot)}", style="dim")
+        table.add_row(title, *_latency_cells(outcomes, objective))
+    table.add_row("SLO", "", bound(objective.ttft), "", bound(objective.tpot), style="dim")
     return table
 
 
-def _latency_cells(values: Latency, objective: Objective) -> list[Text]:
-    def cell(value: float, target: float | None = None) -> Text:
-        style = "" if target is None else ("red" if value > target else "green")
-        return Text(milliseconds(value), style=style)
-
-    return [
-        cell(values.ttft_p50),
-        cell(values.ttft_p99, objective.ttft),
-        cell(values.tpot_p50),
-        cell(values.tpot_p99, objective.tpot),
-        Text(str(values.requests)),
-        Text(str(values.errors), style="red" if values.errors else ""),
-    ]
+def _latency_cells(outcomes: Sequence[Outcome], objective: Objective) -> list[Text]:
+    cells = []
+    for values, target in ((ttfts(outcomes), objective.ttft), (tpots(outcomes), objective.tpot)):
+        found = percentile(values, target.percentile)
+        style = "red" if found > target.seconds else "green"
+        cells += [Text(milliseconds(percentile(values, 50))), Text(milliseconds(found), style=style)]
+    errors = len(outcomes) - len(answered(outcomes))
+    return [*cells, Text(str(len(outcomes))), Text(str(errors), style="red" if errors else "")]
 
 
 def _device_table(world: World) -> Table:

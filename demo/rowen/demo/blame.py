@@ -1,0 +1,178 @@
+"""Whose fault a missed objective is. Pure; in doubt it is never put down to the service alone."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rowen.demo.exposure import Exposure
+from rowen.demo.objective import Target
+from rowen.demo.statistics import percentile
+from rowen.demo.traffic.replay import Outcome
+
+# What stops may take of an objective before they are to blame, whatever else is slow: the bar of benchmarks/.
+_MATERIAL = 0.05
+# Requests below which a group is not compared, whatever the percentile.
+_FEWEST = 20
+# The slow requests lie among the exposed ones by chance less often than this.
+_CHANCE = 0.05
+
+
+class Cause(StrEnum):
+    """Who made the service miss its objective."""
+
+    SERVICE = "service"
+    """The service alone: it would have missed it without any offline work."""
+    TENANT = "tenant"
+    """Offline work."""
+    REPLAYER = "replayer"
+    """The replayer of the traffic, which was late itself."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One latency of one request, and what of it may be put down to whom. Seconds."""
+
+    seconds: float
+    exposure: Exposure
+    late: float = 0.0
+    """The replayer's own delay."""
+    way: float = 0.0
+    """Until the gate closed: offline work may have kept the engine from its device, or the machine was busy."""
+    stop: float = 0.0
+    """Most that the stop of offline work can have taken of it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The cause, and what says so."""
+
+    cause: Cause
+    because: str
+
+
+def ttft_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
+    """Times to first token. A stop delays the request that meets it and all that wait behind that one."""
+    return [
+        Sample(outcome.ttft, exposure, max(0.0, outcome.lateness), exposure.way, exposure.stop)
+        for outcome, exposure in found
+        if outcome.ttft is not None
+    ]
+
+
+def tpot_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
+    """Times per output token. A stop slows the tokens that are written before it is over."""
+    return [
+        Sample(
+            outcome.tpot,
+            exposure,
+            stop=max(0.0, exposure.still - outcome.arrival - outcome.ttft) / (outcome.tokens - 1),
+        )
+        for outcome, exposure in found
+        if outcome.ttft is not None and outcome.tpot is not None
+    ]
+
+
+def blame(samples: Sequence[Sample], target: Target, doubt: str = "") -> Finding:
+    """Who made the samples miss the target.
+
+    Args:
+        samples: Those of all requests that were answered.
+        target: What they miss.
+        doubt: Why the exposures cannot be relied on; empty where they can.
+    """
+
+    def without(*parts: Callable[[Sample], float]) -> float:
+        return percentile(
+            [sample.seconds - sum(part(sample) for part in parts) for sample in samples], target.percentile
+        )
+
+    name = f"p{target.percentile}"
+    on_time = without(lambda sample: sample.late)
+    if on_time <= target.seconds:
+        late = percentile([sample.late for sample in samples], target.percentile)
+        return Finding(
+            Cause.REPLAYER, f"the replayer sent {_ms(late)} late ({name}); without that it is {_ms(on_time)}"
+        )
+    if doubt:
+        return Finding(Cause.UNKNOWN, doubt)
+    unstopped = without(lambda sample: sample.stop)
+    if unstopped <= target.seconds or without() - unstopped > _MATERIAL * target.seconds:
+        return Finding(Cause.TENANT, f"without the time that stops of offline work took it is {_ms(unstopped)}")
+    at_once = without(lambda sample: sample.stop, lambda sample: sample.way)
+    if at_once <= target.seconds:
+        return Finding(
+            Cause.UNKNOWN,
+            f"without the time from sending a request to the gate's close it is {_ms(at_once)}; offline work may have "
+            "kept the engine from its device, or the machine was too busy to deliver",
+        )
+    return _by_groups(samples, target)
+
+
+def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
+    groups = {
+        "that met a stop of offline work": lambda sample: sample.exposure.met_stop,
+        "served with offline work on the device": lambda sample: sample.exposure.tenant,
+    }
+    for name, exposed in groups.items():
+        split = _Split.of(samples, target, exposed)
+        if split.concentrated():
+            return Finding(Cause.TENANT, f"above it were {split.told(name)}")
+    split = _Split.of(samples, target, lambda sample: sample.exposure.met_stop)
+    told = f"above it were {split.told('that met a stop of offline work')}"
+    others = [sample.seconds - sample.stop for sample in samples if not sample.exposure.met_stop]
+    if len(others) < _least(target):
+        return Finding(Cause.UNKNOWN, f"{told}: too few of those to compare with")
+    if percentile(others, target.percentile) <= target.seconds:
+        return Finding(Cause.UNKNOWN, f"{told}: too few to tell")
+    longest = max(sample.exposure.stop for sample in samples)
+    waiting = percentile([sample.exposure.others for sample in samples if _above(sample, target)], 50)
+    return Finding(
+        Cause.SERVICE,
+        f"{told}; stops took at most {_ms(longest)}; those above it found {waiting:.0f} others in flight (p50)",
+    )
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Requests, and those of them above a target, with and without an exposure."""
+
+    exposed: int
+    exposed_above: int
+    others: int
+    others_above: int
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], target: Target, exposed: Callable[[Sample], bool]) -> "_Split":
+        inside = [sample for sample in samples if exposed(sample)]
+        outside = [sample for sample in samples if not exposed(sample)]
+        above = [sum(_above(sample, target) for sample in part) for part in (inside, outside)]
+        return cls(len(inside), above[0], len(outside), above[1])
+
+    def told(self, name: str) -> str:
+        return (
+            f"{self.exposed_above} of {self.exposed} requests {name}, {self.others_above} of the {self.others} others"
+        )
+
+    def concentrated(self) -> bool:
+        """Whether those above the target lie among the exposed requests more than chance explains."""
+        above, total = self.exposed_above + self.others_above, self.exposed + self.others
+        ways = sum(
+            math.comb(self.exposed, count) * math.comb(self.others, above - count)
+            for count in range(self.exposed_above, min(above, self.exposed) + 1)
+        )
+        return ways < _CHANCE * math.comb(total, above)
+
+
+def _above(sample: Sample, target: Target) -> bool:
+    return sample.seconds - sample.stop > target.seconds
+
+
+def _least(target: Target) -> int:
+    """Requests without which a percentile is the word of a few."""
+    return max(_FEWEST, math.ceil(100 / (100 - target.percentile)))
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"

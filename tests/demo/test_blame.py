@@ -1,0 +1,150 @@
+"""Whose fault a missed objective is, on requests made up for each case."""
+
+import re
+
+import pytest
+from outcomes import outcome
+
+from rowen.demo.blame import Cause, Sample, blame, tpot_samples, ttft_samples
+from rowen.demo.exposure import Exposure
+from rowen.demo.objective import Target
+
+P99 = Target(99, 0.5)
+P50 = Target(50, 0.5)
+
+
+def exposure(*, met=False, tenant=True, way=0.0, stop=0.0, still=0.0, others=0):
+    return Exposure(
+        recorded=True, tenant=tenant, preempted=met, met_stop=met, way=way, stop=stop, still=still, others=others
+    )
+
+
+def some(count, seconds, *, late=0.0, way=0.0, stop=0.0, **given):
+    return [Sample(seconds, exposure(way=way, stop=stop, **given), late, way, stop)] * count
+
+
+def test_a_late_replayer_is_to_blame_where_the_rest_is_fast_enough():
+    found = blame(some(10, 0.75, late=0.25), P50)
+    assert found.cause is Cause.REPLAYER
+    assert found.because == "the replayer sent 250.0 ms late (p50); without that it is 500.0 ms"
+
+
+def test_a_late_replayer_is_no_excuse_for_what_is_slow_anyway():
+    assert blame(some(20, 0.76, late=0.25), P50).cause is not Cause.REPLAYER
+
+
+def test_a_late_replayer_needs_no_evidence_of_the_agent():
+    assert blame(some(10, 0.75, late=0.25), P50, "no agent").cause is Cause.REPLAYER
+
+
+def test_without_evidence_nobody_is_to_blame():
+    found = blame(some(300, 0.9), P99, "the agent recorded nothing")
+    assert (found.cause, found.because) == (Cause.UNKNOWN, "the agent recorded nothing")
+
+
+def test_offline_work_is_to_blame_where_its_stops_make_the_difference():
+    found = blame(some(10, 0.515625, met=True, stop=0.015625), P50)
+    assert found.cause is Cause.TENANT
+    assert "without the time that stops of offline work took it is 500.0 ms" in found.because
+
+
+@pytest.mark.parametrize(("stop", "cause"), [(0.026, Cause.TENANT), (0.024, Cause.SERVICE)])
+def test_a_slow_service_is_no_excuse_for_slow_stops(stop, cause):
+    assert blame(some(200, 0.9, stop=stop), P99).cause is cause
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(0.75, Cause.UNKNOWN), (0.76, Cause.SERVICE)])
+def test_what_passed_before_the_gate_closed_is_nobodys_in_particular(seconds, cause):
+    found = blame(some(200, seconds, way=0.25), P99)
+    assert found.cause is cause
+    assert ("to the gate's close it is 500.0 ms" in found.because) is (cause is Cause.UNKNOWN)
+
+
+def test_way_and_stop_together_are_not_the_services():
+    assert blame(some(200, 0.76, way=0.25, stop=0.015), P99).cause is Cause.UNKNOWN
+
+
+def test_offline_work_is_to_blame_where_those_that_met_it_are_the_slow_ones():
+    found = blame([*some(200, 0.1), *some(45, 0.1, met=True), *some(5, 0.9, met=True)], P99)
+    assert found.cause is Cause.TENANT
+    assert "5 of 50 requests that met a stop of offline work, 0 of the 200 others" in found.because
+
+
+def test_offline_work_is_to_blame_where_those_served_beside_it_are_the_slow_ones():
+    """It may compute behind a closed gate: then those that met no stop are slow too."""
+    found = blame([*some(100, 0.1, tenant=False), *some(95, 0.1), *some(5, 0.9)], P99)
+    assert found.cause is Cause.TENANT
+    assert "5 of 100 requests served with offline work on the device, 0 of the 100 others" in found.because
+
+
+@pytest.mark.parametrize(("met", "cause"), [(4, Cause.TENANT), (5, Cause.UNKNOWN)])
+def test_chance_is_ruled_out_below_one_in_twenty(met, cause):
+    """One request of a hundred is slow, and it met a stop, as `met` of them did."""
+    slow, fast = some(1, 60.0, met=True), some(met - 1, 0.1, met=True)
+    assert blame([*some(100 - met, 0.1), *fast, *slow], P99).cause is cause
+
+
+def test_the_service_is_to_blame_where_those_that_met_no_stop_are_slow():
+    samples = [
+        *some(245, 0.1),
+        *some(5, 0.9, stop=0.0008, others=7),
+        *some(79, 0.1, met=True),
+        *some(1, 0.9, met=True),
+    ]
+    found = blame(samples, P99)
+    assert found.cause is Cause.SERVICE
+    for part in (
+        "1 of 80 requests that met a stop",
+        "5 of the 250 others",
+        "at most 0.8 ms",
+        "found 7 others in flight",
+    ):
+        assert part in found.because
+
+
+def test_the_service_is_to_blame_where_there_is_no_offline_work():
+    assert blame(some(200, 0.9, tenant=False), P99).cause is Cause.SERVICE
+
+
+def test_those_that_a_stop_alone_makes_slow_do_not_count_as_slow():
+    """Their stops are too short to matter at the percentile, which is missed without them."""
+    samples = [*some(196, 0.1), *some(4, 0.9), *some(60, 0.51, met=True, stop=0.02)]
+    assert blame(samples, P99).cause is Cause.SERVICE
+
+
+@pytest.mark.parametrize(
+    ("target", "others", "cause"),
+    [(P99, 99, Cause.UNKNOWN), (P99, 100, Cause.SERVICE), (P50, 19, Cause.UNKNOWN), (P50, 20, Cause.SERVICE)],
+)
+def test_a_few_requests_without_a_stop_are_too_few_to_compare_with(target, others, cause):
+    found = blame([*some(others, 0.9), *some(40, 0.9, met=True)], target)
+    assert found.cause is cause
+    assert ("too few of those to compare with" in found.because) is (cause is Cause.UNKNOWN)
+
+
+def test_where_the_slow_ones_are_few_and_on_both_sides_nothing_is_told():
+    samples = [*some(251, 0.1), *some(2, 0.9), *some(83, 0.1, met=True), *some(2, 0.9, met=True)]
+    found = blame(samples, P99)
+    assert found.cause is Cause.UNKNOWN
+    assert re.search(r"2 of 85 .* 2 of the 253 others: too few to tell", found.because)
+
+
+def test_of_a_time_to_first_token_a_stop_takes_what_it_took():
+    given = exposure(way=0.02, stop=0.01)
+    sample = Sample(0.3, given, late=0.1, way=0.02, stop=0.01)
+    assert ttft_samples([(outcome(10.0, ttft=0.3, lateness=0.1), given)]) == [sample]
+    assert ttft_samples([(outcome(10.0, ttft=0.3, lateness=-0.1), given)])[0].late == 0.0
+    assert ttft_samples([(outcome(ttft=None), given)]) == []
+
+
+@pytest.mark.parametrize(("still", "stop"), [(10.4, 0.01), (10.3, 0.0), (10.2, 0.0)])
+def test_of_a_time_per_token_a_stop_takes_what_it_took_after_the_first(still, stop):
+    given = exposure(still=still, way=0.02)
+    found = tpot_samples([(outcome(10.0, ttft=0.3, tpot=0.05, tokens=11), given)])
+    assert [(sample.seconds, sample.late, sample.way, sample.stop) for sample in found] == [
+        (0.05, 0.0, 0.0, pytest.approx(stop))
+    ]
+
+
+def test_a_request_of_one_token_has_no_time_per_token():
+    assert tpot_samples([(outcome(tpot=None, tokens=1), exposure())]) == []
