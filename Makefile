@@ -40,8 +40,9 @@ $(VENV)/.installed: $(VENV)/.locked $(NATIVE)
 tools: venv ## Kubernetes, etcd, helm and kubeconform, built once on this machine
 	@$(CLUSTER_COMMAND) tools
 
+# `up` sees first whether this machine will do, and builds the tools then.
 .PHONY: cluster
-cluster: tools ## A real Kubernetes: CLUSTER=local (two nodes on this machine), kind or existing
+cluster: venv ## A real Kubernetes: CLUSTER=local (two nodes on this machine), kind or existing
 	@$(CLUSTER_COMMAND) up
 
 .PHONY: env

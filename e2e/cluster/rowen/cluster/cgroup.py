@@ -18,7 +18,10 @@ def hierarchies(mounts: str | None = None) -> list[Path]:
     """Mount points of the v1 hierarchies; the first error a v2-only machine meets."""
     found = [Path(line.split()[1]) for line in _mount_lines(mounts) if line.split()[2] == "cgroup"]
     if not found:
-        raise ClusterError("CLUSTER=local needs cgroup v1 controllers; on this machine use CLUSTER=kind or existing")
+        raise ClusterError(
+            "CLUSTER=local needs cgroup v1 controllers: boot with systemd.unified_cgroup_hierarchy=0, "
+            "or use CLUSTER=kind or existing"
+        )
     return found
 
 

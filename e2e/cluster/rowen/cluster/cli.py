@@ -36,12 +36,7 @@ def up() -> None:
     """Bring the cluster up; CLUSTER is `local`, `kind` or `existing`."""
     layout, where = Layout(), mode.current()
     with exclusive(layout):
-        if where is Mode.LOCAL:
-            local.up(layout)
-        elif where is Mode.KIND:
-            kind.up(layout)
-        else:
-            existing.up()
+        {Mode.LOCAL: local.up, Mode.KIND: kind.up, Mode.EXISTING: existing.up}[where](layout)
     console.print(f"In your shell: {environment.line()}", soft_wrap=True, markup=False)
 
 
@@ -133,6 +128,9 @@ def main() -> None:
     except ClusterError as error:
         console.print("[red]error:[/]", end=" ")
         console.print(str(error), soft_wrap=True, markup=False)
+        sys.exit(1)
+    except PermissionError as error:
+        console.print(f"[red]error:[/] {error.filename}: {error.strerror}; CLUSTER=local needs root", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         console.print("interrupted; run it again to go on")

@@ -2,8 +2,10 @@
 
 import os
 
+from rowen.cluster import tools
 from rowen.cluster.console import step
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.layout import Layout
 from rowen.cluster.shell import run
 
 
@@ -15,9 +17,10 @@ def path() -> str:
     return given
 
 
-def up() -> None:
+def up(layout: Layout) -> None:
     """Check that the cluster answers."""
     given = path()
+    tools.ensure(layout)
     with step("Existing cluster") as now:
         run(["kubectl", "--request-timeout=10s", "get", "--raw", "/readyz"], timeout=20)
         now.note = given

@@ -2,7 +2,7 @@
 
 import json
 
-from rowen.cluster import gobuild, mode
+from rowen.cluster import gobuild, mode, tools
 from rowen.cluster.console import step
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
@@ -13,9 +13,9 @@ NAME = "rowen"
 
 def up(layout: Layout) -> None:
     """Create the cluster unless it is there, and write its kubeconfig."""
-    layout.make()
     if not mode.docker_answers():
         raise ClusterError("CLUSTER=kind needs a Docker engine, and `docker info` does not answer")
+    tools.ensure(layout)
     with step("Go: kind") as now:
         if gobuild.built(layout, gobuild.KIND):
             now.skip("built")
