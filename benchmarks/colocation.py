@@ -1,8 +1,11 @@
-"""A real vLLM server and fine-tuning tenants on one core, without Kubernetes; shared by benchmarks.
+"""Real vLLM servers and fine-tuning tenants on one core, without Kubernetes; shared by benchmarks.
+
+One server has Rowen's plugin, the other, *plain*, does not. Requests go to one of them at a time; a server without
+requests sleeps.
 
 Two gates stand before the same core. The *managed* one closes while the engine has requests. The *free* one has an
-engine of its own that never has any, so it stays open: its tenant is unmanaged, and yet its tokens are counted by the
-same code. A tenant that is not part of a measurement is stopped by letting its gate's lease run out.
+engine of its own that never has any, so it stays open: its tenant is left to the kernel, and yet its tokens are counted
+by the same code. A tenant that is not part of a measurement is stopped by letting its gate's lease run out.
 """
 
 import contextlib
@@ -19,19 +22,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+from device_gate import Gate
+from sharing import members, pin
 
-from rowen.crds.names import DEVICE_PAGE_ENV, JOB_SPEC_ENV, LIBRARY_ENV, TENANT_PAGE_ENV
+from rowen.crds.names import JOB_SPEC_ENV
 from rowen.crds.offline_job import Lora
 from rowen.crds.worker import ModelLocation, TuningSpec
 from rowen.demo import samples
-from rowen.node_agent.device import Device
-from rowen.node_agent.native import library_path
 
 CORE = 1
 MODEL = "llama-demo"
 
-_LEASE = 2.0
 _RENEW = 0.25
+_END_LIMIT = 20.0
+_MODEL_PROCESS = b"VLLM::EngineCore"
 _ENGINE_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
@@ -41,94 +45,38 @@ _ENGINE_ENVIRONMENT = {
 _ENGINE_ARGUMENTS = [
     "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
     "--enforce-eager",
-    "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
-    "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
     "--dtype=bfloat16", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
 ]  # fmt: skip
-_IDLE_ENGINE = """
-import ctypes, os, sys
-library = ctypes.CDLL(os.environ["ROWEN_LIBRARY"])
-assert library.rowen_online_attach(os.fsencode(os.environ["ROWEN_DEVICE_PAGE"])) >= 0
-print("attached", flush=True)
-sys.stdin.read()
-"""
-
-
-class Gate:
-    """A device of the core with its pages; held closed by letting its lease run out."""
-
-    def __init__(self, directory: Path) -> None:
-        """Makes the pages in `directory` and starts to serve the gate."""
-        self._held = False
-        self.device = Device(directory, slots=1, cpus=[CORE], backstop=0.05)
-        self.renew()
-        self.device.start()
-        self._directory = directory
-        # A gate opens only for an engine; this one is never busy.
-        self._engine = subprocess.Popen(
-            [sys.executable, "-c", _IDLE_ENGINE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | self.online_environment(),
-        )
-        assert self._engine.stdout is not None
-        if self._engine.stdout.readline() != "attached\n":
-            raise RuntimeError("the idle engine could not attach to the gate")
-
-    def online_environment(self) -> dict[str, str]:
-        """What the device plugin would give an engine."""
-        return {LIBRARY_ENV: str(library_path()), DEVICE_PAGE_ENV: str(self._directory / "device.page")}
-
-    def tenant_environment(self) -> dict[str, str]:
-        """What the device plugin would give a tenant."""
-        page = str(self._directory / "tenant-0.page")
-        return self.online_environment() | {TENANT_PAGE_ENV: page, "LD_PRELOAD": str(library_path())}
-
-    def renew(self) -> None:
-        """Renews the lease, unless the gate is held."""
-        if not self._held:
-            self.device.renew(time.monotonic() + _LEASE)
-
-    def hold(self, closed: bool) -> None:
-        """Keeps the gate closed, or leaves it to the engines; returns when the tenant has stopped."""
-        changed, self._held = closed != self._held, closed
-        if changed and closed:
-            self.device.renew(time.monotonic())
-            time.sleep(_LEASE / 2)
-        self.renew()
-
-    def tokens(self) -> int:
-        """Tokens that the tenant has processed."""
-        return self.device.counts().tenants[0].tokens
-
-    def close(self) -> None:
-        """Stops serving."""
-        self._engine.kill()
-        self._engine.wait()
-        self.device.close()
+_PLUGIN_ARGUMENTS = [
+    "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
+    "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
+]  # fmt: skip
 
 
 class Colocation:
-    """An engine, a managed tenant and an unmanaged one on one core."""
+    """Two engines, a managed tenant and an unmanaged one on one core."""
 
     def __init__(self, folder: Path, managed: Gate, free: Gate) -> None:
-        """Starts the engine and both tenants; wait with `wait_ready`."""
+        """Starts the engines and both tenants; wait with `wait_ready`."""
         self.managed, self.free = managed, free
         self._folder = folder
-        self.url = f"http://127.0.0.1:{_free_port()}"
-        self._engine = self._start("engine", self._engine_command(), managed.online_environment())
+        self.url, self.plain_url = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+        engine, plain = [*self._engine_command(self.url), *_PLUGIN_ARGUMENTS], self._engine_command(self.plain_url)
         tuning = [sys.executable, "-m", "rowen.runtime.tuning"]
-        self._tenants = {
-            name: self._start(name, tuning, gate.tenant_environment() | {JOB_SPEC_ENV: self._tuning_spec(name)})
-            for name, gate in (("managed", managed), ("free", free))
-        }
+        with _every_core():
+            self._processes = {
+                "engine": self._start("engine", engine, managed.online_environment()),
+                "plain": self._start("plain", plain, {}),
+            }
+        for name, gate in (("managed", managed), ("free", free)):
+            environment = gate.tenant_environment() | {JOB_SPEC_ENV: self._tuning_spec(name)}
+            self._processes[name] = self._start(name, tuning, environment)
 
-    def _engine_command(self) -> list[str]:
+    def _engine_command(self, url: str) -> list[str]:
         return [
             sys.executable, "-m", "vllm.entrypoints.openai.api_server",
             "--model", str(self._folder / MODEL), "--served-model-name", MODEL,
-            "--host", "127.0.0.1", "--port", self.url.rpartition(":")[2], *_ENGINE_ARGUMENTS,
+            "--host", "127.0.0.1", "--port", url.rpartition(":")[2], *_ENGINE_ARGUMENTS,
         ]  # fmt: skip
 
     def _tuning_spec(self, name: str) -> str:
@@ -168,29 +116,36 @@ class Colocation:
             RuntimeError: It takes more than `limit` seconds, or one of them ended.
         """
         deadline = time.monotonic() + limit
-        # The engine loads its model on the other cores and comes to this one only then, so all load at once.
         for gate in (self.managed, self.free):
             while gate.device.counts().tenants[0].reports < 2:
                 self._check(deadline, limit)
                 time.sleep(0.1)
         self.arrange(None)
-        while not self._answers():
-            self._check(deadline, limit)
-            time.sleep(0.5)
+        for url in (self.url, self.plain_url):
+            while not _answers(url):
+                self._check(deadline, limit)
+                time.sleep(0.5)
+        self._pin("engine")
+        self._pin("plain")
 
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/health", trust_env=False, timeout=2).is_success
-        except httpx.HTTPError:
-            return False
+    def _pin(self, engine: str) -> None:
+        # Engines load on all cores, which is faster. Then the process that runs the model has this one, where the
+        # plugin pins it too, and all others, the server among them, have the rest.
+        for process in self.members(engine):
+            runs_model = _MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
+            pin(process, {CORE} if runs_model else os.sched_getaffinity(0))
 
     def _check(self, deadline: float, limit: float) -> None:
-        for name, process in {"engine": self._engine, **self._tenants}.items():
+        for name, process in self._processes.items():
             if process.poll() is not None:
                 end = (self._folder / f"{name}.log").read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"{name} ended with {process.returncode}:\n{end}")
         if time.monotonic() > deadline:
-            raise RuntimeError(f"engine and tenants are not ready after {limit:.0f} s")
+            raise RuntimeError(f"engines and tenants are not ready after {limit:.0f} s")
+
+    def members(self, name: str) -> list[int]:
+        """Processes of `engine`, `plain`, `managed` or `free`."""
+        return members(self._processes[name].pid)
 
     def arrange(self, tenant: str | None) -> None:
         """Lets one tenant on the core (`managed` or `free`), or none."""
@@ -199,7 +154,13 @@ class Colocation:
 
     def stop(self) -> None:
         """Ends what was started, with its children."""
-        for process in (*self._tenants.values(), self._engine):
+        # Engines that are killed at once leave semaphores behind.
+        for process in self._processes.values():
+            process.terminate()
+        deadline = time.monotonic() + _END_LIMIT
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -207,7 +168,7 @@ class Colocation:
 
 @contextlib.contextmanager
 def colocated(folder: Path, *, ready_limit: float) -> Iterator[Colocation]:
-    """An engine and two tenants on one core, ready; everything else is on the other cores.
+    """Two engines and two tenants on one core, ready; everything else is on the other cores.
 
     Raises:
         RuntimeError: They do not get ready within `ready_limit` seconds.
@@ -224,7 +185,7 @@ def colocated(folder: Path, *, ready_limit: float) -> Iterator[Colocation]:
         stack.callback(shutil.rmtree, pages, ignore_errors=True)
         gates = []
         for name in ("managed", "free"):
-            gate = Gate(pages / name)
+            gate = Gate(pages / name, CORE)
             stack.callback(gate.close)
             gates.append(gate)
         stack.enter_context(_renewing(gates))
@@ -250,6 +211,23 @@ def _renewing(gates: list[Gate]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def _every_core() -> Iterator[None]:
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, own | {CORE})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", trust_env=False, timeout=2).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def _python_path() -> dict[str, str]:

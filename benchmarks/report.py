@@ -4,11 +4,20 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-Figures = Mapping[str, tuple[float, str]]
+
+@dataclass(frozen=True)
+class Missing:
+    """In place of a value that a run cannot give."""
+
+    reason: str
+
+
+Figures = Mapping[str, tuple[float | Missing, str]]
 """Figure name → (value, unit)."""
 
 
@@ -39,8 +48,14 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _row(value: float | Missing, unit: str) -> dict[str, Any]:
+    if isinstance(value, Missing):
+        return {"value": None, "unit": unit, "reason": value.reason}
+    return {"value": value, "unit": unit}
+
+
 def _rows(figures: Figures) -> dict[str, Any]:
-    return {name: {"value": value, "unit": unit} for name, (value, unit) in figures.items()}
+    return {name: _row(value, unit) for name, (value, unit) in figures.items()}
 
 
 def report(
@@ -70,4 +85,5 @@ def print_report(obj: Mapping[str, Any], as_json: bool) -> None:
     for title, rows in [("figures", obj["figures"]), *obj["baselines"].items()]:
         print(f"\n{title}")
         for figure, row in rows.items():
-            print(f"  {figure:<36} {row['value']:>14.4f} {row['unit']}")
+            value = f"no value: {row['reason']}" if row["value"] is None else f"{row['value']:>14.4f} {row['unit']}"
+            print(f"  {figure:<36} {value}")

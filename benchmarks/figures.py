@@ -1,0 +1,143 @@
+"""What the repeats of all arms say: increases against the server alone, harvest, and whether bars are kept."""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from blocks import Increase, against_itself, increase, verdict
+from repeat import METRICS, PERCENTS, Repeat
+from report import Figures, Missing
+
+from rowen.demo.statistics import percentile
+
+BARS = {"ttft": 0.05, "tpot": 0.02}
+"""Largest increase, as a fraction."""
+
+
+def compared(repeats: Sequence[Repeat], arm: str, metric: str, percent: float) -> Increase:
+    """Increase of a per-repeat percentile of an arm; of `alone`: what noise makes by itself."""
+    alone = {repeat.block: repeat.percentile(metric, percent) for repeat in repeats if repeat.arm == "alone"}
+    if arm == "alone":
+        return against_itself([value for block, value in alone.items() if "rowen" in block.arms])
+    own = [repeat for repeat in repeats if repeat.arm == arm]
+    return increase([(repeat.percentile(metric, percent), alone[repeat.block]) for repeat in own])
+
+
+def latency_figures(repeats: Sequence[Repeat], arm: str) -> Figures:
+    """Percentiles in ms, medians over the repeats; their increases with intervals, beside what noise makes."""
+    own = [repeat for repeat in repeats if repeat.arm == arm]
+    figures: dict[str, tuple[float | Missing, str]] = {}
+    for metric in METRICS:
+        for percent in PERCENTS:
+            name = f"{metric}_p{percent}"
+            values = [value for repeat in own if not math.isnan(value := repeat.percentile(metric, percent))]
+            figures[f"{name}_ms"] = (median(values) * 1000 if values else Missing("no request was answered"), "ms")
+            found = compared(repeats, arm, metric, percent)
+            estimate = Missing("no block has both") if found.estimate is None else found.estimate
+            figures[f"{name}_increase"] = (estimate, "fraction")
+            figures |= _bounds(f"{name}_increase", found)
+            if arm != "alone":
+                figures |= _bounds(f"{name}_increase_noise", compared(repeats, "alone", metric, percent))
+    return figures
+
+
+def _bounds(name: str, found: Increase) -> Figures:
+    if found.interval is None:
+        return {f"{name}_{bound}": (Missing(found.missing), "fraction") for bound in ("low", "high")}
+    bounds = {"low": found.interval.low, "high": found.interval.high}
+    return {f"{name}_{bound}": (value, "fraction") for bound, value in bounds.items()}
+
+
+def count_figures(repeats: Sequence[Repeat], arm: str) -> Figures:
+    """How much an arm's figures rest on, and how late the client was."""
+    own = [repeat for repeat in repeats if repeat.arm == arm]
+    found = compared(repeats, arm, "ttft", 50)
+    coverage = Missing(found.missing) if found.interval is None else found.interval.coverage
+    lateness = percentile((late * 1000 for repeat in own for late in repeat.lateness), 99)
+    return {
+        "blocks": (found.blocks, "blocks"),
+        "interval_coverage": (coverage, "fraction"),
+        "requests": (sum(len(repeat.outcomes) for repeat in own), "requests"),
+        "errors": (sum(repeat.errors for repeat in own), "requests"),
+        "client_lateness_ms_p99": (lateness, "ms"),
+    }
+
+
+def harvest_figures(repeats: Sequence[Repeat], arm: str, solo_speed: float) -> Figures:
+    """Throughput of the tenant against what the idle time allows."""
+    own = [repeat for repeat in repeats if repeat.arm == arm]
+    seconds = sum(repeat.seconds for repeat in own)
+    idle = sum(repeat.idle for repeat in own)
+    if any(repeat.tokens is None for repeat in own):
+        return {}
+    tokens = sum(repeat.tokens or 0 for repeat in own)
+    return {
+        "harvest_efficiency": (tokens / (solo_speed * idle) if idle else Missing("no idle time"), "fraction"),
+        "idle_fraction": (idle / seconds, "fraction"),
+        "offline_tokens_per_second": (tokens / seconds, "tokens/s"),
+    }
+
+
+def gate_figures(repeats: Sequence[Repeat]) -> Figures:
+    """What the gate did."""
+    own = [repeat for repeat in repeats if repeat.arm == "rowen"]
+    stops = [stop * 1000 for repeat in own for stop in repeat.stops]
+    per_request = [count for repeat in own for count in repeat.per_request]
+    seconds = sum(repeat.seconds for repeat in own)
+    return {
+        "gate_open_fraction": (sum(repeat.gate_open for repeat in own) / seconds, "fraction"),
+        "preemptions": (sum(repeat.preemptions for repeat in own), "closes"),
+        **({f"stop_ms_p{percent}": (percentile(stops, percent), "ms") for percent in (50, 99)} if stops else {}),
+        "cooldown_ms_max": (max(repeat.cooldown for repeat in own) * 1000, "ms"),
+        "preemptions_per_request_max": (max(per_request, default=0), "closes"),
+        "backstops": (sum(repeat.backstops for repeat in own), "stops"),
+    }
+
+
+def arm_figures(repeats: Sequence[Repeat], arm: str, solo_speed: float) -> Figures:
+    """All figures that each arm has; without a tenant it has no harvest."""
+    return {
+        **latency_figures(repeats, arm),
+        **harvest_figures(repeats, arm, solo_speed),
+        **count_figures(repeats, arm),
+    }
+
+
+def verdicts(repeats: Sequence[Repeat], arms: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Arm → figure → whether it keeps to its bar."""
+    return {
+        arm: {
+            f"{metric}_p{percent}_increase": verdict(compared(repeats, arm, metric, percent), BARS[metric])
+            for metric in METRICS
+            for percent in PERCENTS
+        }
+        for arm in arms
+    }
+
+
+def verdict_lines(obj: dict[str, Any]) -> list[str]:
+    """For people: of each arm a line per figure, with increase, interval, noise and verdict."""
+    bars = ", ".join(f"{metric} {bar:+.0%}" for metric, bar in BARS.items())
+    lines = [f"increases against the server alone; bars: {bars}"]
+    for arm, texts in obj["verdicts"].items():
+        rows = obj["figures"] if arm == "rowen" else obj["baselines"][arm]
+        harvest = rows.get("harvest_efficiency", {"value": None})["value"]
+        lines.append(
+            f"{arm}: blocks {rows['blocks']['value']}"
+            f", harvest efficiency {'-' if harvest is None else format(harvest, '.2f')}"
+            f", client lateness p99 {rows['client_lateness_ms_p99']['value']:.1f} ms"
+        )
+        for figure, text in texts.items():
+            noise = f"; noise {_range(rows, f'{figure}_noise')}" if arm != "alone" else ""
+            lines.append(f"  {figure}  {_percent(rows[figure]['value'])} ({_range(rows, figure)}{noise}): {text}")
+    return lines + [f"{arm}: unavailable: {reason}" for arm, reason in obj["unavailable"].items()]
+
+
+def _range(rows: dict[str, Any], name: str) -> str:
+    low, high = rows[f"{name}_low"]["value"], rows[f"{name}_high"]["value"]
+    return "no interval" if low is None else f"{_percent(low)} … {_percent(high)}"
+
+
+def _percent(value: float | None) -> str:
+    return "no value" if value is None else f"{value:+.1%}"
