@@ -16,8 +16,8 @@ from rowen.cluster.shell import run
 
 # What a Dockerfile's own `ARG BASE` says; part of the tag where nothing replaces it.
 DEFAULT_BASE = "as written"
-# GiB; a changed dependency layer of the runtime image takes some 22.
-ENOUGH_DISK = 25
+# GiB; a changed dependency layer of the runtime image takes some 13.
+ENOUGH_DISK = 15
 
 
 @dataclass(frozen=True)
