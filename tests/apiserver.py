@@ -208,7 +208,7 @@ async def _await_established(api: kr8s.asyncio.Api, plural: str) -> None:
 def api_server() -> Iterator[ApiServer]:
     """An API server for the whole test session; tests keep apart by namespace."""
     if not all((BINARIES / program).exists() for program in ("etcd", "kube-apiserver")):
-        pytest.skip(f"no etcd and kube-apiserver in {BINARIES}: python -m rowen.cluster build makes them")
+        pytest.skip(f"no etcd and kube-apiserver in {BINARIES}: `make tools` makes them")
     folder = Path(tempfile.mkdtemp(prefix="rowen-apiserver-"))
     processes: list[subprocess.Popen[bytes]] = []
     try:

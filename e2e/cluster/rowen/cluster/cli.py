@@ -37,7 +37,7 @@ def up() -> None:
     layout, where = Layout(), mode.current()
     with exclusive(layout):
         {Mode.LOCAL: local.up, Mode.KIND: kind.up, Mode.EXISTING: existing.up}[where](layout)
-    console.print(f"In your shell: {environment.line()}", soft_wrap=True, markup=False)
+    console.print(f"In your shell:\n  {environment.line()}", soft_wrap=True, markup=False)
 
 
 @app.command("images")
