@@ -19,6 +19,7 @@ from rowen.crds.names import (
 from rowen.crds.offline_job import Assignment, BatchInference, FineTune
 from rowen.crds.worker import BatchSpec, TuningSpec
 from rowen.operator.job_snapshot import JobSnapshot
+from rowen.operator.job_template import tenant_environment
 from rowen.operator.owners import MANAGED_BY, owner_reference
 from rowen.operator.pod_security import container_security_context, pod_security_context
 from rowen.operator.volumes import Parts, claim_volumes, offline_environment
@@ -63,12 +64,14 @@ def _template_spec(snapshot: JobSnapshot) -> dict[str, Any]:
     spec: dict[str, Any] = copy.deepcopy((snapshot.spec.template or {}).get("spec") or {})
     spec["restartPolicy"] = "Never"
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
-    containers = spec.setdefault("containers", [])
-    if containers:
-        containers[0].setdefault("name", WORKER_CONTAINER)
-        limits = containers[0].setdefault("resources", {}).setdefault("limits", {})
-        limits[HARVEST_RESOURCE] = str(snapshot.spec.devices)
-        limits.setdefault("memory", str(job_memory_bytes(snapshot.spec)))
+    tenant = spec["containers"][0]
+    tenant.setdefault("name", WORKER_CONTAINER)
+    resources = tenant.get("resources") or {}
+    limits = {"memory": str(job_memory_bytes(snapshot.spec)), **(resources.get("limits") or {})}
+    tenant["resources"] = {**resources, "limits": {**limits, HARVEST_RESOURCE: str(snapshot.spec.devices)}}
+    environment = tenant_environment(tenant)
+    if environment:
+        tenant["env"] = environment
     return spec
 
 

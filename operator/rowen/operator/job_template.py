@@ -1,0 +1,102 @@
+"""What Rowen reads and changes in a user's pod template, and what it refuses there."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from rowen.crds.base import ReadModel
+from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, LIBRARY_FILE, PRELOAD_ENV, TENANT_PAGE_ENV
+
+# The device plugin sets these in the tenant's container; a container's own environment would override it.
+_RESERVED = (LIBRARY_ENV, DEVICE_PAGE_ENV, TENANT_PAGE_ENV)
+_SEPARATORS = re.compile(r"[:\s]+")
+
+
+class _Variable(ReadModel):
+    name: str
+    value: str | None = None
+    value_from: Any = None
+
+
+class _Resources(ReadModel):
+    limits: dict[str, Any] | None = None
+
+
+class _Container(ReadModel):
+    env: list[_Variable] | None = None
+    resources: _Resources | None = None
+
+
+class _Term(ReadModel):
+    match_fields: list[Any] | None = None
+
+
+class _Required(ReadModel):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(ReadModel):
+    required_during_scheduling_ignored_during_execution: _Required | None = None
+
+
+class _Affinity(ReadModel):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _Spec(ReadModel):
+    containers: Annotated[list[_Container], Field(min_length=1)]
+    affinity: _Affinity | None = None
+
+
+class _Metadata(ReadModel):
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class _Template(ReadModel):
+    """The parts of a PodTemplateSpec that Rowen itself reads; the API server judges the rest."""
+
+    metadata: _Metadata | None = None
+    spec: _Spec
+
+
+def template_fault(template: dict[str, Any]) -> str | None:
+    """What is wrong with the template, and in which field; None where nothing is."""
+    try:
+        tenant = _Template.model_validate_json(json.dumps(template)).spec.containers[0]
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{_field(first['loc'])}: {first['msg']}"
+    for number, variable in enumerate(tenant.env or ()):
+        field = f"template.spec.containers[0].env[{number}]"
+        if variable.name in _RESERVED:
+            return f"{field}: {variable.name} is set by Rowen's device plugin; a template must not set it"
+        if variable.name == PRELOAD_ENV and variable.value_from is not None:
+            return f"{field}.valueFrom: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
+    return None
+
+
+def tenant_environment(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tenant's own environment, which preloads the gate library wherever it preloads anything.
+
+    The device plugin preloads the library too, but a container's own environment overrides the plugin's.
+    """
+    own = [_preloading(entry) if entry["name"] == PRELOAD_ENV else entry for entry in container.get("env") or ()]
+    # A source may hold a preload of its own, which nobody here can see; an explicit value is stronger.
+    if container.get("envFrom") and all(entry["name"] != PRELOAD_ENV for entry in own):
+        own.append({"name": PRELOAD_ENV, "value": LIBRARY_FILE})
+    return own
+
+
+def _preloading(entry: Mapping[str, Any]) -> dict[str, Any]:
+    value = entry.get("value") or ""
+    if LIBRARY_FILE in _SEPARATORS.split(value):
+        return dict(entry)
+    return {**entry, "value": f"{LIBRARY_FILE}:{value}" if value else LIBRARY_FILE}
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return "template" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)

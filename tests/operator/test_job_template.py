@@ -1,0 +1,167 @@
+"""What a template may say, and how its tenant gets the gate library in front of its own preloads."""
+
+from typing import Any
+
+import pytest
+from operator_builders import NOW, TEMPLATE, job, placed, running
+
+from rowen.operator.job_pod import job_pod
+from rowen.operator.job_policy import decide
+from rowen.operator.job_snapshot import JobSnapshot
+
+GATE = "/run/rowen/librowen.so"
+JEMALLOC = "/usr/lib/libjemalloc.so.2"
+
+
+def template(container: Any, **spec: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [container], **spec}}
+
+
+def container(*env: dict[str, Any], **values: Any) -> dict[str, Any]:
+    return {"name": "mine", "image": "busybox", "env": list(env), **values}
+
+
+def preload(value: str) -> dict[str, Any]:
+    return {"name": "LD_PRELOAD", "value": value}
+
+
+def environment(first: dict[str, Any]) -> Any:
+    (child,) = decide(job({"template": template(first)}, placed()), NOW).children
+    return child["spec"]["containers"][0].get("env")
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [
+        (JEMALLOC, f"{GATE}:{JEMALLOC}"),
+        (f"{JEMALLOC} /opt/b.so", f"{GATE}:{JEMALLOC} /opt/b.so"),
+        ("$(ALLOCATOR)/lib.so", f"{GATE}:$(ALLOCATOR)/lib.so"),
+        ("", GATE),
+        (GATE, GATE),
+        (f"{JEMALLOC}:{GATE}", f"{JEMALLOC}:{GATE}"),
+        (f"{JEMALLOC} {GATE}", f"{JEMALLOC} {GATE}"),
+        (f"{GATE}.1", f"{GATE}:{GATE}.1"),
+    ],
+)
+def test_a_preload_of_the_tenants_own_follows_the_gate_library(own: str, wanted: str) -> None:
+    before, after = {"name": "ALLOCATOR", "value": "/opt"}, {"name": "OTHER", "valueFrom": {"fieldRef": {}}}
+    assert environment(container(before, preload(own), after)) == [before, preload(wanted), after]
+
+
+def test_of_several_preloads_each_has_the_gate_library() -> None:
+    """The last one counts."""
+    assert environment(container(preload("/a.so"), preload("/b.so"))) == [
+        preload(f"{GATE}:/a.so"),
+        preload(f"{GATE}:/b.so"),
+    ]
+
+
+def test_a_preload_without_a_value_is_the_gate_library() -> None:
+    assert environment(container({"name": "LD_PRELOAD"})) == [preload(GATE)]
+
+
+def test_a_source_that_could_bring_a_preload_does_not() -> None:
+    source = [{"configMapRef": {"name": "settings"}}]
+    assert environment(container(envFrom=source)) == [preload(GATE)]
+    assert environment(container(preload(JEMALLOC), envFrom=source)) == [preload(f"{GATE}:{JEMALLOC}")]
+
+
+@pytest.mark.parametrize("env", [{}, {"env": None}, {"env": [], "envFrom": []}])
+def test_nothing_is_added_where_nothing_is_preloaded(env: dict[str, Any]) -> None:
+    """The device plugin does it."""
+    assert not environment({"name": "mine", **env})
+
+
+def test_other_containers_are_left_alone() -> None:
+    side = container(preload(JEMALLOC), {"name": "ROWEN_LIBRARY", "value": "x"})
+    source = {**TEMPLATE["spec"], "initContainers": [side]}
+    source["containers"] = [*source["containers"], side]
+    snapshot = job({"template": {"spec": source}}, placed())
+    assert snapshot.assignment is not None
+    spec = job_pod(snapshot, snapshot.assignment, 1)["spec"]
+    assert (spec["initContainers"], spec["containers"][1]) == ([side], side)
+    assert decide(snapshot, NOW).children
+
+
+@pytest.mark.parametrize("value", [None, {}, {"limits": None}, {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}])
+def test_resources_are_kept_and_the_device_is_added(value: Any) -> None:
+    snapshot = job({"template": template({"name": "mine", "resources": value}), "memory": "1Gi"}, placed())
+    assert snapshot.assignment is not None
+    resources = job_pod(snapshot, snapshot.assignment, 1)["spec"]["containers"][0]["resources"]
+    limits = (value or {}).get("limits") or {}
+    wanted = {"memory": str(1 << 30), "rowen.dev/harvest": "1"}
+    assert resources == {**(value or {}), "limits": {**limits, **wanted}}
+
+
+def test_a_memory_limit_of_the_templates_own_stays_and_its_devices_are_the_jobs() -> None:
+    limits = {"memory": "3Gi", "rowen.dev/harvest": "9"}
+    snapshot = job({"template": template({"resources": {"limits": limits}}), "devices": 2}, placed())
+    assert snapshot.assignment is not None
+    found = job_pod(snapshot, snapshot.assignment, 1)["spec"]["containers"][0]["resources"]["limits"]
+    assert found == {"memory": "3Gi", "rowen.dev/harvest": "2"}
+
+
+def finished(snapshot: JobSnapshot) -> tuple[str, str, str]:
+    decision = decide(snapshot, NOW)
+    assert decision.status is not None
+    assert not decision.children
+    entry = next(entry for entry in decision.status["conditions"] if entry["type"] == "Finished")
+    return entry["status"], entry["reason"], entry["message"]
+
+
+@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_DEVICE_PAGE", "ROWEN_TENANT_PAGE"])
+def test_what_the_device_plugin_sets_is_refused(name: str) -> None:
+    own = container({"name": "MINE", "value": "1"}, {"name": name, "value": "x"})
+    status, reason, message = finished(job({"template": template(own)}, placed()))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith(f"template.spec.containers[0].env[1]: {name} is set by Rowen")
+
+
+def test_a_preload_that_nobody_can_see_is_refused() -> None:
+    secret = {"name": "LD_PRELOAD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    status, reason, message = finished(job({"template": template(container(secret))}))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith("template.spec.containers[0].env[0].valueFrom: LD_PRELOAD must be a plain value")
+
+
+_TERMS = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ["x"]}}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (template(container({"value": "x"})), "template.spec.containers[0].env[0].name: "),
+        (template(container({"name": "N", "value": 1})), "template.spec.containers[0].env[0].value: "),
+        (template({"env": {}}), "template.spec.containers[0].env: "),
+        (template({"resources": "much"}), "template.spec.containers[0].resources: "),
+        (template({"resources": {"limits": []}}), "template.spec.containers[0].resources.limits: "),
+        (template("mine"), "template.spec.containers[0]: "),
+        (template({}, affinity=_TERMS), "template.spec.affinity.nodeAffinity."),
+        (template({}) | {"metadata": {"labels": []}}, "template.metadata.labels: "),
+        (template({}) | {"metadata": {"annotations": "a"}}, "template.metadata.annotations: "),
+        ({"spec": {"containers": []}}, "template.spec.containers: "),
+    ],
+)
+def test_a_template_that_cannot_be_read_names_the_field(wrong: dict[str, Any], field: str) -> None:
+    status, reason, message = finished(job({"template": wrong}, placed()))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith(field)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        template({"name": "mine", "env": None, "resources": None}, affinity=None),
+        template({}, affinity={"nodeAffinity": None}) | {"metadata": None},
+        template({}, affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": None}}),
+        template({}) | {"metadata": {"labels": None, "annotations": None}},
+    ],
+)
+def test_an_empty_field_is_none(odd: dict[str, Any]) -> None:
+    assert decide(job({"template": odd}, placed()), NOW).children
+
+
+def test_a_pod_that_runs_ungated_is_ended() -> None:
+    own = container({"name": "LD_PRELOAD", "valueFrom": {}})
+    decision = decide(job({"template": template(own)}, placed(), pods=(running(),)), NOW)
+    assert [removal.pod for removal in decision.removals] == ["job-1"]
