@@ -12,6 +12,7 @@ NOW = 1_800_000_000.0
 NAMESPACE = "team"
 NODE = "node-1"
 IMAGE = "registry.test/runtime:1"
+START_DEADLINE_SECONDS = 600.0
 
 FINE_TUNE: dict[str, Any] = {
     "baseModel": {"claimName": "models", "path": "llama"},
@@ -27,14 +28,14 @@ TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "mine", "image": "b
 SLO: dict[str, Any] = {"ttft": {"target": "500ms"}, "tpot": {"target": "50ms"}}
 
 
-def assignment(id_: str = "a1", *, node: str = NODE, renewed: float = NOW) -> dict[str, Any]:
+def assignment(id_: str = "a1", *, node: str = NODE, renewed: float = NOW, made: float = NOW) -> dict[str, Any]:
     """An assignment with a lease."""
     return {
         "id": id_,
         "node": node,
         "devices": ["cpu1"],
         "predictedFraction": 0.5,
-        "time": rfc3339(NOW),
+        "time": rfc3339(made),
         "lease": {"durationSeconds": 15, "renewTime": rfc3339(renewed)},
     }
 
@@ -47,9 +48,11 @@ def condition(type_: str, status: str, reason: str = "Test", *, since: float = N
 PLACED = [condition("Admitted", "True"), condition("Placed", "True")]
 
 
-def placed(id_: str = "a1", *, node: str = NODE, renewed: float = NOW, **status: Any) -> dict[str, Any]:
+def placed(
+    id_: str = "a1", *, node: str = NODE, renewed: float = NOW, made: float = NOW, **status: Any
+) -> dict[str, Any]:
     """The status of a job that the scheduler has placed."""
-    return {"conditions": PLACED, "assignment": assignment(id_, node=node, renewed=renewed), **status}
+    return {"conditions": PLACED, "assignment": assignment(id_, node=node, renewed=renewed, made=made), **status}
 
 
 def job_manifest(
@@ -76,7 +79,7 @@ def job(
 ) -> JobSnapshot:
     """A job's snapshot."""
     by_node = {report.node: report for report in reports}
-    return job_snapshot(job_manifest(spec, status, **metadata), pods, by_node, IMAGE, refusal)
+    return job_snapshot(job_manifest(spec, status, **metadata), pods, by_node, IMAGE, START_DEADLINE_SECONDS, refusal)
 
 
 def running(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:

@@ -28,7 +28,7 @@ class FakeCluster:
 
     async def place(self, name: str = "job", id_: str = "a1", *, node: str = "node-1") -> None:
         """Rowen's scheduler assigns the job; the lease outlasts the test."""
-        status = placed(id_, node=node, renewed=time.time())
+        status = placed(id_, node=node, renewed=time.time(), made=time.time())
         status["assignment"]["lease"]["durationSeconds"] = 3600
         await apply_status(self.kube, self._manifest("OfflineJob", name, status=status), manager="rowen.dev/scheduler")
 

@@ -28,14 +28,15 @@ T = TypeVar("T")
 class OperatorProcess:
     """A running operator; leaving the block ends it."""
 
-    def __init__(self, server: ApiServer, log: Path, *, image: str = "registry.test/runtime:1") -> None:
+    def __init__(self, server: ApiServer, log: Path, *, start_deadline_seconds: float = 600.0) -> None:
         self.health_port = free_port()
         self.metrics_port = free_port()
         self._log = log
         self._environment = {
             **os.environ,
             "KUBECONFIG": str(server.kubeconfig_for(USER)),
-            "ROWEN_RUNTIME_IMAGE": image,
+            "ROWEN_RUNTIME_IMAGE": "registry.test/runtime:1",
+            "ROWEN_START_DEADLINE_SECONDS": str(start_deadline_seconds),
             "ROWEN_HEALTH_PORT": str(self.health_port),
             "ROWEN_METRICS_PORT": str(self.metrics_port),
             "PYTHONPATH": os.pathsep.join(str(REPOSITORY / part) for part in ("crds", "operator")),

@@ -154,6 +154,7 @@ def test_a_decision_is_stable(case: tuple[str, JobSnapshot, str, str, int, int])
             spec=snapshot.spec,
             status=type(snapshot.status).from_wire(merged),
             runtime_image=snapshot.runtime_image,
+            start_deadline_seconds=snapshot.start_deadline_seconds,
             pods=snapshot.pods + ((pod(first.status["attempts"]),) if first.children else ()),
             reports=snapshot.reports,
             refusal=snapshot.refusal,

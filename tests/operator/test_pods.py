@@ -69,11 +69,85 @@ def test_problem(status: Status, problem: Problem | None) -> None:
         ({"phase": "Failed", "reason": "Evicted"}, True),
         ({"phase": "Failed", "reason": "UnexpectedAdmissionError"}, True),
         ({"phase": "Failed", "reason": "OutOfrowen.dev/harvest"}, True),
+        ({"phase": "Failed", "reason": "TopologyAffinityError"}, True),
+        ({"phase": "Failed", "reason": "TaintToleration"}, True),
+        ({"phase": "Failed", "reason": "NodePorts"}, True),
+        ({"phase": "Failed", "reason": "InvalidNodeInfo"}, True),
+        ({"phase": "Failed", "reason": "SysctlForbidden"}, False),
         ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, True),
     ],
 )
 def test_disrupted(status: Status, disrupted: bool) -> None:
     assert pod_view(manifest(status)).disrupted is disrupted
+
+
+@pytest.mark.parametrize(
+    ("status", "runs", "turned_away"),
+    [
+        ({"phase": "Pending"}, False, False),
+        ({"phase": "Pending", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, False, False),
+        ({"phase": "Running", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, True, False),
+        ({"phase": "Running", "containerStatuses": worker(waiting={"reason": "CrashLoopBackOff"})}, False, False),
+        ({"phase": "Failed"}, False, False),
+        ({"phase": "Failed", "reason": "NodeAffinity"}, False, True),
+        ({"phase": "Pending", "reason": "NodeAffinity"}, False, False),
+        (
+            {
+                "phase": "Failed",
+                "reason": "Evicted",
+                "containerStatuses": worker(terminated={"exitCode": 137, "startedAt": rfc3339(NOW)}),
+            },
+            False,
+            False,
+        ),
+    ],
+)
+def test_whether_it_got_to_run(status: Status, runs: bool, turned_away: bool) -> None:
+    view = pod_view(manifest(status))
+    assert (view.runs, view.turned_away) == (runs, turned_away)
+
+
+def test_a_container_that_could_not_be_started_did_not_start() -> None:
+    """The kubelet writes 1970 for its start."""
+    error = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": rfc3339(NOW)}
+    view = pod_view(manifest({"phase": "Failed", "containerStatuses": worker(terminated=error)}))
+    assert (view.started_at, view.finished_at, view.end_reason) == (None, NOW, "StartError")
+
+
+def init(name: str, **state: Any) -> dict[str, Any]:
+    return {"name": name, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "initializing", "waiting_since"),
+    [
+        ([], False, NOW - 30),
+        ([init("fetch", waiting={"reason": "PodInitializing"})], False, NOW - 30),
+        ([init("fetch", running={"startedAt": rfc3339(NOW - 20)})], True, NOW - 30),
+        ([init("proxy", running={"startedAt": rfc3339(NOW - 20)})], False, NOW - 30),
+        ([init("fetch", terminated={"exitCode": 0, "finishedAt": rfc3339(NOW - 5)})], False, NOW - 5),
+        (
+            [
+                init("proxy", running={"startedAt": rfc3339(NOW - 20)}),
+                init("fetch", terminated={"exitCode": 0, "finishedAt": rfc3339(NOW - 5)}),
+                init("unpack", running={"startedAt": rfc3339(NOW - 4)}),
+            ],
+            True,
+            NOW - 5,
+        ),
+        ([init("fetch", terminated={"exitCode": 0})], False, NOW - 30),
+    ],
+)
+def test_init_containers(statuses: list[dict[str, Any]], initializing: bool, waiting_since: float) -> None:
+    """One that never ends, a sidecar, is not waited for."""
+    pod = manifest({"phase": "Pending", "initContainerStatuses": statuses})
+    pod["spec"]["initContainers"] = [
+        {"name": "proxy", "restartPolicy": "Always"},
+        {"name": "fetch"},
+        {"name": "unpack"},
+    ]
+    view = pod_view(pod)
+    assert (view.initializing, view.waiting_since) == (initializing, waiting_since)
 
 
 def test_a_pod_that_was_turned_away_ended_when_it_started() -> None:

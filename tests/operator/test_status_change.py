@@ -26,6 +26,9 @@ BASE = {"state": "Running", "conditions": [condition("Running"), condition("Pree
         ({**BASE, "progress": {"completed": 1}}, {**BASE, "progress": {"completed": 2}}, "Quiet"),
         (BASE, {**BASE, "progress": {"completed": 2}}, "Loud"),
         ({**BASE, "result": "old"}, BASE, "Loud"),
+        (BASE, {**BASE, "startFailure": {"assignment": "a"}}, "Loud"),
+        ({**BASE, "startFailure": {"assignment": "a"}}, BASE, "Loud"),
+        ({**BASE, "startFailure": {"assignment": "a"}}, {**BASE, "startFailure": {"assignment": "a"}}, "None"),
     ],
 )
 def test_job(current: dict[str, Any], wanted: dict[str, Any], change: str) -> None:

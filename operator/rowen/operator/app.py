@@ -38,7 +38,7 @@ class Operator:
         self._metrics = metrics
         self._clock = clock
         self._store = Store(pod_group)
-        self._world = World(self._store, settings.runtime_image)
+        self._world = World(self._store, settings.runtime_image, settings.start_deadline_seconds, clock)
         self._queue = WorkQueue(Reconciler(self._store, self._world, cluster, metrics, clock).reconcile)
         self._last_event = clock()
         metrics.event_age.set_function(lambda: self._clock() - self._last_event)

@@ -164,3 +164,11 @@ class Cluster:
 def status_code(error: kr8s.ServerError) -> int:
     """HTTP status of the API server's answer; 0 where there is none."""
     return error.response.status_code if error.response is not None else 0
+
+
+def answer(error: kr8s.ServerError) -> str:
+    """The API server's own words; kr8s keeps them only for what it calls a client's error."""
+    try:
+        return str(cast("httpx.Response", error.response).json()["message"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return str(error)

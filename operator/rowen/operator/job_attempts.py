@@ -1,6 +1,6 @@
 """How attempts ended, which of them count, and when the next may start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rowen.crds.worker import ExitCode
@@ -30,6 +30,12 @@ class Attempts:
     last_ending: Ending | None
     next_start: float | None
     """Unix time before which no further attempt may start; None where it may at once."""
+    ready_at: float | None
+    """Unix time at which the attempt after the last one that was not turned away could start."""
+
+    def with_failed_start(self, pod: PodView | None) -> "Attempts":
+        """Counts a start that failed by the job's own fault, and its pod, so that its end is not counted as well."""
+        return replace(self, failures=self.failures + 1, counted=max(self.counted, pod.attempt if pod else 0))
 
 
 def ending_of(pod: PodView, *, native: bool) -> Ending:
@@ -58,6 +64,7 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
     failures = (status.failures or 0) + len(newly_failed)
     last = max(ended, key=lambda pod: pod.attempt, default=None)
     ending = ending_of(last, native=native) if last else None
+    ran = max((pod for pod in ended if not pod.turned_away), key=lambda pod: pod.attempt, default=None)
     return Attempts(
         started=max([status.attempts or 0, *(pod.attempt for pod in snapshot.pods)]),
         counted=max([counted_before, *(pod.attempt for pod in ended)]),
@@ -65,7 +72,8 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
         newly_failed=newly_failed,
         last_ended=last,
         last_ending=ending,
-        next_start=_next_start(snapshot, last, ending, failures),
+        next_start=_next_start(snapshot, last, failures) if last else None,
+        ready_at=(_next_start(snapshot, ran, failures) or ran.finished_at) if ran else None,
     )
 
 
@@ -74,12 +82,13 @@ def backoff_seconds(failures: int) -> float:
     return min(BACKOFF_FIRST_SECONDS * 2.0 ** min(max(failures - 1, 0), 16), BACKOFF_MOST_SECONDS)
 
 
-def _next_start(snapshot: JobSnapshot, last: PodView | None, ending: Ending | None, failures: int) -> float | None:
-    if last is None or last.finished_at is None:
+def _next_start(snapshot: JobSnapshot, last: PodView, failures: int) -> float | None:
+    if last.finished_at is None:
         return None
+    ending = ending_of(last, native=snapshot.spec.template is None)
     if ending == "Failure":
         return last.finished_at + backoff_seconds(failures)
     if ending == "Infrastructure":
-        same_place = [pod for pod in snapshot.pods if pod.disrupted and pod.assignment == last.assignment]
-        return last.finished_at + backoff_seconds(len(same_place))
+        before = [pod for pod in snapshot.pods if pod.disrupted and pod.attempt <= last.attempt]
+        return last.finished_at + backoff_seconds(sum(pod.assignment == last.assignment for pod in before))
     return None

@@ -31,10 +31,10 @@ def conditions(snapshot: JobSnapshot, now: float, says: dict[str, Say]) -> list[
 
 def running_of(pod: PodView) -> Say:
     """Running, from the pod of the current assignment."""
+    if pod.runs:
+        return Say("True", "Running", f"attempt {pod.attempt} runs as pod {pod.name} on node {pod.node}")
     if pod.problem:
         return Say("False", pod.problem.reason, pod.problem.message)
-    if pod.phase == "Running" and pod.started_at is not None:
-        return Say("True", "Running", f"attempt {pod.attempt} runs as pod {pod.name} on node {pod.node}")
     return Say("False", "Starting", f"pod {pod.name} is starting")
 
 

@@ -6,30 +6,25 @@
 4. Pods of a withdrawn assignment, and all pods of a suspended job, are deleted: no failure.
 5. A pod that cannot go because its node is lost is deleted by force once the lease has run out.
 6. Where there is an assignment with a live lease, no other pod left, and no back-off, a pod is made.
+7. A start that has not come off in time is told once, and no further pod is made for its assignment (`job_start`).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from rowen.crds.common import Condition, find_condition
-from rowen.crds.offline_job import Assignment, Progress
+from rowen.crds.offline_job import Progress, StartFailure
 from rowen.operator.decision import Decision, Manifest, Note, Removal
 from rowen.operator.job_attempts import Attempts, attempts_of
-from rowen.operator.job_conditions import (
-    conditions,
-    describe_end,
-    failure_reason,
-    merged,
-    preempted,
-    running_of,
-    state,
-    waiting,
-)
-from rowen.operator.job_pod import job_pod, pod_name
+from rowen.operator.job_conditions import conditions, describe_end, failure_reason, merged, preempted, state
+from rowen.operator.job_pod import job_pod
 from rowen.operator.job_snapshot import JobSnapshot
+from rowen.operator.job_start import Start, start_of, told_failure
+from rowen.operator.job_template import template_fault
 from rowen.operator.pods import PodView
 from rowen.operator.reports import FRESH_SECONDS, tenancies
 from rowen.operator.say import Say
-from rowen.operator.timestamps import rfc3339, unix, unix_or_none
+from rowen.operator.timestamps import rfc3339, unix
 
 MANAGER = "rowen.dev/operator"
 FORCE_SECONDS = 30.0
@@ -44,13 +39,20 @@ def decide(snapshot: JobSnapshot, now: float) -> Decision:
     if snapshot.deleting:
         return Decision(reason="being deleted; owner references take the pods along")
     attempts = attempts_of(snapshot)
-    finished = _finished(snapshot, attempts)
+    told = told_failure(snapshot)
+    finished = _finished(snapshot, attempts, told)
     if finished:
-        return _decide_finished(snapshot, attempts, finished, now)
-    return _decide_unfinished(snapshot, attempts, now)
+        return _decide_finished(snapshot, attempts, finished, told, now)
+    start = start_of(snapshot, attempts, now)
+    if start.failure and start.failed_now and start.failure.counted:
+        attempts = attempts.with_failed_start(start.pod)
+        finished = _finished(snapshot, attempts, start.failure)
+    if finished:
+        return _decide_finished(snapshot, attempts, finished, start.failure, now, _problem_note(snapshot, start))
+    return _decide_unfinished(snapshot, attempts, start, now)
 
 
-def _finished(snapshot: JobSnapshot, attempts: Attempts) -> Say | None:
+def _finished(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> Say | None:
     """Finished, once it is true; it never becomes false again."""
     before = find_condition(snapshot.status.conditions, "Finished")
     if before and before.status == "True":
@@ -62,15 +64,37 @@ def _finished(snapshot: JobSnapshot, attempts: Attempts) -> Say | None:
         if attempts.last_ending == "UserError":
             return Say("True", failure_reason(attempts.last_ended), describe_end(attempts.last_ended))
     if attempts.failures > snapshot.spec.backoff_limit:
-        end = describe_end(attempts.last_ended) if attempts.last_ended else "the last pod is gone"
-        message = f"{attempts.failures} attempts failed, backoffLimit is {snapshot.spec.backoff_limit}; {end}"
-        return Say("True", failure_reason(attempts.last_ended), message)
-    if snapshot.refusal and snapshot.refusal.code in (400, 422) and snapshot.spec.template is not None:
-        return Say("True", "InvalidTemplate", snapshot.refusal.message)
-    return None
+        return _exhausted(snapshot, attempts, failure)
+    fault = _template_fault(snapshot)
+    return Say("True", "InvalidTemplate", fault) if fault else None
 
 
-def _decide_finished(snapshot: JobSnapshot, attempts: Attempts, finished: Say, now: float) -> Decision:
+def _template_fault(snapshot: JobSnapshot) -> str | None:
+    if snapshot.spec.template is None:
+        return None
+    if snapshot.refusal and snapshot.refusal.code in (400, 422):
+        return snapshot.refusal.message
+    return template_fault(snapshot.spec.template)
+
+
+def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> Say:
+    """Finished, after too many failures: what the last of them was."""
+    reason = failure_reason(attempts.last_ended)
+    end = describe_end(attempts.last_ended) if attempts.last_ended else "the last pod is gone"
+    if failure and failure.counted:
+        reason, end = failure.reason, f"{failure.reason}: {failure.message}"
+    limit = snapshot.spec.backoff_limit
+    return Say("True", reason, f"{attempts.failures} attempts failed, backoffLimit is {limit}; {end}")
+
+
+def _decide_finished(
+    snapshot: JobSnapshot,
+    attempts: Attempts,
+    finished: Say,
+    failure: StartFailure | None,
+    now: float,
+    notes: Sequence[Note] = (),
+) -> Decision:
     says = _says(snapshot, Say("False", "Finished"), preempted(snapshot, None, now), finished)
     own = conditions(snapshot, now, says)
     ended_at = attempts.last_ended.finished_at if attempts.last_ended else None
@@ -78,95 +102,44 @@ def _decide_finished(snapshot: JobSnapshot, attempts: Attempts, finished: Say, n
     ttl = snapshot.spec.ttl_seconds_after_finished
     left = None if ttl is None else unix(completion) + ttl - now
     expired = left is not None and left <= 0
-    removals = [Removal(pod.name, pod.uid, "the job has finished") for pod in snapshot.pods if _lives(pod)]
+    removals = [Removal(pod.name, pod.uid, "the job has finished") for pod in snapshot.pods if pod.lives]
     return Decision(
         reason=f"finished: {finished.reason}",
         removals=(*removals, *_forced(snapshot, now)),
-        status=_status(snapshot, attempts, own, now, completion),
-        notes=_ending_notes(snapshot, attempts, finished),
+        status=_status(snapshot, attempts, own, failure, now, completion=completion),
+        notes=(*notes, *_ending_notes(snapshot, finished)),
         delete_object=expired,
         requeue_seconds=None if left is None or expired else left,
     )
 
 
-def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Decision:
-    assignment = None if snapshot.spec.suspend else snapshot.assignment
-    removals = _removals(snapshot, assignment)
-    leaving = {removal.uid for removal in removals}
-    current = next((pod for pod in snapshot.pods if _lives(pod) and pod.uid not in leaving), None)
-    start = _start(snapshot, attempts, assignment, current, now)
+def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float) -> Decision:
+    removals = _removals(snapshot, start.pod)
     children: tuple[Manifest, ...] = ()
     notes = [Note("Normal", "Evicted", f"pod {removal.pod} removed: {removal.reason}") for removal in removals]
     notes += [Note("Warning", "AttemptFailed", describe_end(pod)) for pod in attempts.newly_failed]
-    if assignment and start.reason == "Starting" and current is None:
+    if start.assignment and start.running.reason == "Starting" and start.pod is None:
         attempt = attempts.started + 1
-        children = (job_pod(snapshot, assignment, attempt),)
-        devices = ", ".join(assignment.devices)
-        notes.append(Note("Normal", "Started", f"attempt {attempt} on node {assignment.node}, devices {devices}"))
-    if snapshot.refusal or (current and current.problem):
-        notes += _problem_note(snapshot, start)
-    says = _says(snapshot, start, preempted(snapshot, current, now), Say("False", "Unfinished"))
+        children = (job_pod(snapshot, start.assignment, attempt),)
+        devices = ", ".join(start.assignment.devices)
+        notes.append(Note("Normal", "Started", f"attempt {attempt} on node {start.assignment.node}, devices {devices}"))
+    notes += _problem_note(snapshot, start)
+    says = _says(snapshot, start.running, preempted(snapshot, start.pod, now), Say("False", "Unfinished"))
     own = conditions(snapshot, now, says)
     return Decision(
-        reason=f"{start.reason}: {start.message}",
+        reason=f"{start.running.reason}: {start.running.message}",
         removals=(*removals, *_forced(snapshot, now)),
         children=children,
-        status=_status(snapshot, attempts, own, now, None, started=attempts.started + len(children)),
+        status=_status(snapshot, attempts, own, start.failure, now, started=attempts.started + len(children)),
         notes=tuple(notes),
         requeue_seconds=_requeue(snapshot, attempts, start, now),
     )
 
 
-def _start(
-    snapshot: JobSnapshot, attempts: Attempts, assignment: Assignment | None, current: PodView | None, now: float
-) -> Say:
-    """The Running condition; reason Starting without a current pod means: make one now."""
-    if snapshot.spec.suspend:
-        return Say("False", "Suspended", "spec.suspend is true")
-    if current:
-        return running_of(current)
-    if attempts.last_ended and attempts.next_start is not None and attempts.next_start > now:
-        return waiting(attempts.last_ended, attempts.failures)
-    if assignment is None:
-        return Say("False", "NotPlaced", "the scheduler has not placed the job")
-    return _obstacle(snapshot, assignment, now) or Say(
-        "False", "Starting", f"pod {pod_name(snapshot.name, attempts.started + 1)} is starting"
-    )
-
-
-def _obstacle(snapshot: JobSnapshot, assignment: Assignment, now: float) -> Say | None:
-    """What stands against a pod for the assignment."""
-    stopping = next((pod for pod in snapshot.pods if not pod.ended), None)
-    if stopping:
-        return Say("False", "Stopping", f"pod {stopping.name} has to stop before the next attempt starts")
-    if not _lease_holds(snapshot, assignment, now):
-        return Say("False", "LeaseExpired", f"node {assignment.node} has not renewed the assignment's lease")
-    if snapshot.refusal:
-        reason = {403: "PodForbidden", 409: "NameTaken"}.get(snapshot.refusal.code, "PodRefused")
-        return Say("False", reason, snapshot.refusal.message)
-    return None
-
-
-def _lease_holds(snapshot: JobSnapshot, assignment: Assignment, now: float) -> bool:
-    """Whether the node renewed the lease in time: its report renews it before the scheduler notes that down."""
-    report = snapshot.reports.get(assignment.node)
-    reported = report.time if report and report.time is not None else 0.0
-    renewed = max(unix_or_none(assignment.lease.renew_time) or 0.0, reported)
-    return now <= renewed + assignment.lease.duration_seconds
-
-
-def _lives(pod: PodView) -> bool:
-    return not pod.ended and not pod.deleting
-
-
-def _removals(snapshot: JobSnapshot, assignment: Assignment | None) -> tuple[Removal, ...]:
+def _removals(snapshot: JobSnapshot, keep: PodView | None) -> tuple[Removal, ...]:
     """Live pods that must go: the job is suspended, or their assignment was withdrawn; the newest stays."""
-    live = [pod for pod in snapshot.pods if _lives(pod)]
-    if snapshot.spec.suspend:
-        return tuple(Removal(pod.name, pod.uid, "the job is suspended") for pod in live)
-    wanted = [pod for pod in live if assignment and pod.assignment == assignment.id]
-    keep = wanted[-1].uid if wanted else None
-    return tuple(Removal(pod.name, pod.uid, "its assignment was withdrawn") for pod in live if pod.uid != keep)
+    why = "the job is suspended" if snapshot.spec.suspend else "its assignment was withdrawn"
+    return tuple(Removal(pod.name, pod.uid, why) for pod in snapshot.pods if pod.lives and pod != keep)
 
 
 def _forced(snapshot: JobSnapshot, now: float) -> tuple[Removal, ...]:
@@ -190,17 +163,20 @@ def _says(snapshot: JobSnapshot, running: Say, preempted_: Say, finished: Say) -
     return {"Suspended": suspended, "Running": running, "Preempted": preempted_, "Finished": finished}
 
 
-def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Say, now: float) -> float | None:
+def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float) -> float | None:
+    waits = []
     if snapshot.refusal:
-        return REFUSED_SECONDS
-    if start.reason == "BackOff" and attempts.next_start is not None:
-        return max(attempts.next_start - now, 0.1)
-    if start.reason == "Stopping" or any(pod.deleting for pod in snapshot.pods):
-        return FORCE_SECONDS
-    return None
+        waits.append(REFUSED_SECONDS)
+    if start.running.reason == "BackOff" and attempts.next_start is not None:
+        waits.append(attempts.next_start - now)
+    if start.running.reason == "Stopping" or any(pod.deleting for pod in snapshot.pods):
+        waits.append(FORCE_SECONDS)
+    if start.due is not None:
+        waits.append(start.due - now)
+    return max(min(waits), 0.1) if waits else None
 
 
-def _ending_notes(snapshot: JobSnapshot, attempts: Attempts, finished: Say) -> tuple[Note, ...]:
+def _ending_notes(snapshot: JobSnapshot, finished: Say) -> tuple[Note, ...]:
     before = find_condition(snapshot.status.conditions, "Finished")
     if before and before.status == "True":
         return ()
@@ -209,19 +185,25 @@ def _ending_notes(snapshot: JobSnapshot, attempts: Attempts, finished: Say) -> t
     return (Note("Warning", finished.reason, finished.message),)
 
 
-def _problem_note(snapshot: JobSnapshot, running: Say) -> list[Note]:
-    """A note when a problem is new."""
-    before = find_condition(snapshot.status.conditions, "Running")
-    return [] if before and before.reason == running.reason else [Note("Warning", running.reason, running.message)]
+def _problem_note(snapshot: JobSnapshot, start: Start) -> list[Note]:
+    """A note when a problem is new, and one when the start has failed by it."""
+    if start.failure:
+        new = start.failed_now
+    else:
+        before = find_condition(snapshot.status.conditions, "Running")
+        problem = snapshot.refusal or (start.pod and start.pod.problem and not start.pod.runs)
+        new = bool(problem) and not (before and before.reason == start.running.reason)
+    return [Note("Warning", start.running.reason, start.running.message)] if new else []
 
 
 def _status(
     snapshot: JobSnapshot,
     attempts: Attempts,
     own: list[Condition],
+    failure: StartFailure | None,
     now: float,
-    completion: str | None,
     *,
+    completion: str | None = None,
     started: int | None = None,
 ) -> dict[str, Any]:
     """The operator's part of the status."""
@@ -236,6 +218,7 @@ def _status(
         "attempts": attempts.started if started is None else started,
         "failures": attempts.failures,
         "countedAttempt": attempts.counted,
+        "startFailure": failure.to_wire() if failure else None,
         "progress": progress.to_wire() if progress else None,
         "startTime": snapshot.status.start_time or (rfc3339(min(starts)) if starts else None),
         "completionTime": completion,

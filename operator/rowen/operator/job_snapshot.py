@@ -22,6 +22,8 @@ class JobSnapshot:
     spec: OfflineJobSpec
     status: OfflineJobStatus
     runtime_image: str
+    start_deadline_seconds: float
+    """Longest start where nobody says what is wrong."""
     deleting: bool = False
     pods: tuple[PodView, ...] = ()
     """Pods that the job controls."""
@@ -48,6 +50,7 @@ def job_snapshot(
     pods: tuple[PodView, ...],
     reports: Mapping[str, Report],
     runtime_image: str,
+    start_deadline_seconds: float,
     refusal: Refusal | None = None,
 ) -> JobSnapshot:
     """Reads an OfflineJob as the API server returns it. Raises `pydantic.ValidationError`."""
@@ -61,6 +64,7 @@ def job_snapshot(
         spec=OfflineJobSpec.from_wire(job["spec"]),
         status=OfflineJobStatus.from_wire(job.get("status") or {}),
         runtime_image=runtime_image,
+        start_deadline_seconds=start_deadline_seconds,
         pods=tuple(sorted(pods, key=lambda pod: pod.attempt)),
         reports=reports,
         refusal=refusal,

@@ -12,8 +12,8 @@ from rowen.operator.timestamps import unix_or_none
 
 # The kubelet and the API server give these up as reasons of a failed pod that never had a fair run.
 _INFRASTRUCTURE_REASONS = frozenset(
-    {"Evicted", "NodeAffinity", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated",
-     "UnexpectedAdmissionError"}
+    {"Evicted", "InvalidNodeInfo", "NodeAffinity", "NodeLost", "NodePorts", "NodeShutdown", "Preempting", "Shutdown",
+     "TaintToleration", "Terminated", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )  # fmt: skip
 _HARMLESS_WAITS = frozenset({"ContainerCreating", "PodInitializing"})
 
@@ -39,6 +39,10 @@ class PodView:
     ready: bool = False
     deletion_deadline: float | None = None
     """Deletion was asked for, and the kubelet has until then."""
+    waiting_since: float | None = None
+    """When it was made, or later, when its last init container ended."""
+    initializing: bool = False
+    """An init container that ends by itself is running."""
     started_at: float | None = None
     finished_at: float | None = None
     exit_code: int | None = None
@@ -53,6 +57,21 @@ class PodView:
     def ended(self) -> bool:
         """Whether all its containers have ended for good."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has neither ended nor been asked to."""
+        return not self.ended and not self.deleting
+
+    @property
+    def runs(self) -> bool:
+        """Whether all its containers have started, the tenant among them."""
+        return self.phase == "Running" and self.started_at is not None
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether it ended before its tenant started, and not by its own fault: most often the kubelet refused it."""
+        return self.ended and self.disrupted and self.started_at is None
 
     @property
     def deleting(self) -> bool:
@@ -75,7 +94,10 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         phase=status.get("phase", "Pending"),
         ready=_condition(status, "Ready").get("status") == "True",
         deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
-        started_at=unix_or_none((state.get("running") or ended).get("startedAt")),
+        waiting_since=_waiting_since(metadata, status),
+        initializing=_initializing(spec, status),
+        # The kubelet gives the start of a container that could not be started as 1970.
+        started_at=unix_or_none((state.get("running") or ended).get("startedAt")) or None,
         finished_at=_finished_at(metadata, status, ended),
         exit_code=ended.get("exitCode"),
         end_reason=ended.get("reason") or status.get("reason") or "",
@@ -95,6 +117,24 @@ def _finished_at(metadata: Mapping[str, Any], status: Mapping[str, Any], ended: 
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
     return unix_or_none(ended.get("finishedAt") or status.get("startTime") or metadata.get("creationTimestamp"))
+
+
+def _waiting_since(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
+    ends = [
+        ((entry.get("state") or {}).get("terminated") or {}).get("finishedAt")
+        for entry in status.get("initContainerStatuses") or ()
+    ]
+    times = [unix_or_none(text) for text in (metadata.get("creationTimestamp"), *ends)]
+    return max((time for time in times if time is not None), default=None)
+
+
+def _initializing(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    sidecars = {entry["name"] for entry in spec.get("initContainers") or () if entry.get("restartPolicy") == "Always"}
+    return any(
+        "running" in (entry.get("state") or {})
+        for entry in status.get("initContainerStatuses") or ()
+        if entry.get("name") not in sidecars
+    )
 
 
 def _number(text: str | None) -> int:

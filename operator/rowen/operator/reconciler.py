@@ -9,7 +9,7 @@ import structlog
 from pydantic import ValidationError
 
 from rowen.operator import job_policy, service_policy
-from rowen.operator.cluster import CONFLICT, Cluster, status_code
+from rowen.operator.cluster import CONFLICT, Cluster, answer, status_code
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.metrics import Metrics
 from rowen.operator.owners import controller_of
@@ -20,6 +20,8 @@ from rowen.operator.world import World
 Manifest = Mapping[str, Any]
 _log = structlog.get_logger()
 _REFUSALS = (400, 403, 422)
+_BROKEN_WEBHOOK = "failed calling webhook"
+"""Said with code 500, and for as long as the webhook's server does not answer."""
 
 
 class Reconciler:
@@ -88,10 +90,11 @@ class Reconciler:
             try:
                 stored = await self._put(child)
             except kr8s.ServerError as error:
-                if status_code(error) not in _REFUSALS:
+                refusal = Refusal(status_code(error), answer(error))
+                if refusal.code not in _REFUSALS and _BROKEN_WEBHOOK not in refusal.message:
                     raise
-                _log.warning("child.refused", key=str(key), child=child["kind"], error=str(error))
-                return Refusal(status_code(error), str(error))
+                _log.warning("child.refused", key=str(key), child=child["kind"], error=refusal.message)
+                return refusal
             if controller_of(stored) != controller_of(child):
                 return Refusal(CONFLICT, f"{child['kind']} {child['metadata']['name']} exists and is not the job's")
             _log.info("child.applied", key=str(key), child=child["kind"], name=child["metadata"]["name"])

@@ -17,7 +17,7 @@ class Report:
 
     node: str
     time: float | None
-    """When it was made, Unix seconds; None before the first."""
+    """When the node last reported, Unix seconds; None before the first report."""
     devices: tuple[DeviceHarvest, ...] = ()
 
     def fresh(self, now: float) -> bool:
@@ -25,12 +25,12 @@ class Report:
         return self.age(now) <= FRESH_SECONDS
 
     def age(self, now: float) -> float:
-        """Seconds since it was made."""
+        """Seconds since the node reported."""
         return float("inf") if self.time is None else now - self.time
 
 
 def read_report(harvest: Mapping[str, Any]) -> Report:
-    """Reads a NodeHarvest as the API server returns it. Raises `pydantic.ValidationError`."""
+    """Reads a NodeHarvest as the API server returns it, with the node's own time. Raises `pydantic.ValidationError`."""
     status = dict(harvest.get("status") or {})
     # The longest part of a report is for the scheduler alone.
     devices = status.get("devices") or ()

@@ -20,6 +20,8 @@ class Settings(BaseModel):
     """Objects reconciled at once: `ROWEN_WORKERS`."""
     resync_seconds: float = Field(default=30.0, gt=0)
     """Time between two full listings: `ROWEN_RESYNC_SECONDS`."""
+    start_deadline_seconds: float = Field(default=600.0, gt=0)
+    """Longest start of a job's pod where nobody says what is wrong: `ROWEN_START_DEADLINE_SECONDS`."""
     log_level: str = "INFO"
     """`ROWEN_LOG_LEVEL`."""
 

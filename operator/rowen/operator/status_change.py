@@ -9,8 +9,8 @@ QUIET_SECONDS = 10.0
 """Least time between two writes that tell nothing but figures."""
 
 JOB_FIELDS = (
-    "observedGeneration", "conditions", "state", "kind", "attempts", "failures", "countedAttempt", "progress",
-    "startTime", "completionTime", "result",
+    "observedGeneration", "conditions", "state", "kind", "attempts", "failures", "countedAttempt",
+    "startFailure", "progress", "startTime", "completionTime", "result",
 )  # fmt: skip
 SERVICE_FIELDS = (
     "observedGeneration", "conditions", "replicas", "readyReplicas", "selector", "endpoint", "model", "ttft", "tpot",

@@ -1,6 +1,7 @@
 """Snapshots for the policies, taken from the store, and who is concerned by a change."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -19,13 +20,25 @@ Manifest = Mapping[str, Any]
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class _Seen:
+    version: str
+    stamp: float | None
+    """The node's own time, of use only to tell whether it has reported anew."""
+    report: Report
+
+
 class World:
     """Reads the store as the policies need it."""
 
-    def __init__(self, store: Store, runtime_image: str) -> None:
+    def __init__(
+        self, store: Store, runtime_image: str, start_deadline_seconds: float, clock: Callable[[], float]
+    ) -> None:
         self._store = store
         self._runtime_image = runtime_image
-        self._reports: dict[str, tuple[str, Report]] = {}
+        self._start_deadline_seconds = start_deadline_seconds
+        self._clock = clock
+        self._reports: dict[str, _Seen] = {}
 
     def job(self, key: Key, refusal: Refusal | None = None) -> JobSnapshot | None:
         """The job's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
@@ -37,7 +50,7 @@ class World:
         assignment = (job.get("status") or {}).get("assignment") or {}
         nodes = {pod.node for pod in pods if pod.node} | {assignment.get("node")}
         reports = {node: report for node in nodes if node and (report := self.report(node))}
-        return job_snapshot(job, pods, reports, self._runtime_image, refusal)
+        return job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
 
     def service(self, key: Key, now: float, refusal: Refusal | None = None) -> ServiceSnapshot | None:
         """The service's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
@@ -67,15 +80,24 @@ class World:
             return None
         version = manifest["metadata"]["resourceVersion"]
         known = self._reports.get(node)
-        if known and known[0] == version:
-            return known[1]
+        if known and known.version == version:
+            return known.report
         try:
-            report = read_report(manifest)
+            read = read_report(manifest)
         except ValidationError as error:
             _log.warning("report.unreadable", node=node, error=str(error))
-            report = Report(node, None)
-        self._reports[node] = (version, report)
+            read = Report(node, None)
+        report = replace(read, time=self._reported_at(known, read.time))
+        self._reports[node] = _Seen(version, read.time, report)
         return report
+
+    def _reported_at(self, known: _Seen | None, stamp: float | None) -> float | None:
+        """When the node reported, on this clock: a node whose own clock is wrong is neither lost nor there for ever."""
+        if stamp is None:
+            return None
+        if known is None:
+            return min(stamp, self._clock())
+        return known.report.time if known.stamp == stamp else self._clock()
 
     def concerned(self, kind: str, manifest: Manifest) -> Iterator[Key]:
         """The jobs and services whose decision may change with this object."""
