@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from kr8s.asyncio import Api
@@ -49,11 +49,11 @@ class Stage:
         }
         await self.make(self._object("OnlineService", name, spec), "onlineservices")
 
-    async def node(self, name: str, *, slots: int = 2) -> str:
+    async def node(self, name: str, *, slots: int = 2, taints: Sequence[dict[str, str]] = ()) -> str:
         """A Ready node with an online pod and a first report; returns its unique name."""
         full = f"{name}-{uuid.uuid4().hex[:6]}"
         await self.make({"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}}, "nodes")
-        await self._untaint(full)
+        await self._taint(full, taints)
         now = rfc3339(time.time(), "seconds")
         ready = {
             "type": "Ready", "status": "True", "reason": "Test", "message": "",
@@ -70,10 +70,10 @@ class Stage:
         await self.report(full)
         return full
 
-    async def _untaint(self, node: str) -> None:
-        """Takes away the taint of a new node, as the node controller does once the node is Ready."""
+    async def _taint(self, node: str, taints: Sequence[dict[str, str]]) -> None:
+        """Sets the taints; that of a new node goes, as the node controller takes it away once the node is Ready."""
         async with self.api.call_api(
-            "PATCH", version="v1", url=f"nodes/{node}", json={"spec": {"taints": None}},
+            "PATCH", version="v1", url=f"nodes/{node}", json={"spec": {"taints": list(taints)}},
             headers={"Content-Type": "application/merge-patch+json"},
         ):  # fmt: skip
             pass

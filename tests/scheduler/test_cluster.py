@@ -129,6 +129,23 @@ async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_
         assert (kept["assignment"]["id"], kept["evictions"]) == (second["assignment"]["id"], 1)
 
 
+async def test_a_pod_that_does_not_tolerate_a_nodes_taint_is_not_sent_there(stage: Stage) -> None:
+    taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+    node = await stage.node("a", taints=[taint])
+    async with stage.scheduler(POLICY):
+        await stage.tuning("j")
+        refusal = f"{node}/cpu0: taint dedicated=db:NoSchedule is not tolerated"
+        await stage.await_job("j", lambda status: refusal in status.get("explanation", {}).get("message", ""))
+        template = {
+            "spec": {
+                "containers": [{"name": "main", "image": "none"}],
+                "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+            }
+        }
+        await stage.job("k", template=template)
+        await stage.await_job("k", placed_on(node))
+
+
 async def test_what_was_learned_since_the_last_save_is_stored_at_the_end(stage: Stage) -> None:
     async with stage.scheduler(POLICY) as loop:
         await stage.job("j")

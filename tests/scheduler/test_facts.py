@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rowen.scheduler.assembly import assemble
+from rowen.scheduler.constraints import Taint
 from rowen.scheduler.facts import (
     ServiceFacts,
     harvest_facts,
@@ -159,7 +160,7 @@ def test_a_job_is_read_with_its_assignment() -> None:
         False,
     )
     assert found.placement is not None
-    assert found.placement.ends() == unix_time(STAMP) + 15
+    assert (found.placement.renewed, found.placement.duration) == (unix_time(STAMP), 15)
 
 
 def test_workload_classes_differ_by_what_shapes_a_step() -> None:
@@ -207,10 +208,33 @@ def test_a_selector_makes_no_pod_a_services(selector: str) -> None:
 
 def test_a_node_is_read_with_its_slots() -> None:
     raw: dict[str, Any] = {
-        "metadata": {"name": "n"},
-        "spec": {"unschedulable": True},
+        "metadata": {"name": "n", "labels": {"zone": "a"}},
+        "spec": {
+            "unschedulable": True,
+            "taints": [
+                {"key": "a", "value": "b", "effect": "NoSchedule"},
+                {"key": "c", "effect": "NoExecute", "timeAdded": STAMP},
+            ],
+        },
         "status": {"allocatable": {"rowen.dev/harvest": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
     }
     found = node_facts(raw)
     assert (found.ready, found.schedulable, found.slots) == (True, False, 4)
-    assert not node_facts({"metadata": {"name": "n"}, "status": {"conditions": []}}).ready
+    assert found.labels == {"zone": "a"}
+    assert found.taints == (Taint("a", "b", "NoSchedule"), Taint("c", "", "NoExecute"))
+    bare = node_facts({"metadata": {"name": "n"}, "status": {"conditions": []}})
+    assert (bare.ready, bare.schedulable, bare.slots, bare.labels, bare.taints) == (False, True, 0, {}, ())
+    going = node_facts({"metadata": {"name": "n", "deletionTimestamp": STAMP}})
+    assert not going.schedulable
+
+
+@pytest.mark.parametrize("reports", [[], [harvest(None)]])
+def test_labels_and_taints_reach_the_node_with_or_without_a_report(reports: list[dict[str, Any]]) -> None:
+    raw = {
+        "metadata": {"name": "n", "labels": {"zone": "a"}},
+        "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+    }
+    found = assemble([], map(harvest_facts, reports), [node_facts(raw)], [], []).nodes["n"]
+    assert found.labels == {"zone": "a"}
+    assert found.taints == (Taint("a", "", "NoSchedule"),)
+    assert len(found.devices) == len(reports)

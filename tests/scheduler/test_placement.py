@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant
 
+from rowen.scheduler import fleet
 from rowen.scheduler.backoff import Backoff
+from rowen.scheduler.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.decision import Action
+from rowen.scheduler.eligibility import exclusion
 from rowen.scheduler.history import History
 from rowen.scheduler.profile import PredictionError
+from rowen.scheduler.snapshot import JobView, NodeView
 
 EXACT = History(errors={"class": PredictionError(0.0, 0.0, 100)})
 """A predictor that is always right: the margin is the least one, 2 %."""
@@ -186,3 +190,88 @@ def test_jobs_that_are_held_are_not_placed() -> None:
     decision = run(node("n"), *held)
     assert {entry.action for entry in decision.outcomes} == {Action.HOLD}
     assert run(node("n"), replace(held[0], suspended=False)).outcomes[0].action is Action.PLACE
+
+
+TAINT = Taint("dedicated", "db", "NoSchedule")
+TOLERANT = constraints_of({"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}})
+IN_A = constraints_of({"spec": {"nodeSelector": {"zone": "a"}}})
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_node_where_the_pod_cannot_run_is_passed_over(devices: int) -> None:
+    ids = [f"g{number}" for number in range(devices)]
+    tainted = node("best", *(device("best", id_, idle=0.9) for id_ in ids), taints=(TAINT,))
+    other = node("other", *(device("other", id_, idle=0.3) for id_ in ids))
+    found = outcome(run(tainted, other, job("j", devices=devices)), "j")
+    assert found.placement is not None
+    assert found.placement.node == "other"
+    told = found.candidates[-1]
+    assert (told.node, told.devices) == ("best", tuple(ids))
+    assert told.refusal == "taint dedicated=db:NoSchedule is not tolerated"
+    assert told.prediction.fraction == pytest.approx(0.9)
+    tolerant = outcome(run(tainted, other, job("j", devices=devices, constraints=TOLERANT)), "j")
+    assert tolerant.placement is not None
+    assert tolerant.placement.node == "best"
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_place_behind_many_excluded_nodes_is_found(devices: int) -> None:
+    ids = [f"g{number}" for number in range(devices)]
+    nodes = [
+        node(f"n{i:02}", *(device(f"n{i:02}", id_, idle=0.9) for id_ in ids), labels={"zone": "b"}) for i in range(40)
+    ]
+    last = node("z", *(device("z", id_, idle=0.1) for id_ in ids), labels={"zone": "a"})
+    found = outcome(run(*nodes, last, job("j", devices=devices, constraints=IN_A)), "j")
+    assert found.placement is not None
+    assert found.placement.node == "z"
+    assert len(found.candidates) == 16
+    assert [entry.chosen for entry in found.candidates] == [True] + [False] * 15
+
+
+def test_excluded_nodes_are_told_behind_the_others_and_before_closed_devices() -> None:
+    world = [
+        node("a", device("a", idle=0.9), taints=(TAINT,)),
+        node("b", device("b", idle=0.1)),
+        node("c", device("c", idle=0.9), schedulable=False, taints=(TAINT,)),
+    ]
+    found = outcome(run(*world, job("j", sla=0.5)), "j")
+    assert [entry.node for entry in found.candidates] == ["b", "a", "c"]
+    assert found.message.startswith("no candidate holds: b/cpu0: idle 0.10 < SLA")
+    assert found.candidates[2].refusal == "node is cordoned"
+
+
+def test_an_excluded_node_is_told_before_its_backoff() -> None:
+    history = History(backoffs={("uid-j", "n"): Backoff(1, NOW + 60, "NotStarted")})
+    found = outcome(run(node("n", taints=(TAINT,)), job("j"), history=history), "j")
+    assert found.message == "no candidate holds: n/cpu0: taint dedicated=db:NoSchedule is not tolerated"
+
+
+def test_a_node_is_looked_at_once_for_all_jobs_with_the_same_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(view: NodeView, constraints: Constraints) -> str:
+        asked.append((view.name, constraints))
+        return exclusion(view, constraints)
+
+    monkeypatch.setattr(fleet, "exclusion", counted)
+    nodes = [node(name, taints=(TAINT,)) for name in "abc"]
+    singles = [job(f"s{i}", memory=GIB + i) for i in range(4)]
+    tolerant = [job(f"t{i}", memory=GIB + i, constraints=TOLERANT) for i in range(4)]
+    run(*nodes, *singles, *tolerant)
+    assert sorted(name for name, constraints in asked if constraints == TOLERANT) == ["a", "b", "c"]
+    assert sorted(name for name, constraints in asked if constraints != TOLERANT) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        job("a", memory=7 * GIB),
+        job("a", devices=2),
+        job("a", sla=0.9),
+        job("a", constraints=IN_A),
+    ],
+)
+def test_a_refusal_is_no_answer_for_another_shape(refused: JobView) -> None:
+    decision = run(node("n"), refused, job("b"))
+    assert outcome(decision, "a").action is Action.WAIT
+    assert outcome(decision, "b").action is Action.PLACE

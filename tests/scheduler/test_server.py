@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from scheduler.builders import NOW, POLICY, device, job, node, placed, world
 
 from rowen.crds.offline_job import OfflineJobStatus
+from rowen.scheduler.constraints import Taint
 from rowen.scheduler.history import History
 from rowen.scheduler.profile import Profile
 from rowen.scheduler.server import create_app
@@ -102,6 +103,31 @@ def test_what_if_a_job_is_added(source: Source) -> None:
     assert told["new"]["node"] == "b"
     assert told["y"]["action"] == "place"
     assert ask(source) == {name: entry for name, entry in ask(source).items() if name != "new"}
+
+
+PINNED = {"template": {"spec": {**TEMPLATE["template"]["spec"], "nodeSelector": {"zone": "a"}}}, "memory": "1Gi"}
+
+
+def test_a_prediction_and_what_if_pass_over_nodes_where_the_pod_cannot_run() -> None:
+    taint = Taint("dedicated", "", "NoSchedule")
+    source = Source(
+        world(
+            node("a", device("a", idle=0.9), taints=(taint,)),
+            node("b", device("b", idle=0.8), labels={"zone": "b"}),
+            node("c", device("c", idle=0.1), labels={"zone": "a"}),
+        )
+    )
+    reply = client(source).post("/v1/predict", json={"spec": PINNED}).json()
+    assert reply["explanation"]["message"] == "would be placed on c/cpu0: predicted 0.10"
+    assert {entry["node"]: entry["reason"] for entry in reply["explanation"]["candidates"]} == {
+        "a": "taint dedicated:NoSchedule is not tolerated",
+        "b": "nodeSelector zone=a: the node has zone=b",
+        "c": "fits: predicted 0.10 = idle 0.10 x sharing 1.00, harvests +0.10 devices",
+    }
+    assert ask(source, add=[{"name": "new", "spec": PINNED}])["new"]["node"] == "c"
+    refused = ask(source, add=[{"name": "new", "spec": PINNED}], removeNodes=["c"])["new"]
+    assert refused["action"] == "wait"
+    assert "is not tolerated" in refused["message"]
 
 
 def test_a_job_is_explained_from_its_status() -> None:

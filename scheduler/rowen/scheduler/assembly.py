@@ -1,6 +1,7 @@
 """Joins what was read from single objects into one snapshot."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from rowen.crds import names
 from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
@@ -33,10 +34,11 @@ def _node(
     pods: Mapping[ObjectKey, PodFacts],
     services: Mapping[ObjectKey, ServiceFacts],
 ) -> NodeView:
+    view = NodeView(node.name, node.ready, node.schedulable, node.slots, labels=node.labels, taints=node.taints)
     if harvest is None:
-        return NodeView(node.name, node.ready, node.schedulable, node.slots)
+        return view
     devices = tuple(_device(node.name, device, pods, services) for device in harvest.devices)
-    return NodeView(node.name, node.ready, node.schedulable, node.slots, harvest.reported, harvest.window, devices)
+    return replace(view, reported=harvest.reported, window=harvest.window, devices=devices)
 
 
 def _device(

@@ -6,6 +6,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from rowen.scheduler.backoff import Backoff, BackoffKey, next_backoff
+from rowen.scheduler.constraints import Constraints
 from rowen.scheduler.fleet import Claim, Fleet
 from rowen.scheduler.history import History
 from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, violation
@@ -17,8 +18,8 @@ from rowen.scheduler.snapshot import JobKey, JobView, Placement, PodView, Snapsh
 _BACKED_OFF = frozenset({Reason.SLA_VIOLATED, Reason.NODE_LOST, Reason.DEVICE_GONE, Reason.NOT_STARTED})
 """Losses that may come back at once, so the node has to wait; the others are somebody's wish."""
 
-Shape = tuple[int, int, float | None, float]
-"""What decides whether a job fits, back-offs apart: devices, memory, SLA, least prediction."""
+Shape = tuple[int, int, float | None, float, int, Constraints]
+"""What decides whether a job fits, back-offs apart: devices, memory, SLA, least prediction, priority, constraints."""
 
 
 class Action(StrEnum):
@@ -178,7 +179,7 @@ def _place(
 ) -> Outcome:
     """Places one job. A request like one that was refused before is refused alike: capacity only shrinks."""
     request = request_of(job, fleet, history, backoffs, now)
-    shape = (job.devices, job.memory, job.sla, request.need)
+    shape = (job.devices, job.memory, job.sla, request.need, job.priority, job.constraints)
     choice = known.get(shape) if not request.backoffs else None
     if choice is None:
         choice = choose(request, fleet, policy)

@@ -1,7 +1,7 @@
 """What the scheduler takes from each Kubernetes object; parsing only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestS
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceSpec
 from rowen.scheduler.alignment import Span, merge
+from rowen.scheduler.constraints import Taint, constraints_of
 from rowen.scheduler.snapshot import JobView, Placement
 from rowen.scheduler.workload import workload_class
 
@@ -27,6 +28,8 @@ class NodeFacts:
     ready: bool
     schedulable: bool
     slots: int
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,15 @@ def unix_time(text: str) -> float:
 
 def node_facts(raw: Raw) -> NodeFacts:
     """Reads a Node."""
-    status = raw.get("status", {})
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
-    slots = int(status.get("allocatable", {}).get(names.HARVEST_RESOURCE, "0"))
-    deleting = "deletionTimestamp" in raw["metadata"]
-    unschedulable = raw.get("spec", {}).get("unschedulable", False)
-    return NodeFacts(raw["metadata"]["name"], ready, not unschedulable and not deleting, slots)
+    meta, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
+    return NodeFacts(
+        name=meta["name"],
+        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])),
+        schedulable=not spec.get("unschedulable", False) and "deletionTimestamp" not in meta,
+        slots=int(status.get("allocatable", {}).get(names.HARVEST_RESOURCE, "0")),
+        labels=meta.get("labels") or {},
+        taints=tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
+    )
 
 
 def pod_facts(raw: Raw) -> PodFacts | None:
@@ -129,6 +135,24 @@ def harvest_facts(raw: Raw) -> HarvestFacts:
     return HarvestFacts(raw["metadata"]["name"], reported, window, devices)
 
 
+def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: float) -> JobView:
+    """A job as its spec asks for it, without any status. `created`: Unix seconds."""
+    return JobView(
+        uid=uid,
+        namespace=namespace,
+        name=name,
+        workload=workload_class(spec, namespace),
+        memory=quantity_bytes(spec.memory),
+        devices=spec.devices,
+        counts_tokens=spec.template is None,
+        sla=spec.sla.throughput_fraction if spec.sla else None,
+        priority=spec.priority,
+        constraints=constraints_of(spec.template),
+        created=created,
+        suspended=spec.suspend,
+    )
+
+
 def job_view(raw: Raw) -> JobView | None:
     """Reads an OfflineJob; None when another controller manages it. Raises `pydantic.ValidationError`."""
     meta = raw["metadata"]
@@ -136,19 +160,9 @@ def job_view(raw: Raw) -> JobView | None:
     if spec.managed_by not in (None, names.OPERATOR_MANAGER):
         return None
     status = OfflineJobStatus.from_wire(raw.get("status") or {})
-    return JobView(
-        uid=meta["uid"],
-        namespace=meta["namespace"],
-        name=meta["name"],
-        workload=workload_class(spec, meta["namespace"]),
-        memory=quantity_bytes(spec.memory),
-        devices=spec.devices,
-        counts_tokens=spec.template is None,
-        sla=spec.sla.throughput_fraction if spec.sla else None,
-        priority=spec.priority,
-        created=unix_time(meta["creationTimestamp"]),
+    return replace(
+        new_job(spec, meta["uid"], meta["namespace"], meta["name"], unix_time(meta["creationTimestamp"])),
         generation=meta.get("generation", 1),
-        suspended=spec.suspend,
         finished=is_true(status.conditions, "Finished"),
         deleting="deletionTimestamp" in meta,
         placement=_placement(status.assignment) if status.assignment else None,

@@ -1,19 +1,25 @@
-"""The harvested devices while a pass decides: who holds what, with undoable what-if."""
+"""The harvested devices while a pass decides: who holds what, and what a newcomer would change."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 
 from rowen.scheduler.alignment import alignment
+from rowen.scheduler.constraints import Constraints
+from rowen.scheduler.eligibility import exclusion
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction, idle_fraction
 from rowen.scheduler.snapshot import DeviceKey, DeviceView, NodeView
 
-Undo = Callable[[], None]
+Exclusion = Callable[[str], str]
+"""From a node's name to why a pod cannot run there; empty when it can."""
 Rank = tuple[int, float, str, str]
 """Order of single devices: empty, shared and full ones; in each by predicted fraction, then by name."""
 EMPTY, SHARED, FULL = 0, 1, 2
+_DIGITS = 9
+"""What is smaller than these decimal places is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,41 @@ class Claim:
     """Bytes per device."""
     need: float = 0.0
     """Least predicted fraction that it was promised; 0 for best effort."""
+    priority: int = 0
+    """The job's; 0 for a pod without an assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """What a newcomer does to a claim, as fractions of its throughput alone."""
+
+    claim: Claim
+    before: float
+    after: float
+
+    @property
+    def loss(self) -> float:
+        """Device time that it loses, in devices."""
+        return round((self.before - self.after) * len(self.claim.devices), _DIGITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What a newcomer does to everyone on its devices."""
+
+    falls: tuple[Fall, ...]
+    loss: float
+    """Device time that they lose together, in devices."""
+    priority: int
+    """Highest priority of those who lose."""
+
+    def gain(self, harvest: float) -> float:
+        """Device time that is harvested in addition when the newcomer harvests so much; both in devices."""
+        return round(harvest - self.loss, _DIGITS) or 0.0
+
+    def forbids(self, gain: float, priority: int) -> bool:
+        """Whether a newcomer has to stay away: it would lower the total, and not go before all who pay for it."""
+        return gain < 0.0 and priority <= self.priority
 
 
 @dataclass(slots=True)
@@ -60,7 +101,7 @@ class NodeState:
 
 
 class Fleet:
-    """A working copy of the cluster for one pass; `add` returns its own undo."""
+    """A working copy of the cluster for one pass."""
 
     def __init__(self, nodes: Mapping[str, NodeView], now: float, policy: Policy) -> None:
         self.nodes: dict[str, NodeState] = {}
@@ -70,6 +111,8 @@ class Fleet:
         self._ranks: list[Rank] = []
         self._open: dict[str, list[DeviceState]] = {}
         self._alignments: dict[tuple[DeviceKey, DeviceKey], float] = {}
+        self._impacts: dict[str, dict[tuple[str, ...], Impact]] = {}
+        self._exclusions: dict[Constraints, Exclusion] = {}
         for name in sorted(nodes):
             self._enter(nodes[name], now, policy)
         self._ranks.sort()
@@ -89,28 +132,22 @@ class Fleet:
                 self._ranks.append(state.rank())
                 self._open.setdefault(node.name, []).append(state)
 
-    def add(self, claim: Claim) -> Undo:
-        """Takes the claim into account; the result takes it back."""
-        self._change(claim, present=True)
-        return lambda: self._change(claim, present=False)
-
-    def _change(self, claim: Claim, *, present: bool) -> None:
+    def add(self, claim: Claim) -> None:
+        """Takes the claim into account."""
         node = self.nodes.get(claim.node)
         if node is None:
             return
-        node.free_slots += -claim.slots if present else claim.slots
-        for id_ in claim.devices:
-            state = self.devices.get((claim.node, id_))
-            if state is None:
-                continue
+        node.free_slots -= claim.slots
+        self._impacts.pop(claim.node, None)
+        for state in self._states(claim):
             before = state.rank()
-            if present:
-                state.claims[claim.key] = claim
-                state.free -= claim.memory
-            else:
-                del state.claims[claim.key]
-                state.free += claim.memory
+            state.claims[claim.key] = claim
+            state.free -= claim.memory
             self._move(before, state.rank())
+
+    def _states(self, claim: Claim) -> list[DeviceState]:
+        """The claim's devices that are known."""
+        return [self.devices[claim.node, id_] for id_ in claim.devices if (claim.node, id_) in self.devices]
 
     def _move(self, before: Rank, after: Rank) -> None:
         at = bisect_left(self._ranks, before)
@@ -129,6 +166,13 @@ class Fleet:
         """The open devices of each node that has at least `count` of them."""
         return (states for states in self._open.values() if len(states) >= count)
 
+    def exclusions(self, constraints: Constraints) -> Exclusion:
+        """Where pods with these constraints cannot run; each node is looked at once."""
+        if constraints not in self._exclusions:
+            nodes = self.nodes
+            self._exclusions[constraints] = cache(lambda name: exclusion(nodes[name].view, constraints))
+        return self._exclusions[constraints]
+
     def predict(self, devices: Sequence[DeviceState], memory: int) -> Prediction:
         """The factors for a newcomer of `memory` bytes per device."""
         views = [state.view for state in devices]
@@ -139,18 +183,29 @@ class Fleet:
             sharing=1.0 / (1 + max(len(state.claims) for state in devices)),
         )
 
-    def fraction(self, claim: Claim) -> float:
-        """Predicted fraction of a claim that is in, on the devices known; 0 where none is."""
-        states = [self.devices[claim.node, id_] for id_ in claim.devices if (claim.node, id_) in self.devices]
+    def fraction(self, claim: Claim, joined: Collection[str] = ()) -> float:
+        """Predicted fraction of a claim that is in, on the devices known; 0 where none is.
+
+        `joined`: devices of its node that a newcomer has joined.
+        """
+        states = self._states(claim)
         if not states:
             return 0.0
-        window = self.nodes[claim.node].view.window
-        return idle_fraction([state.view for state in states], window) / max(len(state.claims) for state in states)
+        idle = idle_fraction([state.view for state in states], self.nodes[claim.node].view.window)
+        return idle / max(len(state.claims) + (state.view.id in joined) for state in states)
 
-    def neighbours(self, devices: Iterable[DeviceState]) -> list[Claim]:
-        """Every claim on the devices, once, by key."""
-        found = {claim.key: claim for state in devices for claim in state.claims.values()}
-        return [found[key] for key in sorted(found)]
+    def impact(self, devices: Sequence[DeviceState]) -> Impact:
+        """What a newcomer on the devices would do; worked out once as long as nobody joins their node.
+
+        A search asks this of every shared device, and the next job's search asks it again.
+        """
+        ids = tuple(state.view.id for state in devices)
+        known = self._impacts.setdefault(devices[0].view.node, {})
+        if ids not in known:
+            falls = [Fall(claim, self.fraction(claim), self.fraction(claim, ids)) for claim in _claims(devices)]
+            losers = [fall.claim.priority for fall in falls if fall.loss > 0.0]
+            known[ids] = Impact(tuple(falls), sum(fall.loss for fall in falls), max(losers, default=0))
+        return known[ids]
 
     def alignment(self, first: DeviceState, second: DeviceState) -> float:
         """A(i, j) of two devices of a node, worked out once."""
@@ -158,6 +213,12 @@ class Fleet:
         if pair not in self._alignments:
             self._alignments[pair] = alignment(first.view.busy, second.view.busy)
         return self._alignments[pair]
+
+
+def _claims(devices: Iterable[DeviceState]) -> list[Claim]:
+    """Every claim on the devices, once, by key."""
+    found = {claim.key: claim for state in devices for claim in state.claims.values()}
+    return [found[key] for key in sorted(found)]
 
 
 def node_refusal(node: NodeView, now: float, policy: Policy) -> str:

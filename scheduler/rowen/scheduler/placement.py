@@ -1,12 +1,12 @@
 """Chooses where a job goes: the greedy rule, and the reason for every candidate."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
 from rowen.scheduler.backoff import Backoff
-from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet
+from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet, Impact
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction
 from rowen.scheduler.snapshot import JobView
@@ -16,6 +16,8 @@ EXPLAINED = 16
 _ALTERNATIVES = 8
 _SETS_PER_NODE = 8
 _NODES_AFTER_FIT = 16
+_AFTER_VAIN_FIT = 64
+"""Most places with a fit that adds nothing (or on one device: lowers the total) before a search is content."""
 _LEAST_FRACTION = 0.005
 
 
@@ -29,7 +31,7 @@ class Candidate:
     refusal: str
     """Which factor decided against it; empty when the job fits."""
     gain: float = 0.0
-    """Device time that is harvested in addition, in devices."""
+    """Device time that is harvested in addition, in devices; 0 when the job does not fit."""
     chosen: bool = False
 
     @property
@@ -73,46 +75,72 @@ class Choice:
 
 def choose(request: Request, fleet: Fleet, policy: Policy) -> Choice:
     """The candidate that adds most harvested device time and keeps every promise."""
-    found = _singles(request, fleet, policy) if request.job.devices == 1 else _sets(request, fleet, policy)
-    found.sort(key=lambda candidate: candidate.rank)
-    found = found[:EXPLAINED]
-    if len(found) < EXPLAINED:
-        found += islice(_closed(fleet), EXPLAINED - len(found))
-    return Choice(tuple(found))
+    eligible = _Eligible(request, fleet, policy)
+    search = _singles if request.job.devices == 1 else _sets
+    found = sorted(search(request, fleet, eligible, policy), key=lambda candidate: candidate.rank)
+    told = (*found, *eligible.others)[:EXPLAINED]
+    return Choice((*told, *islice(_closed(fleet), EXPLAINED - len(told))))
 
 
-def _singles(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
+class _Eligible:
+    """Tells whether the job's pod can run on a node at all; remembers the first candidates on other nodes."""
+
+    def __init__(self, request: Request, fleet: Fleet, policy: Policy) -> None:
+        self._request, self._fleet, self._policy = request, fleet, policy
+        self._exclusion = fleet.exclusions(request.job.constraints)
+        self.others: list[Candidate] = []
+
+    def __call__(self, devices: Sequence[DeviceState]) -> bool:
+        if not self._exclusion(devices[0].view.node):
+            return True
+        if len(self.others) < EXPLAINED:
+            self.others.append(evaluate(self._request, self._fleet, tuple(devices), self._policy))
+        return False
+
+
+def _singles(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -> list[Candidate]:
     """Walks the devices in rank order. Within a group predictions only fall, so each walk ends early."""
     found: list[Candidate] = []
     least = max(request.need, _LEAST_FRACTION)
-    placed = False
+    placed, vain = False, 0
     for group in (EMPTY, SHARED, FULL):
         for state in fleet.group(group):
             explained = len(found) >= EXPLAINED
-            if (placed and len(found) >= _ALTERNATIVES) or (explained and group == FULL):
+            enough = (placed and len(found) >= _ALTERNATIVES) or vain >= _AFTER_VAIN_FIT
+            if enough or (explained and group == FULL):
                 return found
-            if explained and state.view.idle / (len(state.claims) + 1) < least:
+            share = state.view.idle / (len(state.claims) + 1)
+            if explained and share < least:
                 break
-            if explained and state.free < request.job.memory:
+            if (explained and _hopeless(request.job, fleet, state, share)) or not eligible((state,)):
                 continue
             candidate = evaluate(request, fleet, (state,), policy)
-            placed = placed or not candidate.refusal
+            if not candidate.refusal:
+                placed = placed or candidate.gain >= 0.0
+                vain += candidate.gain < 0.0
             if not explained or not candidate.refusal:
                 found.append(candidate)
     return found
 
 
-def _sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
+def _hopeless(job: JobView, fleet: Fleet, state: DeviceState, share: float) -> bool:
+    """What can be told of a device without the work of a full evaluation. `share`: predicted fraction."""
+    impact = fleet.impact((state,))
+    return state.free < job.memory or impact.forbids(impact.gain(share), job.priority)
+
+
+def _sets(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -> list[Candidate]:
     """Sets of devices of one node, nodes with the highest bound first.
 
     It ends when no further node can beat the best found, or a few nodes after the first that fits.
     """
     count = request.job.devices
     found: list[Candidate] = []
-    best, since_fit = 0.0, 0
-    for bound, states in _bounds(fleet, count):
+    best, since_fit, vain = 0.0, 0, 0
+    for bound, states in _bounds(fleet, count, eligible):
         explained = len(found) >= EXPLAINED
-        if explained and (bound <= best or bound < request.need or since_fit >= _NODES_AFTER_FIT):
+        enough = since_fit >= _NODES_AFTER_FIT or vain >= _AFTER_VAIN_FIT
+        if explained and (bound <= best or bound < request.need or enough):
             break
         sets = list(islice(_aligned(request, fleet, states, count, policy), _SETS_PER_NODE))
         if not sets and not explained:
@@ -122,15 +150,17 @@ def _sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
         found += candidates if fitting or not explained else []
         best = max([best, *fitting])
         since_fit += best > 0.0
+        vain += bool(fitting) and best == 0.0
     return found
 
 
-def _bounds(fleet: Fleet, count: int) -> Iterator[tuple[float, list[DeviceState]]]:
+def _bounds(fleet: Fleet, count: int, eligible: _Eligible) -> Iterator[tuple[float, list[DeviceState]]]:
     """Nodes with enough open devices, best first; each with its devices and the most that `count` of them can give."""
     bounds = []
     for states in fleet.open_nodes(count):
-        shares = sorted((state.view.idle / (len(state.claims) + 1) for state in states), reverse=True)
-        bounds.append((-shares[count - 1], states[0].view.node, states))
+        if eligible(states[:count]):
+            shares = sorted((state.view.idle / (len(state.claims) + 1) for state in states), reverse=True)
+            bounds.append((-shares[count - 1], states[0].view.node, states))
     bounds.sort(key=lambda bound: bound[:2])
     for least, _, states in bounds:
         yield -least, sorted(states, key=DeviceState.rank)
@@ -165,26 +195,38 @@ def evaluate(request: Request, fleet: Fleet, devices: tuple[DeviceState, ...], p
     node = devices[0].view.node
     ids = tuple(sorted(state.view.id for state in devices))
     refusal = _refusal(request, fleet, devices, prediction, policy)
-    gain = 0.0
-    if not refusal:
-        claim = claim_of(request.job, node, ids, request.need)
-        neighbours = fleet.neighbours(devices)
-        before = {other.key: fleet.fraction(other) for other in neighbours}
-        undo = fleet.add(claim)
-        gain = prediction.fraction * len(ids)
-        for other in neighbours:
-            after = fleet.fraction(other)
-            gain -= (before[other.key] - after) * len(other.devices)
-            if after < other.need:
-                refusal = refusal or f"{other.label} would fall to {after:.2f} < its SLA with margin {other.need:.2f}"
-        undo()
-    return Candidate(node, ids, prediction, refusal, round(gain, 9))
+    if refusal:
+        return Candidate(node, ids, prediction, refusal)
+    impact = fleet.impact(devices)
+    gain = impact.gain(prediction.fraction * len(ids))
+    refusal = _broken_promise(impact) or _lower_total(impact, gain, request.job.priority)
+    return Candidate(node, ids, prediction, refusal, 0.0 if refusal else gain)
+
+
+def _broken_promise(impact: Impact) -> str:
+    for fall in impact.falls:
+        if fall.after < fall.claim.need:
+            return f"{fall.claim.label} would fall to {fall.after:.2f} < its SLA with margin {fall.claim.need:.2f}"
+    return ""
+
+
+def _lower_total(impact: Impact, gain: float, priority: int) -> str:
+    if not impact.forbids(gain, priority):
+        return ""
+    worst = max(impact.falls, key=lambda fall: fall.loss)
+    return (
+        f"would lower the total by {-gain:.2f} devices: "
+        f"{worst.claim.label} would fall from {worst.before:.2f} to {worst.after:.2f}"
+    )
 
 
 def _refusal(
     request: Request, fleet: Fleet, devices: tuple[DeviceState, ...], prediction: Prediction, policy: Policy
 ) -> str:
     node = fleet.nodes[devices[0].view.node]
+    excluded = fleet.exclusions(request.job.constraints)(node.view.name)
+    if excluded:
+        return excluded
     backoff = request.backoffs.get(node.view.name)
     if backoff is not None and request.now < backoff.until:
         until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
@@ -219,7 +261,7 @@ def _shortfall(request: Request, prediction: Prediction) -> str:
 def claim_of(job: JobView, node: str, devices: tuple[str, ...], need: float) -> Claim:
     """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
     memory = job.memory * job.devices // max(1, len(devices))
-    return Claim(job.uid, job.label, node, devices, job.devices, memory, need)
+    return Claim(job.uid, job.label, node, devices, job.devices, memory, need, job.priority)
 
 
 def _gib(bytes_: int) -> str:

@@ -6,16 +6,16 @@ from fastapi import FastAPI, HTTPException, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import Field
 
-from rowen.crds.base import ApiModel, Name, quantity_bytes
+from rowen.crds.base import ApiModel, Name
 from rowen.crds.offline_job import Assignment, Explanation, OfflineJobSpec, Throughput
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.explanation import explain
+from rowen.scheduler.facts import new_job
 from rowen.scheduler.history import History
 from rowen.scheduler.placement import Choice
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, Snapshot
 from rowen.scheduler.whatif import changed, predict, what_if
-from rowen.scheduler.workload import workload_class
 
 
 class HypotheticalJob(ApiModel):
@@ -159,20 +159,7 @@ def _check(request: HypotheticalJob) -> None:
 def hypothetical(request: HypotheticalJob, now: float, number: int = 0) -> JobView:
     """The job as if it had been created now."""
     _check(request)
-    spec = request.spec
-    return JobView(
-        uid=f"hypothetical-{number}",
-        namespace=request.namespace,
-        name=request.name,
-        workload=workload_class(spec, request.namespace),
-        memory=quantity_bytes(spec.memory),
-        devices=spec.devices,
-        counts_tokens=spec.template is None,
-        sla=spec.sla.throughput_fraction if spec.sla else None,
-        priority=spec.priority,
-        created=now + number * 1e-6,
-        suspended=spec.suspend,
-    )
+    return new_job(request.spec, f"hypothetical-{number}", request.namespace, request.name, now + number * 1e-6)
 
 
 def _prediction(choice: Choice, job: JobView, history: History) -> PredictionReply:

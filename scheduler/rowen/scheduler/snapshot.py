@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.scheduler.alignment import Span
+from rowen.scheduler.constraints import Constraints, Taint
 
 JobKey = str
 """UID of an OfflineJob."""
@@ -64,6 +65,8 @@ class NodeView:
     window: float = 60.0
     """Seconds that the report covers."""
     devices: tuple[DeviceView, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
     def device(self, id_: str) -> DeviceView | None:
         """The device of that id, or None."""
@@ -124,6 +127,8 @@ class JobView:
     """Whether its worker is known to report tokens; a template's may or may not."""
     sla: float | None = None
     priority: int = 0
+    constraints: Constraints = field(default_factory=Constraints)
+    """Nodes that its pod can run on."""
     created: float = 0.0
     generation: int = 1
     suspended: bool = False
