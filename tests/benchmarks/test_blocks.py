@@ -135,6 +135,11 @@ def test_verdict(low, high, expected):
     assert verdict(found(low, high), BAR) == expected
 
 
+def test_an_interval_as_wide_as_the_bar_is_not_wider():
+    assert verdict(found(0.0625, 0.1875), 0.125) == "cannot tell (interval on both sides of the bar)"
+    assert verdict(found(0.0, 0.1875), 0.125) == "cannot tell (interval wider than the bar)"
+
+
 def test_without_an_interval_there_is_no_verdict():
     assert verdict(Increase(2, 3.0, None), BAR) == (
         "cannot tell (no interval: 2 of the 6 blocks that an interval of 95% takes)"
