@@ -11,9 +11,9 @@ PACKAGES := -p rowen.crds -p rowen.operator -p rowen.scheduler -p rowen.node_age
 export ROWEN_DEV_ROOT ?= /var/lib/rowen-dev
 # CLUSTER=existing alone works on the cluster of the caller's KUBECONFIG: nothing else may ever reach it.
 ifneq ($(CLUSTER),existing)
-override export KUBECONFIG := $(ROWEN_DEV_ROOT)/kubeconfig
+override export KUBECONFIG := $(value ROWEN_DEV_ROOT)/kubeconfig
 endif
-export PATH := $(PATH):$(ROWEN_DEV_ROOT)/bin
+export PATH := $(value PATH):$(value ROWEN_DEV_ROOT)/bin
 
 .PHONY: help
 help: ## Show this list

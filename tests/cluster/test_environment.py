@@ -84,12 +84,24 @@ def test_what_the_user_has_comes_first(checkout: Path, tmp_path: Path, variables
     assert pasted(checkout, variables).stdout.splitlines()[0] == str(mine)
 
 
-def test_the_users_own_cluster_is_left_alone(checkout: Path, root: Path, variables: dict[str, str]) -> None:
-    """Without CLUSTER=existing, what the user works on elsewhere is no business of any target."""
-    done = pasted(checkout, {**variables, "KUBECONFIG": "/home/me/.kube/production"})
-    assert str(root / "kubeconfig") in done.stdout.splitlines()
-    given = shell(f"make -s -C '{checkout}' env KUBECONFIG=/home/me/.kube/production", variables)
-    assert "production" not in given.stdout
+@pytest.mark.parametrize(
+    ("settings", "arguments", "used"),
+    [
+        ({"KUBECONFIG": "/production"}, "", "root"),
+        ({}, "KUBECONFIG=/production", "root"),
+        ({"KUBECONFIG": "/production", "CLUSTER": "kind"}, "", "root"),
+        ({"KUBECONFIG": "/production", "CLUSTER": "existing"}, "", "production"),
+        ({}, "KUBECONFIG=/production CLUSTER=existing", "production"),
+        ({"CLUSTER": "existing"}, "", ""),
+    ],
+)
+def test_no_recipe_reaches_the_users_own_cluster_by_accident(
+    checkout: Path, root: Path, variables: dict[str, str], settings: dict[str, str], arguments: str, used: str
+) -> None:
+    (checkout / "shown.mk").write_text('include Makefile\nshown:\n\t@echo "$${KUBECONFIG-}"\n')
+    done = shell(f"make -sC '{checkout}' -f shown.mk {arguments} shown", {**variables, **settings})
+    expected = {"root": str(root / "kubeconfig"), "production": "/production", "": ""}
+    assert done.stdout == f"{expected[used]}\n"
 
 
 @pytest.mark.parametrize("cluster", ["local", "kind"])

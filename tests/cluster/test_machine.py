@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rowen.cluster import cgroup, local, tools
+from rowen.cluster import cgroup, existing, kind, local, mode, tools
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CHECKOUT, Layout
 
@@ -41,6 +42,21 @@ def test_a_machine_without_cgroup_v1_builds_nothing(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(cgroup, "_mount_lines", lambda _: ["cgroup2 /sys/fs/cgroup cgroup2 rw 0 0"])
     with pytest.raises(ClusterError, match=r"boot with systemd\.unified_cgroup_hierarchy=0"):
         local.up(Layout(tmp_path))
+
+
+@pytest.mark.parametrize("up", [local.up, kind.up, existing.up])
+def test_a_machine_that_will_do_gets_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: Callable[[Layout], None]
+) -> None:
+    def build(layout: Layout) -> None:
+        raise ClusterError(f"built in {layout.bin}")
+
+    monkeypatch.setattr(tools, "ensure", build)
+    monkeypatch.setattr(cgroup, "_mount_lines", lambda _: ["cgroup /sys/fs/cgroup/cpu cgroup rw 0 0"])
+    monkeypatch.setattr(mode, "docker_answers", lambda: True)
+    monkeypatch.setenv("KUBECONFIG", "/production")
+    with pytest.raises(ClusterError, match=f"built in {tmp_path}"):
+        up(Layout(tmp_path))
 
 
 def test_a_missing_permission_is_told_in_one_line() -> None:
