@@ -1,5 +1,7 @@
 """Only the newest attempt writes."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,38 @@ def test_a_released_output_belongs_to_nobody(tmp_path: Path) -> None:
     Fence(tmp_path / "owner", 1)
 
 
-def test_a_damaged_owner_file_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "owner").write_text('{"attempt": "x"')
-    Fence(tmp_path / "owner", 1).check()
+def test_a_former_attempts_file_is_known_again(tmp_path: Path) -> None:
+    (tmp_path / "owner").write_text('{"job": "", "attempt": 3, "claim": "c"}')
+    with pytest.raises(WorkerError, match="attempt 3"):
+        Fence(tmp_path / "owner", 2)
+    Fence(tmp_path / "owner", 3).check()
+
+
+def _file(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: _file(path, b""),
+        lambda path: _file(path, b"me"),
+        lambda path: _file(path, b'{"job": "a", "attempt": 1}'),
+        lambda path: _file(path, b'{"job": "a", "attempt": 1, "claim": "c", "more": 1}'),
+        lambda path: _file(path, b'{"job": "a", "attempt": "1", "claim": "c"}'),
+        lambda path: path.symlink_to("elsewhere"),
+        lambda path: path.mkdir(),
+        lambda path: os.mkfifo(path),
+    ],
+    ids=["empty", "text", "too little", "too much", "attempt as text", "link", "folder", "FIFO"],
+)
+def test_a_file_that_no_worker_wrote_is_left_alone(make: Callable[[Path], None], tmp_path: Path) -> None:
+    _file(tmp_path / "elsewhere", b'{"job": "a", "attempt": 1, "claim": "c"}')
+    make(tmp_path / "owner")
+    before = (tmp_path / "owner").lstat()
+    with pytest.raises(WorkerError, match=str(tmp_path / "owner")) as caught:
+        Fence(tmp_path / "owner", 1)
+    assert (caught.value.reason, caught.value.code) == ("OutputUnwritable", ExitCode.USER_ERROR)
+    after = (tmp_path / "owner").lstat()
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert {path.name for path in tmp_path.iterdir()} == {"owner", "elsewhere"}

@@ -2,9 +2,11 @@
 
 import json
 import random
+import shutil
 import signal
 from pathlib import Path
 
+import pytest
 from runtime.tuning_runs import Ended, spec, tune
 
 
@@ -54,6 +56,67 @@ def test_another_spec_starts_anew(tiny_model: Path, dataset: Path, tmp_path: Pat
     changed = tune(job.model_copy(update={"seed": 8, "epochs": 1}), tmp_path, attempt=2)
     assert changed.result is not None
     assert (changed.result.reason, changed.result.completed) == ("Completed", 4)
+
+
+def _change_a_weight(model: Path) -> None:
+    with (model / "model.safetensors").open("r+b") as stream:
+        stream.seek(-2, 2)
+        stream.write(b"\x01\x3c")
+
+
+def test_a_checkpoint_on_another_model_is_not_gone_on_with(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    job = spec(tmp_path / "model", dataset, tmp_path / "out", epochs=1)
+    assert tune(job, tmp_path, die=("report", 5)).code == -signal.SIGKILL
+    assert (tmp_path / "out" / "checkpoint.safetensors").exists()
+    _change_a_weight(tmp_path / "model")
+    assert tune(job, tmp_path, attempt=2).code == 0
+    fresh = job.model_copy(update={"output_path": str(tmp_path / "fresh")})
+    assert tune(fresh, tmp_path, attempt=3).code == 0
+    for name in ("adapter_model.safetensors", "metrics.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes(), name
+
+
+def test_a_result_on_another_model_is_not_complete(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    job = spec(tmp_path / "model", dataset, tmp_path / "out", epochs=1)
+    assert tune(job, tmp_path).code == 0
+    before = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    _change_a_weight(tmp_path / "model")
+    assert tune(job, tmp_path, attempt=2).code == 0
+    after = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert after["digest"] != before["digest"]
+    assert after["base_loss"] != before["base_loss"]
+
+
+@pytest.mark.parametrize("rename", [2, 4, 5, 6], ids=["checkpoint", "weights", "configuration", "metrics"])
+def test_another_jobs_result_is_replaced_whatever_happens(
+    rename: int, straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    shutil.copytree(straight[0], output)
+    old = {path.name: path.read_bytes() for path in output.iterdir()}
+    job = spec(tiny_model, dataset, output, epochs=1)
+    # The owner file, two checkpoints, the adapter's weights and its configuration, the metrics.
+    assert tune(job, tmp_path, die=("rename", rename)).code == -signal.SIGKILL
+    if rename == 2:
+        assert {name: (output / name).read_bytes() for name in old} == old
+    else:
+        assert not (output / "metrics.json").exists()
+    assert tune(job, tmp_path, attempt=2).code == 0
+    assert {path.name for path in output.iterdir()} == old.keys()
+    assert json.loads((output / "metrics.json").read_text())["steps"] == 4
+
+
+def test_rows_that_are_cut_are_reported(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
+    ended = tune(spec(tiny_model, dataset, tmp_path / "out", epochs=1, sequence_length=24), tmp_path)
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    kept = metrics["training_rows"] + metrics["held_out_rows"]
+    assert 0 < metrics["cut_rows"] <= kept
+    assert kept + metrics["dropped_rows"] == 20
+    assert ended.result is not None
+    assert f"; {metrics['cut_rows']} rows were cut" in ended.result.message
+    assert ended.result.message.endswith(": raise sequenceLength")
 
 
 def test_the_adapter_loads_in_peft(straight: tuple[Path, Ended], tiny_model: Path) -> None:

@@ -5,7 +5,9 @@ import errno
 from rowen.crds.worker import ExitCode
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+_UNWRITABLE = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
+)  # fmt: skip
 
 
 class WorkerError(Exception):

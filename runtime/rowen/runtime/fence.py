@@ -1,15 +1,27 @@
 """Only the newest attempt of a job writes its output."""
 
-import json
 import os
 import uuid
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rowen.crds.names import JOB_UID_ENV
 from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.files import write_atomically
+from rowen.runtime.files import has_file, write_atomically
+
+_LONGEST_BYTES = 4096
+
+
+class _Claim(BaseModel):
+    """The content of an owner file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    job: str
+    attempt: int
+    claim: str
 
 
 class Fence:
@@ -20,13 +32,17 @@ class Fence:
     """
 
     def __init__(self, path: Path, attempt: int) -> None:
-        """Takes the output for this attempt. Raises `WorkerError` when a newer attempt of the job has it."""
+        """Takes the output for this attempt.
+
+        Raises `WorkerError` when a newer attempt of the job has it, and when the file is not a worker's: such a file
+        is left as it is.
+        """
         self._path = path
-        self._claim = {"job": os.environ.get(JOB_UID_ENV, ""), "attempt": attempt, "claim": uuid.uuid4().hex}
+        self._claim = _Claim(job=os.environ.get(JOB_UID_ENV, ""), attempt=attempt, claim=uuid.uuid4().hex)
         owner = _read(path)
-        if owner.get("job") == self._claim["job"] and owner["attempt"] > attempt:
+        if owner is not None and owner.job == self._claim.job and owner.attempt > attempt:
             raise self._superseded(owner)
-        write_atomically(path, json.dumps(self._claim).encode())
+        write_atomically(path, self._claim.model_dump_json().encode())
 
     def check(self) -> None:
         """Raises `WorkerError` unless the output is still this attempt's. Called before each commit."""
@@ -38,16 +54,21 @@ class Fence:
         """The output is complete; nobody owns it."""
         self._path.unlink(missing_ok=True)
 
-    def _superseded(self, owner: dict[str, Any]) -> WorkerError:
-        newer = f"attempt {owner['attempt']}" if "attempt" in owner else "another attempt"
-        message = f"{newer} has taken over the output of attempt {self._claim['attempt']}"
+    def _superseded(self, owner: _Claim | None) -> WorkerError:
+        newer = f"attempt {owner.attempt}" if owner is not None else "another attempt"
+        message = f"{newer} has taken over the output of attempt {self._claim.attempt}"
         return WorkerError("Superseded", message, ExitCode.RETRY)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> _Claim | None:
+    """The claim in the file; None without one. Raises `WorkerError` for a file that no worker wrote."""
+    if not has_file(path):
+        return None
     try:
-        owner = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    known = isinstance(owner, dict) and isinstance(owner.get("attempt"), int)
-    return owner if known else {}
+        with path.open("rb") as stream:
+            return _Claim.model_validate_json(stream.read(_LONGEST_BYTES))
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        message = f"{path} was not written by a worker of Rowen: move it away, or name another output"
+        raise WorkerError("OutputUnwritable", message) from error

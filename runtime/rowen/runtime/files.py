@@ -1,6 +1,9 @@
 """Files that are whole or absent after a crash."""
 
 import os
+import re
+import stat
+import uuid
 from pathlib import Path
 
 from rowen.runtime.failure import WorkerError, failure_of
@@ -17,18 +20,30 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
+def has_file(path: Path) -> bool:
+    """Whether a regular file is there. Raises `WorkerError` for a link, a folder or a device, and `OSError`."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        raise WorkerError("OutputUnwritable", f"{path} is not a regular file; name another output")
+    return True
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces the file: after a crash it holds the old bytes or the new ones. Raises `OSError`."""
-    part = path.with_name(path.name + ".part")
+    _remove_parts(path)
+    # A name that nobody else has, neither the user nor another attempt at the same file.
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with part.open("wb") as stream:
+        with part.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)
-    except OSError:
+    finally:
         part.unlink(missing_ok=True)
-        raise
     sync_folder(path.parent)
 
 
@@ -39,3 +54,11 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _remove_parts(path: Path) -> None:
+    """Removes what killed attempts left of the file."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}\.part")
+    for entry in path.parent.iterdir():
+        if ours.fullmatch(entry.name):
+            entry.unlink(missing_ok=True)

@@ -5,10 +5,9 @@ import time
 from pathlib import Path
 
 from rowen.crds.worker import BatchSpec
-from rowen.runtime.batch.output import Output
+from rowen.runtime.batch.output import Output, check_output
 from rowen.runtime.batch.requests import Request, read_requests
 from rowen.runtime.batch.runner import BatchRunner, write_problems
-from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
@@ -20,8 +19,8 @@ def answer_all(progress: Progress) -> str:
     spec = read_spec(BatchSpec)
     requests = read_requests(Path(spec.input_path))
     path = Path(spec.output_path)
-    if path.is_dir():
-        raise WorkerError("OutputUnwritable", f"{path} is a folder; the output is a file")
+    # Nothing is made or changed before this: the path may be a mistake.
+    check_output(path, Path(spec.input_path), requests)
     fence = Fence(make_folder(path.parent) / f".{path.name}.owner", attempt())
     output = Output(path, fence, requests)
     progress.report(len(output.done), len(requests))

@@ -1,30 +1,50 @@
 """The output file: lines are appended, and after any crash each row is in it at most once."""
 
-import json
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from rowen.runtime.batch.requests import Request
-from rowen.runtime.batch.results import line_of
+from rowen.runtime.batch.results import may_begin, read_result
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import sync_folder
+
+_LONGEST_LINE_BYTES = 256 * 2**20
+"""No result is so long: a file without newlines need not be read whole."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a file holds of a job's results."""
+
+    lines: frozenset[int]
+    """Input lines whose result is written."""
+    failed: int
+    """How many of them are errors."""
+    whole_bytes: int
+    """Length of the whole lines; what follows is torn."""
 
 
 class Output:
     """Appends result lines. A line counts as written when it ends in a newline."""
 
-    def __init__(self, path: Path, fence: Fence, requests: Iterable[Request]) -> None:
-        """Opens the file, drops a torn last line and reads what is done. Raises `WorkerError`, `OSError`."""
-        self._path = path
+    def __init__(self, path: Path, fence: Fence, requests: Sequence[Request]) -> None:
+        """Opens the file, drops a torn last line and reads what is done. Raises `WorkerError`, `OSError`.
+
+        A file that is not the output of these requests is left as it is.
+        """
+        written = read_written(path, requests)
         self._fence = fence
-        self._file = path.open("a+b", buffering=0)
+        self._file = path.open("ab", buffering=0)
         sync_folder(path.parent)
-        whole = self._drop_torn_line()
-        self.done: set[int] = self._read_done(whole, {request.line: request.custom_id for request in requests})
+        self._drop_after(written.whole_bytes)
+        self.done: set[int] = set(written.lines)
         """Input lines whose result is written."""
-        self.failed = self._failed
+        self.failed = written.failed
         """How many of them are errors."""
 
     def append(self, lines: dict[int, bytes], failed: int = 0) -> None:
@@ -48,29 +68,62 @@ class Output:
         """Closes the file."""
         self._file.close()
 
-    def _drop_torn_line(self) -> bytes:
-        self._file.seek(0)
-        data = self._file.read()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
+    def _drop_after(self, size: int) -> None:
+        if os.fstat(self._file.fileno()).st_size > size:
             self._fence.check()
-            os.ftruncate(self._file.fileno(), end)
+            os.ftruncate(self._file.fileno(), size)
             os.fsync(self._file.fileno())
-        return data[:end]
 
-    def _read_done(self, data: bytes, custom_ids: dict[int, str | None]) -> set[int]:
-        done: set[int] = set()
-        self._failed = 0
-        for number, line in enumerate(data.splitlines(), start=1):
-            try:
-                value = json.loads(line)
-                input_line = line_of(value["id"])
-                ours = input_line in custom_ids and custom_ids[input_line] == value["custom_id"]
-            except (ValueError, TypeError, KeyError):
-                ours, input_line = False, None
-            if not ours or input_line is None:
-                message = f"{self._path}:{number} is no result of this input; name another output file"
-                raise WorkerError("OutputUnwritable", message)
-            done.add(input_line)
-            self._failed += value["error"] is not None
-        return done
+
+def check_output(path: Path, source: Path, requests: Sequence[Request]) -> None:
+    """Raises `WorkerError` or `OSError` when no job that reads `source` may write there. Changes nothing."""
+    if _is_there(path) and path.samefile(source):
+        raise WorkerError("OutputUnwritable", f"{path} is the input itself; name another output file")
+    read_written(path, requests)
+
+
+def read_written(path: Path, requests: Sequence[Request]) -> Written:
+    """What is written of these requests' results. Changes nothing.
+
+    Raises `WorkerError` when something else is there, and `OSError` when it cannot be read or written.
+    """
+    if not _is_there(path):
+        return Written(frozenset(), 0, 0)
+    custom_ids = {request.line: request.custom_id for request in requests}
+    lines: set[int] = set()
+    failed, whole_bytes = 0, 0
+    # Opened for writing, too: what must not be written is refused here.
+    with path.open("r+b") as stream:
+        for number in count(1):
+            data = stream.readline(_LONGEST_LINE_BYTES)
+            if not data.endswith(b"\n"):
+                break
+            result = read_result(data, custom_ids)
+            if result is None:
+                raise _foreign(path, number)
+            lines.add(result.line)
+            failed += result.failed
+            whole_bytes += len(data)
+    torn = len(data) < _LONGEST_LINE_BYTES and (lines or any(may_begin(data, request) for request in requests))
+    if not torn:
+        raise _foreign(path, number)
+    return Written(frozenset(lines), failed, whole_bytes)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file to go on with. Raises `WorkerError` for anything that is no file, and `OSError`."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise WorkerError("OutputUnwritable", f"{path} is a link to nothing; name another output file") from None
+        return False
+    if stat.S_ISDIR(mode):
+        raise WorkerError("OutputUnwritable", f"{path} is a folder; the output is a file")
+    if not stat.S_ISREG(mode):
+        raise WorkerError("OutputUnwritable", f"{path} is not a regular file; name another output file")
+    return True
+
+
+def _foreign(path: Path, number: int) -> WorkerError:
+    return WorkerError("OutputUnwritable", f"{path}:{number} is no result of this input; name another output file")

@@ -1,12 +1,14 @@
 """Lines of the OpenAI batch output format."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rowen.runtime.batch.requests import ChatRow, Request
 
 _ID_PREFIX = "batch_req_"
+_NOT_OURS = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,18 @@ class Answer:
     completion_tokens: int
 
 
+@dataclass(frozen=True)
+class Result:
+    """A written line, as far as the worker reads it again."""
+
+    line: int
+    """Of the input."""
+    failed: bool
+
+
 def result_id(line: int) -> str:
     """The id of a line's result: the same in every attempt."""
     return f"{_ID_PREFIX}{line}"
-
-
-def line_of(identifier: object) -> int | None:
-    """The input line of a result's id; None for an id that is not ours."""
-    if not isinstance(identifier, str) or not identifier.startswith(_ID_PREFIX):
-        return None
-    number = identifier.removeprefix(_ID_PREFIX)
-    return int(number) if number.isdigit() else None
 
 
 def answer_line(request: Request, answer: Answer, model: str, created: int) -> bytes:
@@ -49,12 +52,35 @@ def answer_line(request: Request, answer: Answer, model: str, created: int) -> b
             "total_tokens": answer.prompt_tokens + answer.completion_tokens,
         },
     }
-    return _line(request, {"status_code": 200, "request_id": result_id(request.line), "body": body}, None)
+    return _line(request, _response(request, body), None)
 
 
 def problem_line(request: Request, problem: str) -> bytes:
     """The result of a request that cannot be answered."""
     return _line(request, None, {"code": "invalid_request", "message": problem})
+
+
+def read_result(data: bytes, custom_ids: Mapping[int, str | None]) -> Result | None:
+    """The result in a whole line; None when it belongs to no input line with that custom id."""
+    try:
+        value = json.loads(data)
+        line = int(value["id"].removeprefix(_ID_PREFIX))
+        failed = value["error"] is not None
+        ours = value["id"] == result_id(line) and custom_ids[line] == value["custom_id"] and "response" in value
+    except _NOT_OURS:
+        return None
+    return Result(line, failed) if ours else None
+
+
+def may_begin(data: bytes, request: Request) -> bool:
+    """Whether the bytes are how a result of the request begins."""
+    answered = _line(request, _response(request, {}), None).rpartition(b"{}")[0]
+    refused = problem_line(request, "").rpartition(b'""')[0]
+    return any(data.startswith(head) or head.startswith(data) for head in (answered, refused))
+
+
+def _response(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    return {"status_code": 200, "request_id": result_id(request.line), "body": body}
 
 
 def _line(request: Request, response: dict[str, Any] | None, error: dict[str, Any] | None) -> bytes:
@@ -64,4 +90,5 @@ def _line(request: Request, response: dict[str, Any] | None, error: dict[str, An
         "response": response,
         "error": error,
     }
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    # UTF-8 has no lone surrogates, JSON has: a custom id may hold one.
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"

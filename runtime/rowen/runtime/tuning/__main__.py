@@ -9,9 +9,8 @@ from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
+from rowen.runtime.tuning.output import OWNER_FILE, check_output
 from rowen.runtime.worker import Progress, attempt, read_spec, run
-
-OWNER_FILE = ".rowen-owner"
 
 
 def tune(progress: Progress) -> str:
@@ -20,7 +19,10 @@ def tune(progress: Progress) -> str:
     model = model_folder(spec.base_model)
     if not Path(spec.dataset_path).is_file():
         raise WorkerError("DatasetMissing", f"no dataset file {spec.dataset_path}")
-    fence = Fence(make_folder(Path(spec.output_path)) / OWNER_FILE, attempt())
+    folder = Path(spec.output_path)
+    # Nothing is made or changed before this: the path may be a mistake.
+    check_output(folder, model)
+    fence = Fence(make_folder(folder) / OWNER_FILE, attempt())
     # One thread is one device, and the order of a float32 sum must not depend on the machine's load.
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch

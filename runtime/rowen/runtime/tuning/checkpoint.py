@@ -12,10 +12,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from rowen.runtime.files import write_atomically
+from rowen.runtime.tuning.output import CHECKPOINT_FILE, CHECKPOINT_KEY
 
 log = structlog.get_logger()
 
-FILE = "checkpoint.safetensors"
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -45,18 +45,18 @@ def store(folder: Path, digest: str, training: Training) -> None:
         "losses": training.losses,
         "random": random.getstate(),
     }
-    data = save(tensors, metadata={"rowen": json.dumps(state)})
-    write_atomically(folder / FILE, data)
+    data = save(tensors, metadata={CHECKPOINT_KEY: json.dumps(state)})
+    write_atomically(folder / CHECKPOINT_FILE, data)
 
 
 def restore(folder: Path, digest: str, training: Training) -> bool:
     """Brings the training back to the checkpoint. False when there is none for this job and data."""
-    path = folder / FILE
+    path = folder / CHECKPOINT_FILE
     if not path.exists():
         return False
     try:
         with safe_open(path, framework="pt") as stream:
-            state = json.loads((stream.metadata() or {}).get("rowen", "{}"))
+            state = json.loads((stream.metadata() or {}).get(CHECKPOINT_KEY, "{}"))
             if state.get("digest") != digest:
                 log.warning("the checkpoint is of another job or other data: starting anew", path=str(path))
                 return False
@@ -70,7 +70,7 @@ def restore(folder: Path, digest: str, training: Training) -> bool:
 
 def remove(folder: Path) -> None:
     """Removes the checkpoint."""
-    (folder / FILE).unlink(missing_ok=True)
+    (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
 
 
 def _apply(state: dict[str, Any], tensors: dict[str, torch.Tensor], training: Training) -> None:

@@ -1,15 +1,13 @@
-"""The dataset of a fine-tuning job: JSONL rows, and the examples made of them."""
+"""The dataset of a fine-tuning job: JSONL rows."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rowen.runtime.failure import WorkerError
 
 _REPORTED_LINES = 5
-
-Tokenize = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True)
@@ -18,14 +16,6 @@ class Row:
 
     prompt: str
     completion: str
-
-
-@dataclass(frozen=True)
-class Example:
-    """Token ids of a row, of which the first `prompt_tokens` are given and not learned."""
-
-    tokens: list[int]
-    prompt_tokens: int
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -44,17 +34,6 @@ def read_rows(path: Path) -> list[Row]:
     if not rows:
         raise WorkerError("DatasetMalformed", f"{path} has no rows")
     return rows
-
-
-def encode(rows: list[Row], tokenize: Tokenize, end: list[int], sequence_length: int) -> list[Example]:
-    """Examples of at most `sequence_length` tokens; rows of which nothing is left to learn are dropped."""
-    examples = []
-    for row in rows:
-        prompt = tokenize(row.prompt) if row.prompt else []
-        tokens = (prompt + tokenize(row.completion) + end)[:sequence_length]
-        if len(tokens) > max(len(prompt), 1):
-            examples.append(Example(tokens, len(prompt)))
-    return examples
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from rowen.runtime.tuning.dataset import Example
+from rowen.runtime.tuning.examples import Example
 
 _IGNORED = -100
 
@@ -20,7 +20,7 @@ def batch_loss(model: Any, examples: list[Example]) -> tuple[torch.Tensor, int]:
         count = len(example.tokens)
         tokens[row, :count] = torch.tensor(example.tokens)
         mask[row, :count] = 1
-        labels[row, example.prompt_tokens : count] = tokens[row, example.prompt_tokens : count]
+        labels[row, example.given_tokens : count] = tokens[row, example.given_tokens : count]
     logits = model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
     # Position i predicts token i + 1.
     targets = labels[:, 1:]

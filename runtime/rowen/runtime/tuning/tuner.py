@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import structlog
 import torch
@@ -16,40 +15,12 @@ from rowen.runtime.fence import Fence
 from rowen.runtime.files import write_atomically
 from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
 from rowen.runtime.tuning.checkpoint import Training
-from rowen.runtime.tuning.dataset import Example
+from rowen.runtime.tuning.examples import Example, encode_rows
+from rowen.runtime.tuning.fingerprint import model_digest
+from rowen.runtime.tuning.metrics import METRICS_FILE, Metrics, read_metrics
 from rowen.runtime.worker import Progress
 
 log = structlog.get_logger()
-
-METRICS_FILE = "metrics.json"
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """What the job achieved; its file is written last and marks the job as complete."""
-
-    digest: str
-    """Identifies spec and dataset."""
-    steps: int
-    base_loss: float | None
-    """Held-out loss per token of the base model; None when nothing was held out."""
-    adapter_loss: float | None
-    """Held-out loss per token with the adapter."""
-    training_rows: int
-    held_out_rows: int
-    dropped_rows: int
-    """Rows whose prompt alone fills the sequence."""
-    training_losses: list[float]
-    """Mean loss per token of each step."""
-
-    def sentence(self) -> str:
-        """For a person."""
-        rows = f"{self.steps} steps over {self.training_rows} rows"
-        dropped = f"; {self.dropped_rows} rows left nothing to learn" if self.dropped_rows else ""
-        if self.base_loss is None or self.adapter_loss is None:
-            return rows + dropped
-        losses = f"held-out loss {self.base_loss:.4f} (base) -> {self.adapter_loss:.4f} (adapter)"
-        return f"{losses}, {rows}, {self.held_out_rows} held out{dropped}"
 
 
 class Tuner:
@@ -61,7 +32,7 @@ class Tuner:
         self._fence = fence
         self._progress = progress
         self._folder = Path(spec.output_path)
-        self._digest = job_digest(spec)
+        self._digest = job_digest(spec, model)
 
     def run(self) -> Metrics:
         """Trains from the last checkpoint to the end and writes the adapter. Raises `WorkerError`, `OSError`."""
@@ -74,17 +45,18 @@ class Tuner:
         rows = dataset.read_rows(Path(spec.dataset_path))
         tokenizer = adapter.load_tokenizer(self._model)
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
-        train, held_out = order.split(len(examples), spec.held_out_fraction, spec.seed)
+        train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
         model = adapter.load_adapted(self._model, spec)
         training = self._start(model)
-        self._train(model, training, examples, train)
+        self._train(model, training, examples.kept, train)
         metrics = Metrics(
             digest=self._digest,
             steps=training.step,
-            **_held_out_losses(model, [examples[index] for index in held_out], spec.batch_size),
+            **_held_out_losses(model, [examples.kept[index] for index in held_out], spec.batch_size),
             training_rows=len(train),
             held_out_rows=len(held_out),
-            dropped_rows=len(rows) - len(examples),
+            cut_rows=examples.cut_rows,
+            dropped_rows=examples.dropped_rows,
             training_losses=training.losses,
         )
         self._finish(model, metrics)
@@ -120,46 +92,26 @@ class Tuner:
 
     def _finish(self, model: PeftModel, metrics: Metrics) -> None:
         self._fence.check()
+        # Metrics of another job must not stand beside this one's adapter.
+        (self._folder / METRICS_FILE).unlink(missing_ok=True)
         adapter.write_adapter(self._folder, model, self._spec.base_model.name_or_path)
         write_atomically(self._folder / METRICS_FILE, json.dumps(asdict(metrics), indent=1).encode())
         checkpoint.remove(self._folder)
 
 
-def encode_rows(rows: list[dataset.Row], tokenizer: Any, sequence_length: int) -> list[Example]:
-    """Examples of the rows, each closed by the end token. Raises `WorkerError` when nothing is left to learn."""
-    end = [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
-    examples = dataset.encode(rows, lambda text: list(tokenizer(text)["input_ids"]), end, sequence_length)
-    if not examples:
-        message = f"no row leaves anything to learn within {sequence_length} tokens"
-        raise WorkerError("DatasetMalformed", message)
-    return examples
+def job_digest(spec: TuningSpec, model: Path) -> str:
+    """Identifies what the result depends on: the spec, the dataset's bytes and the base model's files.
 
-
-def job_digest(spec: TuningSpec) -> str:
-    """Identifies what the result depends on: the spec but for its paths' volumes, and the dataset's bytes."""
+    Raises `WorkerError`.
+    """
     digest = hashlib.sha256(spec.model_dump_json(exclude={"output_path", "checkpoint_steps"}).encode())
     try:
         with Path(spec.dataset_path).open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     except OSError as error:
         raise WorkerError("DatasetMissing", f"{spec.dataset_path} cannot be read: {error.strerror}") from error
+    digest.update(model_digest(model).encode())
     return digest.hexdigest()
-
-
-def read_metrics(folder: Path, digest: str) -> Metrics | None:
-    """The metrics of this job if it is complete; those of another job are removed."""
-    path = folder / METRICS_FILE
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        value = {}
-    if isinstance(value, dict) and value.get("digest") == digest:
-        return Metrics(**value)
-    log.warning("the output holds another job's result, which will be replaced", path=str(path))
-    path.unlink()
-    return None
 
 
 def _held_out_losses(model: PeftModel, examples: list[Example], batch_size: int) -> dict[str, float | None]:
