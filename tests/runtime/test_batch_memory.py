@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rowen.runtime.batch.memory import OVERHEAD_BYTES, cache_bytes, useful_bytes
+from rowen.crds.worker import ExitCode
+from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, useful_bytes
 from rowen.runtime.failure import WorkerError
 
 CONFIG = {
@@ -37,3 +38,72 @@ def test_too_little_memory_is_said_in_numbers(model: Path) -> None:
     with pytest.raises(WorkerError, match="weights 1000") as caught:
         cache_bytes(model, OVERHEAD_BYTES)
     assert caught.value.reason == "MemoryTooSmall"
+
+
+def configured(folder: Path, config: object) -> int:
+    """Bytes of the cache of a model with that configuration, when there is no end of memory."""
+    text = config if isinstance(config, str) else json.dumps(config)
+    (folder / "config.json").write_text(text)
+    return cache_bytes(folder, 2**60)
+
+
+def whole(length: int, layers: int, key_value_heads: int, head: int) -> int:
+    return MAX_SEQUENCES * length * 2 * layers * key_value_heads * head * 4
+
+
+GEMMA_3 = {
+    "model_type": "gemma3",
+    "hidden_size": 7,
+    "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024,
+    },
+    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27, "num_attention_heads": 16},
+}  # fmt: skip
+UNKNOWN = {"model_type": "nobody-knows", "text_config": CONFIG, "num_hidden_layers": 99}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # Heads and length are the architecture's own, its head is not hidden_size / heads, windows are not counted on.
+        (GEMMA_3, whole(131072, 34, 4, 256)),
+        ({"model_type": "llama4", "text_config": {"num_hidden_layers": 4}}, whole(131072, 4, 8, 128)),
+        (CONFIG | {"model_type": "qwen2_5_vl"}, whole(8192, 32, 8, 128)),
+        ({"model_type": "gpt2", "n_layer": 3, "n_head": 4, "n_embd": 64, "n_positions": 99}, whole(99, 3, 4, 16)),
+        (UNKNOWN, whole(8192, 32, 8, 128)),
+        (UNKNOWN | {"text_config": "none"} | CONFIG, whole(8192, 32, 8, 128)),
+        (UNKNOWN | {"text_config": {}, "head_dim": 5} | CONFIG, whole(8192, 32, 8, 5)),
+        (CONFIG | {"head_dim": None, "num_key_value_heads": None}, whole(8192, 32, 32, 128)),
+        ({name: value for name, value in CONFIG.items() if name != "num_key_value_heads"}, whole(8192, 32, 32, 128)),
+        (CONFIG | {"auto_map": {"AutoConfig": "evil.Config"}}, whole(8192, 32, 8, 128)),
+    ],
+    ids=[
+        "gemma 3", "llama 4", "qwen-vl", "gpt-2", "text part of an unknown one", "unknown one",
+        "fields outside the part", "null", "no key-value heads", "remote code",
+    ],
+)  # fmt: skip
+def test_the_text_part_counts(config: object, expected: int, model: Path) -> None:
+    (model / "evil.py").write_text("raise SystemExit")
+    assert configured(model, config) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        *(
+            ({key: value for key, value in CONFIG.items() if key != name}, f"{name} is missing")
+            for name in ("num_hidden_layers", "num_attention_heads", "hidden_size", "max_position_embeddings")
+        ),
+        ({"model_type": "mamba"}, "num_attention_heads is missing"),
+        (UNKNOWN | {"text_config": {"num_attention_heads": 0}}, "num_attention_heads is 0, expected a whole number"),
+        (CONFIG | {"model_type": "llama", "num_hidden_layers": "two"}, "num_hidden_layers is 'two', expected"),
+        (CONFIG | {"num_key_value_heads": [4, 8]}, "num_key_value_heads is [4, 8], expected"),
+        ("[]", "it is not a JSON object"),
+        ("{", "Expecting property name"),
+    ],
+)
+def test_a_configuration_that_does_not_tell_is_the_users_error(config: object, said: str, model: Path) -> None:
+    with pytest.raises(WorkerError) as caught:
+        configured(model, config)
+    assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
+    assert f"{model / 'config.json'}: {said}" in caught.value.message

@@ -1,7 +1,9 @@
 """How much of a job's memory its key-value cache takes."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rowen.runtime.failure import WorkerError
 
@@ -11,24 +13,68 @@ MAX_SEQUENCES = 16
 """Requests that are decoded together."""
 
 _HALF_PRECISION_BYTES = 2
+_FIELDS = (
+    "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size",
+    "max_position_embeddings",
+)  # fmt: skip
 
 
 def cache_bytes(model: Path, memory_bytes: int) -> int:
     """Bytes for the cache: what the weights leave, and no more than all sequences at full length can use.
 
-    Raises `WorkerError` when the weights leave nothing.
+    Raises `WorkerError` when the weights leave nothing, and when the configuration does not tell the model's size.
     """
     weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
     left = memory_bytes - weights - OVERHEAD_BYTES
     if left <= 0:
         message = f"{memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
         raise WorkerError("MemoryTooSmall", message)
-    return min(left, useful_bytes(json.loads((model / "config.json").read_text())))
+    try:
+        return min(left, useful_bytes(text_configuration(model)))
+    except (OSError, ValueError) as error:
+        message = f"the size of the cache cannot be told from {model / 'config.json'}: {error}"
+        raise WorkerError("ModelMissing", message) from error
 
 
-def useful_bytes(config: dict[str, int]) -> int:
-    """Bytes of the keys and values of all sequences at full length, with the attention that takes the most."""
-    heads = config["num_attention_heads"]
-    head = config.get("head_dim") or config["hidden_size"] // heads
-    token = 2 * config["num_hidden_layers"] * config.get("num_key_value_heads", heads) * head
-    return MAX_SEQUENCES * config["max_position_embeddings"] * token * 2 * _HALF_PRECISION_BYTES
+def useful_bytes(config: Mapping[str, Any]) -> int:
+    """Bytes of the keys and values of all sequences at full length, with the attention that takes the most.
+
+    Layers that look back over a window only are counted as if they kept everything. Raises `ValueError` that names
+    the field.
+    """
+    heads = _number(config, "num_attention_heads")
+    head = _optional(config, "head_dim") or _number(config, "hidden_size") // heads
+    key_value_heads = _optional(config, "num_key_value_heads") or heads
+    token = 2 * _number(config, "num_hidden_layers") * key_value_heads * head
+    return MAX_SEQUENCES * _number(config, "max_position_embeddings") * token * 2 * _HALF_PRECISION_BYTES
+
+
+def text_configuration(model: Path) -> Mapping[str, Any]:
+    """The fields above of the model's text part; those that are not set are left out. Raises `ValueError`."""
+    written = json.loads((model / "config.json").read_bytes())
+    if not isinstance(written, dict):
+        raise ValueError("it is not a JSON object")
+    from transformers import AutoConfig
+
+    try:
+        # Knows the names and defaults of each architecture, and which part is the text's.
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config(decoder=True)
+    except Exception:
+        # An architecture that transformers does not know, or values that it refuses: what is written counts.
+        text = written.get("text_config")
+        fields = written | text if isinstance(text, dict) else written
+        return {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
+    return {name: getattr(config, name) for name in _FIELDS if getattr(config, name, None) is not None}
+
+
+def _optional(config: Mapping[str, Any], name: str) -> int | None:
+    return _number(config, name) if config.get(name) else None
+
+
+def _number(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    if value is None:
+        raise ValueError(f"{name} is missing")
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a whole number above 0")
+    return value
