@@ -97,6 +97,7 @@ class Metrics:
         self._gauge("rowen_predicted_fraction", ("namespace", "job"), 0.5)
         self._gauge("rowen_measured_fraction", ("namespace", "job"), 0.48)
         self._gauge("rowen_node_report_age_seconds", ("node",), self._world.report_age)
+        self._gauge("rowen_nodes_waited_for", (), 0)
 
     def _advance_scheduler(self) -> None:
         self._error.observe(self._world.prediction_error)

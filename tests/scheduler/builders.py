@@ -20,9 +20,10 @@ def device(node: str, id_: str = "cpu0", *, idle: float = 0.8, **fields: Any) ->
 
 
 def node(name: str, *devices: DeviceView, **fields: Any) -> NodeView:
-    """A node that has just reported, with two slots per device."""
+    """A node that has just reported, with two slots per device. Its clock is right unless `heard` is given."""
     devices = devices or (device(name),)
-    return NodeView(name, devices=devices, **{"slots": 2 * len(devices), "reported": NOW, **fields})
+    fields = {"slots": 2 * len(devices), "reported": NOW, **fields}
+    return NodeView(name, devices=devices, **{"heard": fields["reported"], **fields})
 
 
 def job(name: str, **fields: Any) -> JobView:

@@ -2,11 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import httpx
+import pytest
 from kr8s.asyncio import Api
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Waits until it holds."""
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("it did not come to that")
 
 
 class Held:
@@ -31,10 +41,11 @@ class Tap:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._held: dict[str, Held] = {}
+        self._away = asyncio.Event()
         self.calls: list[str] = []
         """Every call that was made."""
         self.errors: dict[str, Exception] = {}
-        """What calls raise instead of being made; watches that are under way end with it at their next line."""
+        """What calls raise instead of being made."""
         self.deaf: set[str] = set()
         """Watches that deliver nothing, as on a connection that hangs."""
 
@@ -42,6 +53,18 @@ class Tap:
     def api(self) -> Api:
         """As the type that the code expects."""
         return cast("Api", self)
+
+    def cut(self) -> None:
+        """The API server is away: every call fails, and the watches that are under way end."""
+        self._away.set()
+
+    def mend(self) -> None:
+        """It is back."""
+        self._away = asyncio.Event()
+
+    async def gone(self) -> None:
+        """Returns when the API server goes away."""
+        await self._away.wait()
 
     def hold(self, call: str) -> Held:
         """Holds back the answer to the next such call."""
@@ -54,6 +77,8 @@ class Tap:
         stream = arguments.get("stream", False)
         call = f"{'WATCH' if stream else method} {arguments['url'].split('/')[0]}"
         self.calls.append(call)
+        if self._away.is_set():
+            raise httpx.ConnectError("away")
         if call in self.errors:
             raise self.errors[call]
         held = self._held.pop(call, None)
@@ -68,8 +93,28 @@ class _Stream:
         self._tap, self._call, self._response = tap, call, response
 
     async def aiter_lines(self) -> AsyncIterator[str]:
-        async for line in self._response.aiter_lines():
-            if self._call in self._tap.errors:
-                raise self._tap.errors[self._call]
-            if self._call not in self._tap.deaf:
-                yield line
+        lines = aiter(self._response.aiter_lines())
+        gone = asyncio.create_task(self._tap.gone())
+        try:
+            while (line := await self._next(lines, gone)) is not None:
+                if self._call not in self._tap.deaf:
+                    yield line
+        finally:
+            gone.cancel()
+
+    @staticmethod
+    async def _next(lines: AsyncIterator[str], gone: asyncio.Task[None]) -> str | None:
+        """The next line; None at the end."""
+        line: asyncio.Task[str | None] = asyncio.create_task(_line(lines))
+        try:
+            await asyncio.wait({line, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise httpx.ReadError("away")
+            return await line
+        finally:
+            line.cancel()
+            await asyncio.gather(line, return_exceptions=True)
+
+
+async def _line(lines: AsyncIterator[str]) -> str | None:
+    return await anext(lines, None)

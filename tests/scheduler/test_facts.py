@@ -15,6 +15,7 @@ from rowen.scheduler.facts import (
     service_facts,
     unix_time,
 )
+from rowen.scheduler.hearing import Hearing, Listening, Word
 from rowen.scheduler.snapshot import DeviceView
 
 STAMP = "2026-01-02T03:04:05Z"
@@ -53,7 +54,7 @@ def pod(name: str = "chat-0", *, memory: str | None = "2Gi", node: str | None = 
 def one_device(report: dict[str, Any], *pods: dict[str, Any], services: tuple[ServiceFacts, ...]) -> DeviceView:
     facts = [found for found in map(pod_facts, pods) if found]
     node = node_facts({"metadata": {"name": "n"}})
-    return assemble([], [harvest_facts(report)], [node], facts, services).nodes["n"].devices[0]
+    return assemble([], [harvest_facts(report)], [node], facts, services, Hearing()).nodes["n"].devices[0]
 
 
 CHAT = ServiceFacts("ns", "chat", harvest=True)
@@ -115,7 +116,7 @@ def test_a_pod_without_node_or_that_has_ended_holds_nothing() -> None:
     live, done = pod_facts(pod("a", limits=slots)), pod_facts(pod("b", limits=slots, phase="Succeeded"))
     assert live is not None
     assert done is not None
-    assert [holder.name for holder in assemble([], [], [], [live, done], []).pods] == ["a"]
+    assert [holder.name for holder in assemble([], [], [], [live, done], [], Hearing()).pods] == ["a"]
 
 
 def test_memory_of_a_holder_is_per_device() -> None:
@@ -128,7 +129,7 @@ def test_memory_of_a_holder_is_per_device() -> None:
         )
     )
     assert found is not None
-    holder = assemble([], [], [], [found], []).pods[0]
+    holder = assemble([], [], [], [found], [], Hearing()).pods[0]
     assert (holder.memory, holder.slots, holder.job, holder.assignment) == (2**30, 2, "u", "id")
     assert holder.devices == ("cpu0", "cpu1")
 
@@ -234,7 +235,17 @@ def test_labels_and_taints_reach_the_node_with_or_without_a_report(reports: list
         "metadata": {"name": "n", "labels": {"zone": "a"}},
         "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
     }
-    found = assemble([], map(harvest_facts, reports), [node_facts(raw)], [], []).nodes["n"]
+    found = assemble([], map(harvest_facts, reports), [node_facts(raw)], [], [], Hearing()).nodes["n"]
     assert found.labels == {"zone": "a"}
     assert found.taints == (Taint("a", "", "NoSchedule"),)
     assert len(found.devices) == len(reports)
+
+
+def test_a_node_is_as_old_as_it_was_heard_and_not_as_its_report_says() -> None:
+    hearing = Hearing({"n": Word(unix_time(STAMP), 9000.0)}, Listening(7000.0, 9010.0))
+    nodes = [node_facts({"metadata": {"name": name}}) for name in ("n", "without-report")]
+    found = assemble([], [harvest_facts(harvest(None))], nodes, [], [], hearing)
+    assert found.listening == Listening(7000.0, 9010.0)
+    assert (found.nodes["n"].heard, found.nodes["n"].reported) == (9000.0, unix_time(STAMP))
+    assert found.nodes["n"].age(9004.0) == 4.0
+    assert found.nodes["without-report"].heard is None

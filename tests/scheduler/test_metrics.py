@@ -45,6 +45,13 @@ def test_series_of_jobs_that_are_gone_end() -> None:
     assert 'job="a"' not in text(metrics)
 
 
+def test_nodes_that_are_waited_for_are_counted() -> None:
+    jobs = [placed(job(name), name, renewed=NOW - 20) for name in ("a", "b")]
+    told = after(*jobs, node("a", reported=NOW - 20), node("b", reported=NOW - 20))
+    assert "rowen_nodes_waited_for 2.0" in told
+    assert "rowen_nodes_waited_for 0.0" in after(*jobs, node("a"), node("b"))
+
+
 def test_margins_are_told_of_classes_that_have_a_job() -> None:
     errors = dict.fromkeys(("class", "other"), PredictionError(0.0, 0.0, 9))
     told = after(job("a"), history=History(errors=errors))

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 from kr8s.asyncio import Api
 from scheduler.stage import Clock, Stage
-from scheduler.tap import Tap
+from scheduler.tap import Tap, until
 
 from rowen.crds.apply import apply_status
 from rowen.crds.names import API_VERSION
@@ -44,14 +44,6 @@ async def kept(mirror: Mirror[JobView]) -> AsyncIterator[None]:
 
 def names(mirror: Mirror[JobView], stage: Stage) -> list[str]:
     return sorted(job.name for job in mirror.values() if job.namespace == stage.namespace)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail("it did not come to that")
 
 
 async def delete(stage: Stage, name: str) -> None:

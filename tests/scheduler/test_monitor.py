@@ -108,6 +108,47 @@ def test_a_shortfall_is_dated_and_ends_when_the_sla_holds_again() -> None:
     assert drive(known(), [30.0] * 14 + [90.0] * 12).tracks["uid-j"].violating_since is None
 
 
+def measured(history: History, at: float, tokens: int, *, clock: float = 0.0) -> History:
+    """A report that is heard `at` seconds after the placement, from a node whose clock differs by so much."""
+    tenants = (tenant(VIEW, tokens, tokens / 100.0),)
+    seen = node("n", device("n", tenants=tenants), reported=NOW + at + clock, heard=NOW + at)
+    return observe(history, world(seen, VIEW, pod(VIEW, "n")), NOW + at, POLICY).history
+
+
+@pytest.mark.parametrize("clock", [-7200.0, 7200.0])
+def test_a_node_whose_clock_is_wrong_is_measured_all_the_same(clock: float) -> None:
+    history = known()
+    for step in range(14):
+        history = measured(history, 5.0 * step, 5 + 150 * step, clock=clock)
+    track = history.tracks["uid-j"]
+    assert track.fraction == pytest.approx(0.3)
+    assert track.violating_since == NOW + 50
+    assert track.time == NOW + 65
+
+
+@pytest.mark.parametrize(
+    ("gap", "set_by", "begins"),
+    [
+        (15.0, 0.0, False),
+        (15.5, 0.0, True),
+        (5.0, -5.0, True),
+        (5.0, -4.5, False),
+        (5.0, 10.0, False),
+        (5.0, 10.5, True),
+    ],
+)
+def test_a_silence_or_a_clock_that_is_set_begins_a_new_window(gap: float, set_by: float, begins: bool) -> None:
+    history = known()
+    for step in range(14):
+        history = measured(history, 5.0 * step, 5 + 150 * step)
+    assert history.tracks["uid-j"].violating_since is not None
+    track = measured(history, 65.0 + gap, 5 + 150 * 13, clock=set_by).tracks["uid-j"]
+    assert (len(track.samples) == 1) == begins
+    assert (track.violating_since is None) == begins
+    assert (track.fraction is None) == begins
+    assert (track.tokens_per_second is None) == begins
+
+
 def test_loading_does_not_count_as_shortfall_until_the_start_is_overdue() -> None:
     history = known()
     for at in range(0, 301, 10):

@@ -1,5 +1,6 @@
 """The HTTP API."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from scheduler.builders import NOW, POLICY, device, job, node, placed, world
 
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.scheduler.constraints import Taint
+from rowen.scheduler.hearing import Listening
 from rowen.scheduler.history import History
 from rowen.scheduler.profile import Profile
 from rowen.scheduler.server import create_app
@@ -96,6 +98,13 @@ def test_what_if_a_node_is_removed(source: Source) -> None:
     told = ask(source, removeNodes=["a"])
     assert told["x"]["node"] == told["y"]["node"] == "b"
     assert told["x"]["predictedFraction"] == 0.4
+
+
+def test_what_if_knows_when_nodes_could_be_heard() -> None:
+    """Right after an outage nobody is lost."""
+    silent = world(node("a", reported=NOW - 60), placed(job("x"), "a", renewed=NOW - 60))
+    assert ask(Source(silent))["x"]["action"] == "revoke"
+    assert ask(Source(replace(silent, listening=Listening(NOW, NOW))))["x"]["action"] == "keep"
 
 
 def test_what_if_a_job_is_added(source: Source) -> None:

@@ -160,6 +160,19 @@ def test_a_lease_is_renewed_by_thirds(later: float, write: bool) -> None:
     assert worth_writing(new, owned(view.status), 0.0, POLICY) == write
 
 
+@pytest.mark.parametrize(("ahead", "write"), [(4.0, False), (5.0, True)])
+def test_a_renewal_by_a_clock_that_was_ahead_is_corrected(ahead: float, write: bool) -> None:
+    view = job("j")
+    first = outcome(run(node("n"), view), "j")
+    assert first.placement is not None
+    wrong = replace(first.placement, renewed=NOW + ahead)
+    view = replace(stored(view, status_of(replace(first, placement=wrong))), placement=wrong)
+    new = status_of(outcome(run(node("n"), view), "j"))
+    assert new.assignment is not None
+    assert new.assignment.lease.renew_time == rfc3339(NOW)
+    assert worth_writing(new, owned(view.status), 0.0, POLICY) == write
+
+
 def test_a_transition_time_moves_only_with_the_status() -> None:
     view = job("j", sla=0.9)
     first = status_of(outcome(run(node("n"), view), "j"))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from rowen.crds import names
 from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
 from rowen.scheduler.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
+from rowen.scheduler.hearing import Hearing, Word
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
 
 ObjectKey = tuple[str, str]
@@ -18,19 +19,24 @@ def assemble(
     nodes: Iterable[NodeFacts],
     pods: Iterable[PodFacts],
     services: Iterable[ServiceFacts],
+    hearing: Hearing,
 ) -> Snapshot:
     """One view of the cluster. A report of a node that is gone is passed over."""
     reports = {harvest.node: harvest for harvest in harvests}
     by_pod = {(pod.namespace, pod.name): pod for pod in pods}
     by_service = {(service.namespace, service.name): service for service in services}
-    views = {node.name: _node(node, reports.get(node.name), by_pod, by_service) for node in nodes}
+    views = {
+        node.name: _node(node, reports.get(node.name), hearing.words.get(node.name), by_pod, by_service)
+        for node in nodes
+    }
     holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
-    return Snapshot(views, {job.uid: job for job in jobs}, holders)
+    return Snapshot(views, {job.uid: job for job in jobs}, holders, hearing.listening)
 
 
 def _node(
     node: NodeFacts,
     harvest: HarvestFacts | None,
+    word: Word | None,
     pods: Mapping[ObjectKey, PodFacts],
     services: Mapping[ObjectKey, ServiceFacts],
 ) -> NodeView:
@@ -38,7 +44,8 @@ def _node(
     if harvest is None:
         return view
     devices = tuple(_device(node.name, device, pods, services) for device in harvest.devices)
-    return replace(view, reported=harvest.reported, window=harvest.window, devices=devices)
+    heard = word.heard if word is not None else None
+    return replace(view, reported=harvest.reported, heard=heard, window=harvest.window, devices=devices)
 
 
 def _device(

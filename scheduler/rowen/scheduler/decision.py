@@ -1,15 +1,16 @@
 """One pass: from a snapshot and the history to what shall be done with every job."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 
 from rowen.scheduler.backoff import Backoff, BackoffKey, next_backoff
 from rowen.scheduler.constraints import Constraints
+from rowen.scheduler.disruption import spared
 from rowen.scheduler.fleet import Claim, Fleet
 from rowen.scheduler.history import History
-from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, violation
+from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, silence, violation
 from rowen.scheduler.occupancy import devices_of, pod_of, pods_by_job
 from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of
 from rowen.scheduler.policy import Policy
@@ -54,6 +55,8 @@ class Decision:
     outcomes: tuple[Outcome, ...] = ()
     backoffs: Mapping[BackoffKey, Backoff] = field(default_factory=dict)
     """All back-offs, with those that this pass began."""
+    waited_for: frozenset[str] = frozenset()
+    """Overdue nodes that are not taken for lost yet, since most nodes are silent at once."""
 
     def outcome(self, uid: JobKey) -> Outcome | None:
         """What happens to the job of that UID."""
@@ -63,7 +66,8 @@ class Decision:
 def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> Decision:
     """Decides on every job: first what stays, then who of the waiting goes where."""
     # 1. Withdraw what its node, its device, its owner or the SLA monitor has taken away.
-    losses = _losses(snapshot, history, now, policy)
+    lost_nodes, waited_for = _overdue(snapshot, now, policy)
+    losses = _losses(snapshot, history, lost_nodes, now, policy)
     # 2. Enter what stays, and every pod that still holds slots, into the fleet.
     fleet, held = build_fleet(snapshot, history, losses, now, policy)
     # 3. Place the waiting jobs in order; each sees what the ones before it took.
@@ -79,26 +83,48 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
         elif job.placement is None:
             outcomes.append(_place(job, fleet, history, backoffs, known, now, policy))
     # 4. What stays is told last, when every newcomer has taken its share.
-    outcomes += [_keep(snapshot.jobs[uid], placement, fleet, claim) for uid, (placement, claim) in held.items()]
-    return Decision(tuple(outcomes), backoffs)
+    for uid, (placement, claim) in held.items():
+        outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, silent=placement.node in waited_for))
+    return Decision(tuple(outcomes), backoffs, waited_for)
 
 
-def _losses(snapshot: Snapshot, history: History, now: float, policy: Policy) -> dict[JobKey, Loss]:
+def _overdue(snapshot: Snapshot, now: float, policy: Policy) -> tuple[frozenset[str], frozenset[str]]:
+    """The nodes whose lease has run out: those that are lost, and those that are waited for.
+
+    A node that has been removed is not waited for: that it is gone has been heard.
+    """
+    silences: dict[str, float] = {}
+    for _, placement in _held(snapshot):
+        silent = silence(placement, snapshot.nodes.get(placement.node), snapshot.listening, now)
+        silences[placement.node] = min(silent, silences.get(placement.node, silent))
+    waited_for = spared({name: silent for name, silent in silences.items() if name in snapshot.nodes}, policy)
+    limit = policy.lease_seconds + policy.lease_grace_seconds
+    return frozenset(name for name, silent in silences.items() if silent > limit) - waited_for, waited_for
+
+
+def _held(snapshot: Snapshot) -> Iterator[tuple[JobView, Placement]]:
+    """The jobs that have an assignment to lose."""
+    for job in snapshot.jobs.values():
+        if job.placement is not None and not job.finished and not job.deleting:
+            yield job, job.placement
+
+
+def _losses(
+    snapshot: Snapshot, history: History, lost: Collection[str], now: float, policy: Policy
+) -> dict[JobKey, Loss]:
     pods = pods_by_job(snapshot)
     losses: dict[JobKey, Loss] = {}
     violators: list[tuple[JobView, Placement, Loss]] = []
-    for job in snapshot.jobs.values():
-        if job.placement is None or job.finished or job.deleting:
-            continue
-        node = snapshot.nodes.get(job.placement.node)
-        found = loss(job, job.placement, node, pod_of(job, pods.get(job.uid, [])), history, now, policy)
+    for job, placement in _held(snapshot):
+        node, pod = snapshot.nodes.get(placement.node), pod_of(job, pods.get(job.uid, []))
+        found = loss(job, placement, node, pod, history, now, policy, overdue=placement.node in lost)
         # That no pod starts where the node or the device is gone is a consequence: the cause is told.
         found = found or not_started(job)
         violated = None if found else violation(job, history, now, policy)
         if found is not None:
             losses[job.uid] = found
         elif violated is not None:
-            violators.append((job, job.placement, violated))
+            violators.append((job, placement, violated))
     losses |= _one_per_device(violators)
     return losses
 
@@ -128,7 +154,7 @@ def build_fleet(
         if job.placement is None or job.uid in without or job.finished:
             continue
         pod = pod_of(job, pods.get(job.uid, []))
-        placement = renewed(job.placement, snapshot.nodes.get(job.placement.node), pod, policy)
+        placement = renewed(job.placement, snapshot.nodes.get(job.placement.node), pod, now, policy)
         claim = claim_of(job, placement.node, placement.devices, history.need(job.workload, job.sla))
         fleet.add(claim)
         entered.add(placement.id)
@@ -161,10 +187,12 @@ def _hold(job: JobView) -> Outcome:
     return Outcome(job, Action.HOLD, "the job is being deleted" if job.deleting else "spec.suspend is set")
 
 
-def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim) -> Outcome:
+def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, *, silent: bool) -> Outcome:
     fraction = fleet.fraction(claim)
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
+    if silent:
+        message += "; the node is silent, as most nodes are, so it is waited for"
     return Outcome(job, Action.KEEP, message, placement=placement, fraction=fraction)
 
 
@@ -207,16 +235,14 @@ def request_of(
 
 
 def snapshot_time(fleet: Fleet, node: str, now: float) -> float:
-    """The node's last report: the start of a new lease."""
-    reported = fleet.nodes[node].view.reported
-    return now if reported is None else min(reported, now)
+    """When the node was heard last: the start of a new lease."""
+    heard = fleet.nodes[node].view.heard
+    return now if heard is None else min(heard, now)
 
 
-def _placement(job: JobView, best: Candidate, now: float, reported: float, policy: Policy) -> Placement:
+def _placement(job: JobView, best: Candidate, now: float, heard: float, policy: Policy) -> Placement:
     digest = sha256(f"{job.uid} {best.place} {now:.6f}".encode()).hexdigest()
-    return Placement(
-        digest[:16], best.node, best.devices, best.prediction.fraction, now, reported, policy.lease_seconds
-    )
+    return Placement(digest[:16], best.node, best.devices, best.prediction.fraction, now, heard, policy.lease_seconds)
 
 
 def _refused(job: JobView, choice: Choice) -> str:

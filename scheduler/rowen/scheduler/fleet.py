@@ -223,7 +223,7 @@ def _claims(devices: Iterable[DeviceState]) -> list[Claim]:
 
 def node_refusal(node: NodeView, now: float, policy: Policy) -> str:
     """Why nothing is placed on the node; empty when it is open."""
-    if node.reported is None:
+    if node.heard is None:
         return "no report of its agent"
     age = node.age(now)
     if age > policy.lease_seconds:

@@ -10,9 +10,10 @@ from rowen.scheduler.snapshot import DeviceKey, JobKey
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A tenant's counters at the time of a report."""
+    """A tenant's counters in a report."""
 
     time: float
+    """The node's own time of the report: only differences count."""
     tokens: int
 
 
@@ -27,7 +28,7 @@ class Track:
     since: float
     """When the assignment was made."""
     time: float
-    """Report that was read last."""
+    """When the report that was read last was heard."""
     tokens: int
     granted: float
     samples: tuple[Sample, ...] = ()

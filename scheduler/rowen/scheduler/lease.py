@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rowen.scheduler.hearing import Listening
 from rowen.scheduler.history import History
 from rowen.scheduler.occupancy import devices_of, tenancies
 from rowen.scheduler.policy import Policy
@@ -34,17 +35,29 @@ class Loss:
         return self.reason is not Reason.SUSPENDED
 
 
-def renewed(placement: Placement, node: NodeView | None, pod: PodView | None, policy: Policy) -> Placement:
-    """The assignment with the node's last report as renewal, and the devices that the kubelet gave its pod."""
-    if node is None or node.reported is None:
-        return placement
+def renewed(placement: Placement, node: NodeView | None, pod: PodView | None, now: float, policy: Policy) -> Placement:
+    """The assignment, renewed when its node was heard last, on the devices that the kubelet gave its pod."""
+    heard = _heard(placement, node, now)
+    if node is None or node.heard is None:
+        return replace(placement, renewed=heard)
     devices = devices_of(node, pod) if pod is not None else ()
     return replace(
         placement,
-        renewed=max(placement.renewed, node.reported),
+        renewed=heard,
         duration=policy.lease_seconds,
         devices=devices if devices and _reported(node, pod) else placement.devices,
     )
+
+
+def silence(placement: Placement, node: NodeView | None, listening: Listening, now: float) -> float:
+    """Listened seconds since the assignment's node was heard."""
+    return listening.silence(_heard(placement, node, now), now)
+
+
+def _heard(placement: Placement, node: NodeView | None, now: float) -> float:
+    """When the node was heard last. A renewal that lies ahead was written by a wrong clock and counts from now."""
+    heard = node.heard if node is not None else None
+    return min(now, placement.renewed if heard is None else max(placement.renewed, heard))
 
 
 def _reported(node: NodeView, pod: PodView | None) -> bool:
@@ -59,15 +72,16 @@ def loss(
     history: History,
     now: float,
     policy: Policy,
+    *,
+    overdue: bool,
 ) -> Loss | None:
-    """Why the job's assignment cannot stay; None when it can."""
+    """Why the job's assignment cannot stay; None when it can. `overdue`: its node's lease has run out."""
     if job.suspended:
         return Loss(Reason.SUSPENDED, "spec.suspend is set")
-    current = renewed(placement, node, pod, policy)
-    overdue = now - current.ends()
-    if overdue > policy.lease_grace_seconds:
-        silent = now - current.renewed
-        return Loss(Reason.NODE_LOST, f"{placement.node}: lease ran out: last report {silent:.0f} s ago")
+    current = renewed(placement, node, pod, now, policy)
+    if overdue:
+        ago = now - current.renewed
+        return Loss(Reason.NODE_LOST, f"{placement.node}: lease ran out: last report {ago:.0f} s ago")
     if node is None or node.age(now) > policy.lease_seconds:
         return None
     if not node.ready and not _reported(node, pod):

@@ -15,8 +15,8 @@ from rowen.crds.apply import apply_status
 from rowen.crds.names import SCHEDULER_MANAGER
 from rowen.scheduler.cluster import Cluster
 from rowen.scheduler.decision import Action, Decision, Outcome, decide
+from rowen.scheduler.doubt import Doubt, suspects
 from rowen.scheduler.history import History
-from rowen.scheduler.lease import Reason
 from rowen.scheduler.metrics import Metrics
 from rowen.scheduler.mirror import FAILURES
 from rowen.scheduler.monitor import observe
@@ -63,7 +63,8 @@ class Loop:
         self._beat, self._worked = time.monotonic(), 0.0
         self._loaded = False
         self.policy = policy
-        self.cluster = Cluster(api, self._wake.set)
+        self._doubt, self._waited_for = Doubt(), frozenset[str]()
+        self.cluster = Cluster(api, self._wake.set, clock)
         self.metrics = Metrics()
         self.history = History()
 
@@ -77,7 +78,7 @@ class Loop:
 
     def snapshot(self) -> Snapshot | None:
         """The cluster now; None while that is not known."""
-        return self.cluster.snapshot() if self.cluster.current() else None
+        return self.cluster.snapshot(self.now()) if self.cluster.current() else None
 
     async def run(self) -> None:
         """Mirrors and passes until it is cancelled; what was learned is stored before it ends."""
@@ -140,20 +141,30 @@ class Loop:
     async def step(self) -> Decision:
         """One pass: snapshot, decide, apply."""
         snapshot, decision = self._decide()
-        if any(outcome.loss and outcome.loss.reason is Reason.NODE_LOST for outcome in decision.outcomes):
-            # A silent watch looks like a silent node: ask once more before work is taken away.
+        self._doubt = self._doubt.after(decision)
+        if self._doubt.calls_for_listing(decision, time.monotonic()):
+            self._doubt = replace(self._doubt, asked=time.monotonic())
             await self._step(self.cluster.refresh())
             snapshot, decision = self._decide()
+            self._doubt = replace(self._doubt, confirmed=suspects(decision))
+        self._tell(decision)
         await self._write(decision)
         with self._working():
             self.metrics.observe(snapshot, self.history, decision, self.now())
         await self._step(self._save())
         return decision
 
+    def _tell(self, decision: Decision) -> None:
+        if decision.waited_for - self._waited_for:
+            log.warning("most nodes are silent at once and are waited for", nodes=sorted(decision.waited_for))
+        elif self._waited_for and not decision.waited_for:
+            log.info("no silent node is waited for any more")
+        self._waited_for = decision.waited_for
+
     def _decide(self) -> tuple[Snapshot, Decision]:
         with self._working(), self.metrics.decision_seconds.time():
             now = self.now()
-            snapshot = self.cluster.snapshot()
+            snapshot = self.cluster.snapshot(now)
             observation = observe(self.history, snapshot, now, self.policy)
             self.history = observation.history
             self.metrics.errors(observation.errors)
@@ -175,7 +186,7 @@ class Loop:
         with self._working():
             for outcome in outcomes:
                 job, refusal = outcome.job, self._refused.get(outcome.job.uid)
-                if job.deleting:
+                if job.deleting or self._doubt.holds_back(outcome):
                     continue
                 new = wanted(outcome, self.history, self.now(), self.policy)
                 quiet = at - self._written.get(job.uid, float("-inf"))

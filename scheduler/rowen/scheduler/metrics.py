@@ -51,11 +51,19 @@ class Metrics:
             f"Assignments withdrawn within {_FLAP_SECONDS:.0f} s of being made, Suspended apart.",
             registry=registry,
         )
-        self._age = Gauge("rowen_node_report_age_seconds", "Age of the last report.", ["node"], registry=registry)
+        self._age = Gauge(
+            "rowen_node_report_age_seconds", "Time since the node was heard.", ["node"], registry=registry
+        )
+        self._waited_for = Gauge(
+            "rowen_nodes_waited_for",
+            "Overdue nodes that are not taken for lost yet, since most nodes are silent at once.",
+            registry=registry,
+        )
 
     def observe(self, snapshot: Snapshot, history: History, decision: Decision, now: float) -> None:
         """Sets the gauges after a pass."""
         self._gauge_nodes(snapshot, now)
+        self._waited_for.set(len(decision.waited_for))
         self._predicted.clear()
         self._measured.clear()
         for outcome in decision.outcomes:
@@ -70,7 +78,7 @@ class Metrics:
     def _gauge_nodes(self, snapshot: Snapshot, now: float) -> None:
         self._age.clear()
         for node in snapshot.nodes.values():
-            if node.reported is not None:
+            if node.heard is not None:
                 self._age.labels(node.name).set(node.age(now))
 
     def _gauge_job(self, outcome: Outcome, history: History) -> None:

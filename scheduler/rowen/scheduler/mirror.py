@@ -87,7 +87,7 @@ class Mirror(Generic[T]):
         found: dict[str, Raw] = {}
         known, token = self._newest, ""
         while True:
-            page = await self._page(token)
+            page = await self._page({"limit": str(_PAGE)} | ({"continue": token} if token else {}))
             version = _version(page)
             if version < known:
                 raise StaleListError(f"the list of {self._plural} is of version {version}, {known} has been seen")
@@ -111,8 +111,11 @@ class Mirror(Generic[T]):
         oldest = time.monotonic() - _BURIED_SECONDS
         self._buried = {uid: at for uid, at in self._buried.items() if at >= oldest}
 
-    async def _page(self, token: str) -> dict[str, Any]:
-        params = {"limit": str(_PAGE)} | ({"continue": token} if token else {})
+    async def probe(self) -> None:
+        """Asks for one object, to see whether the API server answers. Raises one of `FAILURES`."""
+        await self._page({"limit": "1"})
+
+    async def _page(self, params: dict[str, str]) -> dict[str, Any]:
         async with self._api.call_api(
             "GET", version=self._version, url=self._plural, params=params, timeout=20
         ) as response:

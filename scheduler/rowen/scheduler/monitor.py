@@ -25,7 +25,10 @@ class Reading:
     job: JobView
     placement: Placement
     pod: PodView
-    time: float
+    heard: float
+    """When the report was new to the scheduler."""
+    stamp: float
+    """The node's own time of it."""
     tokens: int
     granted: float
     tenants: int
@@ -104,11 +107,11 @@ def _readings(snapshot: Snapshot, now: float, policy: Policy) -> list[Reading]:
     for job in snapshot.jobs.values():
         pod = pod_of(job, pods.get(job.uid, []))
         node = snapshot.nodes.get(pod.node) if pod else None
-        if job.placement is None or pod is None or node is None or node.reported is None:
+        if job.placement is None or pod is None or node is None:
             continue
         held = tenancies(node, pod) if node.age(now) <= policy.lease_seconds else []
-        if held:
-            found.append(_reading(job, job.placement, pod, node, node.reported, held))
+        if held and node.heard is not None and node.reported is not None:
+            found.append(_reading(job, job.placement, pod, node, node.heard, node.reported, held))
     return found
 
 
@@ -117,7 +120,8 @@ def _reading(
     placement: Placement,
     pod: PodView,
     node: NodeView,
-    time: float,
+    heard: float,
+    stamp: float,
     held: Sequence[tuple[DeviceView, TenantView]],
 ) -> Reading:
     tenants = max(len(device.tenants) for device, _ in held)
@@ -125,7 +129,8 @@ def _reading(
         job=job,
         placement=placement,
         pod=pod,
-        time=time,
+        heard=heard,
+        stamp=stamp,
         tokens=max(tenant.tokens for _, tenant in held),
         granted=max(tenant.granted for _, tenant in held),
         tenants=tenants,
@@ -147,22 +152,35 @@ def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
     """The track after the report; one that was read before changes nothing."""
     if track is None:
         track = _begin(reading)
-    elif reading.time <= track.time:
+    elif reading.heard <= track.time:
         return track
+    elif not _follows(track, reading, policy):
+        track = replace(track, samples=(), violating_since=None, tokens_per_second=None, fraction=None)
     samples = track.samples
     if reading.tokens > 0 or samples:
-        samples = (*samples, Sample(reading.time, reading.tokens))
-    elif reading.job.counts_tokens and reading.time - track.since > policy.startup_seconds:
-        samples = (Sample(reading.time, 0),)
+        samples = (*samples, Sample(reading.stamp, reading.tokens))
+    elif reading.job.counts_tokens and reading.heard - track.since > policy.startup_seconds:
+        samples = (Sample(reading.stamp, 0),)
     return replace(
         track,
-        time=reading.time,
+        time=reading.heard,
         tokens=reading.tokens,
         granted=reading.granted,
-        samples=_within(samples, reading.time - policy.monitor_window_seconds),
+        samples=_within(samples, reading.stamp - policy.monitor_window_seconds),
         unlearned_tokens=track.unlearned_tokens + reading.tokens - track.tokens,
         unlearned_granted=track.unlearned_granted + (reading.granted - track.granted) / reading.tenants,
     )
+
+
+def _follows(track: Track, reading: Reading, policy: Policy) -> bool:
+    """Whether the report continues the window.
+
+    It does not after a silence longer than the lease, in which offline work stood still, nor where the node's clock
+    has been set.
+    """
+    if reading.heard - track.time > policy.lease_seconds:
+        return False
+    return not track.samples or 0.0 < reading.stamp - track.samples[-1].time <= policy.lease_seconds
 
 
 def _begin(reading: Reading) -> Track:
@@ -174,12 +192,12 @@ def _begin(reading: Reading) -> Track:
         workload=reading.job.workload,
         device_type=reading.device_type,
         since=reading.placement.time,
-        time=reading.time,
+        time=reading.heard,
         tokens=0 if alone else reading.tokens,
         granted=0.0 if alone else reading.granted,
         tenants=reading.tenants,
         predicted=reading.predicted,
-        predicted_at=reading.time,
+        predicted_at=reading.heard,
     )
 
 
@@ -220,10 +238,10 @@ def _compare(track: Track, reading: Reading, policy: Policy) -> tuple[Track, Err
 
     A window in which the number of tenants changed says nothing about the predictor and is dropped.
     """
-    restart = replace(track, tenants=reading.tenants, predicted=reading.predicted, predicted_at=reading.time)
+    restart = replace(track, tenants=reading.tenants, predicted=reading.predicted, predicted_at=reading.heard)
     if reading.tenants != track.tenants or len(track.samples) < 2:
         return restart, None
-    if track.fraction is None or reading.time - track.predicted_at < policy.monitor_window_seconds:
+    if track.fraction is None or reading.heard - track.predicted_at < policy.monitor_window_seconds:
         return track, None
     if track.predicted <= 0.0:
         return restart, None

@@ -17,7 +17,9 @@ class Policy(BaseModel):
     lease_seconds: Annotated[int, Field(ge=1)] = 15
     """Life of an assignment after the last report of its node."""
     lease_grace_seconds: Annotated[float, Field(ge=0)] = 3.0
-    """Added to the lease before it counts as run out: the gate's own lease (2 s) and clock skew."""
+    """Added to the lease before it counts as run out: the gate's own lease (2 s) and the report's way."""
+    disruption_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """How much longer nodes are waited for where most that hold assignments are silent at once."""
     dwell_seconds: Annotated[float, Field(ge=0)] = 120.0
     """Least time on an assignment before it can be evicted for its SLA."""
     backoff_seconds: Seconds = 30.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.scheduler.alignment import Span
 from rowen.scheduler.constraints import Constraints, Taint
+from rowen.scheduler.hearing import Listening
 
 JobKey = str
 """UID of an OfflineJob."""
@@ -61,7 +62,9 @@ class NodeView:
     slots: int = 0
     """Harvest slots that the node has: allocatable `rowen.dev/harvest`."""
     reported: float | None = None
-    """When the report was made, Unix seconds; None when there is none."""
+    """When the report was made by the node's own clock, Unix seconds; None when there is none."""
+    heard: float | None = None
+    """When the report was new to the scheduler, Unix seconds; None when there is none."""
     window: float = 60.0
     """Seconds that the report covers."""
     devices: tuple[DeviceView, ...] = ()
@@ -73,8 +76,8 @@ class NodeView:
         return next((device for device in self.devices if device.id == id_), None)
 
     def age(self, now: float) -> float:
-        """Seconds since the report; infinite without one. A clock that is ahead counts as 0."""
-        return float("inf") if self.reported is None else max(0.0, now - self.reported)
+        """Seconds since the node was heard; infinite without a report."""
+        return float("inf") if self.heard is None else max(0.0, now - self.heard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,6 @@ class Placement:
     time: float
     renewed: float
     duration: float
-
-    def ends(self) -> float:
-        """When the lease runs out, Unix seconds."""
-        return self.renewed + self.duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +154,5 @@ class Snapshot:
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     jobs: Mapping[JobKey, JobView] = field(default_factory=dict)
     pods: tuple[PodView, ...] = ()
+    listening: Listening = field(default_factory=Listening)
+    """When the nodes could be heard."""

@@ -86,7 +86,7 @@ def worth_writing(new: Wanted, old: Wanted, quiet_for: float, policy: Policy) ->
         return False
     if _facts(new) != _facts(old):
         return True
-    return _renewal(new, old) >= policy.lease_seconds / 3.0 or (
+    return abs(_renewal(new, old)) >= policy.lease_seconds / 3.0 or (
         quiet_for >= QUIET_SECONDS
         and (new.throughput, new.explanation, _messages(new)) != (old.throughput, old.explanation, _messages(old))
     )
@@ -251,7 +251,7 @@ def _messages(status: Wanted) -> list[str]:
 
 
 def _renewal(new: Wanted, old: Wanted) -> float:
-    """Seconds by which the lease would be renewed."""
+    """Seconds by which the lease would be renewed; below zero where it was renewed by a clock that was ahead."""
     if new.assignment is None or old.assignment is None:
         return 0.0
     return unix_time(new.assignment.lease.renew_time) - unix_time(old.assignment.lease.renew_time)

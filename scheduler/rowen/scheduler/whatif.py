@@ -28,7 +28,7 @@ def changed(
     jobs |= {job.uid: job for job in add}
     pods = tuple(pod for pod in snapshot.pods if pod.job not in gone and pod.node not in remove_nodes)
     nodes = {name: node for name, node in snapshot.nodes.items() if name not in remove_nodes}
-    return Snapshot(nodes, jobs, pods)
+    return replace(snapshot, nodes=nodes, jobs=jobs, pods=pods)
 
 
 def what_if(snapshot: Snapshot, history: History, now: float, policy: Policy) -> Decision:

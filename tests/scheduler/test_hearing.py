@@ -1,0 +1,85 @@
+"""When a node counts as heard, and what counts as silence."""
+
+import pytest
+from scheduler.builders import NOW
+
+from rowen.scheduler.hearing import BLIND_SECONDS, Hearing, Listening, Word, advanced
+
+
+def heard(hearing: Hearing, now: float, contact: float | None = None, **stamps: float) -> Hearing:
+    """One look at the reports; the API server has just answered unless `contact` is given."""
+    return advanced(hearing, stamps, now if contact is None else contact, now)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "first"),
+    [(NOW - 3, NOW - 3), (NOW, NOW), (NOW + 3600, NOW), (NOW - 3600, NOW - 3600)],
+)
+def test_a_report_that_is_seen_first_is_as_old_as_it_says_and_never_in_the_future(stamp: float, first: float) -> None:
+    assert heard(Hearing(), NOW, n=stamp).words == {"n": Word(stamp, first)}
+
+
+@pytest.mark.parametrize("wrong", [-3600.0, 0.0, 3600.0])
+def test_a_node_is_heard_when_its_report_changes_whatever_its_clock_says(wrong: float) -> None:
+    first = heard(Hearing(), NOW, n=NOW + wrong)
+    same = heard(first, NOW + 4, n=NOW + wrong)
+    assert same.words == first.words
+    assert heard(same, NOW + 5, n=NOW + wrong + 5).words["n"].heard == NOW + 5
+
+
+def test_a_nodes_clock_that_is_put_back_is_a_change_too() -> None:
+    first = heard(Hearing(), NOW, n=NOW)
+    assert heard(first, NOW + 5, n=NOW - 600).words["n"] == Word(NOW - 600, NOW + 5)
+
+
+def test_only_nodes_with_a_report_are_remembered() -> None:
+    first = heard(Hearing(), NOW, a=NOW, b=NOW)
+    assert heard(first, NOW + 1, b=NOW).words.keys() == {"b"}
+
+
+def test_listening_begins_with_the_first_answer() -> None:
+    assert heard(Hearing(), NOW, contact=float("-inf")).listening.silence(NOW - 99, NOW) == 0.0
+    assert heard(Hearing(), NOW, contact=NOW - 1).listening == Listening(NOW - 1, NOW - 1)
+
+
+@pytest.mark.parametrize(("gap", "begins"), [(BLIND_SECONDS, NOW), (BLIND_SECONDS + 0.1, NOW + BLIND_SECONDS + 0.1)])
+def test_a_gap_without_an_answer_is_no_listening(gap: float, begins: float) -> None:
+    after = heard(heard(Hearing(), NOW), NOW + gap)
+    assert after.listening == Listening(begins, NOW + gap)
+
+
+def test_without_an_answer_listening_does_not_go_on() -> None:
+    after = heard(heard(Hearing(), NOW), NOW + 60, contact=NOW)
+    assert after.listening == Listening(NOW, NOW)
+    assert after.listening.silence(NOW, NOW + 60) == 0.0
+
+
+def test_an_answer_that_is_known_does_not_move_it_back() -> None:
+    assert heard(heard(Hearing(), NOW), NOW + 1, contact=NOW - 0.5).listening == Listening(NOW, NOW)
+
+
+def test_the_schedulers_own_clock_that_is_put_back_begins_anew() -> None:
+    before = heard(Hearing(), NOW, n=NOW)
+    after = heard(before, NOW - 3600, contact=NOW - 3601, n=NOW)
+    assert after.listening == Listening(NOW - 3601, NOW - 3601)
+    assert after.words["n"].heard == NOW - 3600
+    assert heard(after, NOW - 3595, n=NOW).words["n"].heard == NOW - 3600
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "last", "silence"),
+    [
+        (NOW - 60, NOW, NOW - 20, 20.0),
+        (NOW - 10, NOW, NOW - 20, 10.0),
+        (NOW - 60, NOW - 4, NOW - 20, 16.0),
+        (NOW - 60, NOW - 30, NOW - 20, 0.0),
+        (NOW - 60, NOW + 9, NOW - 20, 20.0),
+        (NOW, NOW, NOW - 20, 0.0),
+    ],
+)
+def test_silence_is_what_was_listened_to(since: float, until: float, last: float, silence: float) -> None:
+    assert Listening(since, until).silence(last, NOW) == silence
+
+
+def test_by_default_everything_was_listened_to() -> None:
+    assert Listening().silence(NOW - 20, NOW) == 20.0
