@@ -1,18 +1,13 @@
-"""Whether a node is lost, or the scheduler was not listening: against a real API server."""
+"""Whether a node is lost, or the scheduler was not listening: pass by pass, against a real API server."""
 
-import asyncio
-import contextlib
-import time
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 from kr8s.asyncio import Api
 from prometheus_client import generate_latest
-from scheduler.stage import Clock, Stage, condition
-from scheduler.tap import Tap, until
-from scheduler.test_loop import see
+from scheduler.stage import Stage, condition
+from scheduler.steps import Frozen, Steps, Time, kept, placed, report
+from scheduler.tap import Tap
 
 from rowen.crds.apply import apply_status
 from rowen.crds.names import API_VERSION, SCHEDULER_MANAGER
@@ -21,102 +16,20 @@ from rowen.scheduler.loop import Loop
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.status import rfc3339
 
-QUICK = Policy(lease_seconds=4, lease_grace_seconds=1.0)
-
 
 @pytest.fixture
 async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
-    made = Stage(kube, namespace, Clock())
+    made = Stage(kube, namespace, Frozen())
     await made.service()
     yield made
     await made.clear()
 
 
-class Steps:
-    """A scheduler that is driven pass by pass on a clock that only moves when it is told to."""
-
-    def __init__(self, stage: Stage, tap: Tap) -> None:
-        self.stage, self.tap = stage, tap
-        self.policy = Policy()
-        self.loop = self.started()
-        self.jobs: list[str] = []
-
-    def started(self) -> Loop:
-        """A scheduler that has just been started."""
-        return Loop(self.tap.api, self.stage.namespace, self.policy, self.stage.clock)
-
-    async def go(self, seconds: float, *, reporting: Iterable[str] = (), ahead: float = 0.0) -> None:
-        """So many seconds in which the scheduler listens, and these nodes report every two of them."""
-        nodes = list(reporting)
-        for _ in range(round(seconds / 2)):
-            self.stage.clock.offset += 2.0
-            for name in nodes:
-                await report(self.stage, name, ahead)
-            await see(self.loop)
-            await self.loop.step()
-
-    async def job(self, name: str) -> dict[str, Any]:
-        """The job's status."""
-        found: dict[str, Any] = (await self.stage.get_job(name))["status"]
-        return found
-
-    async def left(self) -> list[str]:
-        """The nodes that have a job, by name."""
-        found = [(await self.job(name)).get("assignment", {}).get("node") for name in self.jobs]
-        return sorted(filter(None, found))
-
-
-async def report(stage: Stage, node: str, ahead: float) -> None:
-    """A report by a clock that is so many seconds ahead of the scheduler's."""
-    stage.clock.offset += ahead
-    await stage.report(node)
-    stage.clock.offset -= ahead
-
-
-class Frozen(Clock):
-    """Moves only when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._begin = float(int(time.time()))
-
-    def __call__(self) -> float:
-        return self._begin + self.offset
-
-
-@dataclass
-class Time:
-    """Stands in for the module `time`: its monotonic clock is the stage's."""
-
-    clock: Clock
-
-    def monotonic(self) -> float:
-        return self.clock()
-
-    def thread_time(self) -> float:
-        return 0.0
-
-
 @pytest.fixture
 def steps(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Steps:
-    stage.clock = Frozen()
     for module in ("cluster", "loop", "mirror"):
         monkeypatch.setattr(f"rowen.scheduler.{module}.time", Time(stage.clock))
     return Steps(stage, Tap(stage.api))
-
-
-async def placed(steps: Steps, nodes: list[str], *names: str, ahead: float = 0.0) -> list[str]:
-    """Jobs that are placed on the nodes, each on one; the ids of their assignments."""
-    for name in names:
-        await steps.stage.job(name)
-    steps.jobs += names
-    await steps.go(4, reporting=nodes, ahead=ahead)
-    assert await steps.left() == sorted(nodes)
-    return [(await steps.job(name))["assignment"]["id"] for name in names]
-
-
-def kept(status: dict[str, Any], id_: str) -> bool:
-    return status.get("assignment", {}).get("id") == id_ and "evictions" not in status
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
@@ -260,99 +173,3 @@ async def test_nodes_that_are_waited_for_keep_their_jobs_when_they_are_heard(ste
 
 def told_by(loop: Loop) -> str:
     return generate_latest(loop.metrics.registry).decode()
-
-
-@contextlib.asynccontextmanager
-async def reporting(stage: Stage, node: str) -> AsyncIterator[None]:
-    """The node reports all the time."""
-
-    async def for_ever() -> None:
-        while True:
-            await stage.report(node)
-            await asyncio.sleep(0.5)
-
-    task = asyncio.create_task(for_ever())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-@contextlib.asynccontextmanager
-async def running(stage: Stage, api: Api) -> AsyncIterator[Loop]:
-    """A scheduler that runs by itself, on the real clock."""
-    loop = Loop(api, stage.namespace, QUICK)
-    task = asyncio.create_task(loop.run())
-    try:
-        yield loop
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-async def test_the_only_node_is_lost_although_nothing_comes_by_itself(stage: Stage) -> None:
-    """A cluster in which all is silent: only an answer of the API server tells that it can be heard."""
-    tap = Tap(stage.api)
-    node = await stage.node("a")
-    async with running(stage, tap.api):
-        await stage.job("j")
-        async with reporting(stage, node):
-            await stage.await_job("j", lambda status: "assignment" in status)
-        tap.calls.clear()
-        began = time.monotonic()
-        lost = await stage.await_job("j", lambda status: "assignment" not in status)
-        assert condition(lost["status"], "Placed")["reason"] == "NodeLost"
-        assert 1 <= tap.calls.count("GET nodeharvests") <= time.monotonic() - began + 2
-
-
-async def test_an_outage_longer_than_the_lease_costs_no_job(stage: Stage) -> None:
-    tap = Tap(stage.api)
-    node = await stage.node("a")
-    async with running(stage, tap.api) as loop:
-        await stage.job("j")
-        async with reporting(stage, node):
-            found = await stage.await_job("j", lambda status: "assignment" in status)
-        tap.cut()
-        await asyncio.sleep(8)
-        tap.mend()
-        tap.calls.clear()
-        await until(lambda: "WATCH nodeharvests" in tap.calls and loop.cluster.current())
-        await asyncio.sleep(2)
-        renewed = found["status"]["assignment"]["lease"]["renewTime"]
-        async with reporting(stage, node):
-            after = await stage.await_job(
-                "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > renewed
-            )
-        assert kept(after["status"], found["status"]["assignment"]["id"])
-
-
-async def test_a_watch_that_hangs_is_no_silence(stage: Stage) -> None:
-    """The API server answers, and the node reports, but nothing comes."""
-    tap = Tap(stage.api)
-    node = await stage.node("a")
-    async with running(stage, tap.api), reporting(stage, node):
-        await stage.job("j")
-        found = await stage.await_job("j", lambda status: "assignment" in status)
-        tap.deaf.add("WATCH nodeharvests")
-        later = rfc3339(time.time() + 3.0)
-        after = await stage.await_job(
-            "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > later
-        )
-        assert kept(after["status"], found["status"]["assignment"]["id"])
-
-
-async def test_a_loop_that_was_stalled_did_not_listen(stage: Stage) -> None:
-    node = await stage.node("a")
-    async with running(stage, stage.api):
-        await stage.job("j")
-        async with reporting(stage, node):
-            found = await stage.await_job("j", lambda status: "assignment" in status)
-        time.sleep(7)  # noqa: ASYNC251
-        await asyncio.sleep(1.5)
-        renewed = found["status"]["assignment"]["lease"]["renewTime"]
-        async with reporting(stage, node):
-            after = await stage.await_job(
-                "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > renewed
-            )
-        assert kept(after["status"], found["status"]["assignment"]["id"])

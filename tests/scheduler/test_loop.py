@@ -11,6 +11,7 @@ import httpx
 import pytest
 from kr8s.asyncio import Api
 from scheduler.stage import Clock, Stage, condition
+from scheduler.steps import see
 from scheduler.tap import Tap
 
 from rowen.scheduler.backoff import Backoff
@@ -49,12 +50,6 @@ async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
     await made.service()
     yield made
     await made.clear()
-
-
-async def see(loop: Loop) -> None:
-    """Lists everything anew."""
-    await loop.cluster.services.refresh()
-    await loop.cluster.refresh()
 
 
 async def deny_assignments(stage: Stage) -> None:

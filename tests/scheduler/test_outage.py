@@ -1,0 +1,122 @@
+"""Whether a node is lost, or a running scheduler could not hear it: with a real API server that goes away."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from kr8s.asyncio import Api
+from scheduler.stage import Clock, Stage, condition
+from scheduler.steps import kept
+from scheduler.tap import Tap, until
+
+from rowen.scheduler.loop import Loop
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.status import rfc3339
+
+QUICK = Policy(lease_seconds=4, lease_grace_seconds=1.0)
+
+
+@pytest.fixture
+async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
+    made = Stage(kube, namespace, Clock())
+    await made.service()
+    yield made
+    await made.clear()
+
+
+@contextlib.asynccontextmanager
+async def reporting(stage: Stage, node: str) -> AsyncIterator[None]:
+    """The node reports all the time."""
+
+    async def for_ever() -> None:
+        while True:
+            await stage.report(node)
+            await asyncio.sleep(0.5)
+
+    task = asyncio.create_task(for_ever())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@contextlib.asynccontextmanager
+async def running(stage: Stage, api: Api) -> AsyncIterator[Loop]:
+    """A scheduler that runs by itself, on the real clock."""
+    loop = Loop(api, stage.namespace, QUICK)
+    task = asyncio.create_task(loop.run())
+    try:
+        yield loop
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_the_only_node_is_lost_although_nothing_comes_by_itself(stage: Stage) -> None:
+    """A cluster in which all is silent: only an answer of the API server tells that it can be heard."""
+    tap = Tap(stage.api)
+    node = await stage.node("a")
+    async with running(stage, tap.api):
+        await stage.job("j")
+        async with reporting(stage, node):
+            await stage.await_job("j", lambda status: "assignment" in status)
+        tap.calls.clear()
+        began = time.monotonic()
+        lost = await stage.await_job("j", lambda status: "assignment" not in status)
+        assert condition(lost["status"], "Placed")["reason"] == "NodeLost"
+        assert 1 <= tap.calls.count("GET nodeharvests") <= time.monotonic() - began + 2
+
+
+async def test_an_outage_longer_than_the_lease_costs_no_job(stage: Stage) -> None:
+    tap = Tap(stage.api)
+    node = await stage.node("a")
+    async with running(stage, tap.api) as loop:
+        await stage.job("j")
+        async with reporting(stage, node):
+            found = await stage.await_job("j", lambda status: "assignment" in status)
+        tap.cut()
+        await asyncio.sleep(8)
+        tap.mend()
+        tap.calls.clear()
+        await until(lambda: "WATCH nodeharvests" in tap.calls and loop.cluster.current())
+        await asyncio.sleep(2)
+        renewed = found["status"]["assignment"]["lease"]["renewTime"]
+        async with reporting(stage, node):
+            after = await stage.await_job(
+                "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > renewed
+            )
+        assert kept(after["status"], found["status"]["assignment"]["id"])
+
+
+async def test_a_watch_that_hangs_is_no_silence(stage: Stage) -> None:
+    """The API server answers, and the node reports, but nothing comes."""
+    tap = Tap(stage.api)
+    node = await stage.node("a")
+    async with running(stage, tap.api), reporting(stage, node):
+        await stage.job("j")
+        found = await stage.await_job("j", lambda status: "assignment" in status)
+        tap.deaf.add("WATCH nodeharvests")
+        later = rfc3339(time.time() + 3.0)
+        after = await stage.await_job(
+            "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > later
+        )
+        assert kept(after["status"], found["status"]["assignment"]["id"])
+
+
+async def test_a_loop_that_was_stalled_did_not_listen(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with running(stage, stage.api):
+        await stage.job("j")
+        async with reporting(stage, node):
+            found = await stage.await_job("j", lambda status: "assignment" in status)
+        time.sleep(7)  # noqa: ASYNC251
+        await asyncio.sleep(1.5)
+        renewed = found["status"]["assignment"]["lease"]["renewTime"]
+        async with reporting(stage, node):
+            after = await stage.await_job(
+                "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > renewed
+            )
+        assert kept(after["status"], found["status"]["assignment"]["id"])
