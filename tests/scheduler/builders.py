@@ -42,7 +42,7 @@ def placed(view: JobView, node_name: str, *devices: str, at: float = NOW - 600.0
 def not_started(view: JobView, assignment: str | None = None) -> JobView:
     """The job whose pod could not be started, as the operator tells."""
     failure = StartFailure(
-        assignment=assignment or f"id-{view.name}", reason="ImagePullBackOff", message="no such image", counted=True
+        assignment=assignment or f"id-{view.name}", reason="ImagePullBackOff", message="no such image", cause="Job"
     )
     return replace(view, status=view.status.model_copy(update={"start_failure": failure}))
 

@@ -134,7 +134,7 @@ class Stage:
     async def not_started(self, name: str) -> None:
         """What the operator tells when no pod can be started on the present assignment."""
         assignment = (await self.get_job(name))["status"]["assignment"]["id"]
-        failure = {"assignment": assignment, "reason": "ImagePullBackOff", "message": "no such image", "counted": True}
+        failure = {"assignment": assignment, "reason": "ImagePullBackOff", "message": "no such image", "cause": "Job"}
         manifest = {
             "apiVersion": API_VERSION,
             "kind": "OfflineJob",

@@ -183,7 +183,7 @@ class Assignment(ReadModel):
 
 
 class StartFailure(ReadModel):
-    """An assignment on which no pod could be started: the scheduler withdraws it and keeps off its node for a while."""
+    """An assignment on which no pod could be started: the scheduler withdraws it and waits before the next."""
 
     assignment: Annotated[str, Field(max_length=63)]
     """The assignment's id."""
@@ -191,8 +191,9 @@ class StartFailure(ReadModel):
     """What stood against the pod, in one CamelCase word, e.g. `ImagePullBackOff` or `Unschedulable`."""
     message: Annotated[str, Field(max_length=1024)]
     """The same in a sentence."""
-    counted: bool
-    """Whether the cause is the job's own, so that it counts against backoffLimit."""
+    cause: Literal["Job", "Node", "Cluster"]
+    """Whose it is. The job's own counts against backoffLimit; the node's keeps the job off that node for a while;
+    what no node can help, such as a quota, keeps it off all of them."""
 
 
 class Throughput(ReadModel):
