@@ -39,10 +39,10 @@ def placed(view: JobView, node_name: str, *devices: str, at: float = NOW - 600.0
     return replace(view, placement=replace(placement, **fields), status=OfflineJobStatus())
 
 
-def not_started(view: JobView, assignment: str | None = None) -> JobView:
+def not_started(view: JobView, assignment: str | None = None, cause: Any = "Job") -> JobView:
     """The job whose pod could not be started, as the operator tells."""
     failure = StartFailure(
-        assignment=assignment or f"id-{view.name}", reason="ImagePullBackOff", message="no such image", cause="Job"
+        assignment=assignment or f"id-{view.name}", reason="ImagePullBackOff", message="no such image", cause=cause
     )
     return replace(view, status=view.status.model_copy(update={"start_failure": failure}))
 

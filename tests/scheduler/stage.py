@@ -131,10 +131,10 @@ class Stage:
         body = {"fineTune": tune, "memory": "64Mi", "priority": 1000, **spec}
         await self.make(self._object("OfflineJob", name, body), "offlinejobs")
 
-    async def not_started(self, name: str) -> None:
+    async def not_started(self, name: str, cause: str = "Job") -> None:
         """What the operator tells when no pod can be started on the present assignment."""
         assignment = (await self.get_job(name))["status"]["assignment"]["id"]
-        failure = {"assignment": assignment, "reason": "ImagePullBackOff", "message": "no such image", "cause": "Job"}
+        failure = {"assignment": assignment, "reason": "ImagePullBackOff", "message": "no such image", "cause": cause}
         manifest = {
             "apiVersion": API_VERSION,
             "kind": "OfflineJob",

@@ -112,6 +112,15 @@ async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_
         assert (kept["assignment"]["id"], kept["evictions"]) == (second["assignment"]["id"], 1)
 
 
+async def test_a_job_that_no_node_can_help_waits_for_all_of_them(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        await stage.await_job("j", placed_on(node))
+        await stage.not_started("j", "Cluster")
+        await stage.await_job("j", lambda status: "from any node" in status.get("explanation", {}).get("message", ""))
+
+
 async def test_a_pod_that_does_not_tolerate_a_nodes_taint_is_not_sent_there(stage: Stage) -> None:
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     node = await stage.node("a", taints=[taint])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, pod, run, tenant
 
-from rowen.scheduler.backoff import Backoff, kept, next_backoff
+from rowen.scheduler.backoff import EVERY_NODE, Backoff, kept, next_backoff
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.lease import Loss, Reason
@@ -79,6 +79,29 @@ def test_an_assignment_whose_pod_cannot_start_is_withdrawn_and_its_node_waits() 
     assert (found.loss.reason, found.loss.withdrawn) == ("NotStarted", True)
     assert found.message == "n: ImagePullBackOff: no such image"
     assert decision.backoffs == {("uid-j", "n"): Backoff(1, NOW + 30, "NotStarted")}
+
+
+@pytest.mark.parametrize(("cause", "where"), [("Job", "n"), ("Node", "n"), ("Cluster", EVERY_NODE)])
+def test_what_no_node_can_help_keeps_the_job_off_all_of_them(cause: Any, where: str) -> None:
+    view = not_started(placed(job("j"), "n"), cause=cause)
+    lost = run(node("n"), node("m"), view)
+    assert lost.backoffs == {("uid-j", where): Backoff(1, NOW + 30, "NotStarted")}
+    again = run(node("n"), node("m"), job("j"), history=History(backoffs=lost.backoffs))
+    found = outcome(again, "j")
+    if where == EVERY_NODE:
+        refusal = "back-off until 13:47:10Z after NotStarted (eviction 1 from any node)"
+        assert [candidate.refusal for candidate in found.candidates] == [refusal] * 2
+    else:
+        assert found.placement is not None
+        assert found.placement.node == "m"
+
+
+def test_a_backoff_from_all_nodes_ends_and_no_other_job_has_it() -> None:
+    history = History(backoffs={("uid-j", EVERY_NODE): Backoff(1, NOW, "NotStarted")})
+    assert outcome(run(node("n"), job("j"), history=history), "j").action is Action.PLACE
+    history = History(backoffs={("uid-j", EVERY_NODE): Backoff(1, NOW + 1, "NotStarted")})
+    decision = run(node("n"), job("j"), job("k"), history=history)
+    assert (outcome(decision, "j").action, outcome(decision, "k").action) == (Action.WAIT, Action.PLACE)
 
 
 def test_what_was_said_of_an_older_assignment_harms_no_newer_one() -> None:
@@ -186,7 +209,7 @@ def test_a_suspended_job_comes_back_without_backoff(fields: dict[str, Any]) -> N
 def test_backoffs_grow_to_the_limit_and_are_forgotten() -> None:
     backoff, waits = None, []
     for _ in range(10):
-        backoff = next_backoff(backoff, "SLAViolated", NOW, POLICY)
+        backoff = next_backoff(backoff, "SLAViolated", "n", NOW, POLICY)
         waits.append(backoff.until - NOW)
     assert waits[:4] == [30, 60, 120, 240]
     assert waits[-1] == 1800
@@ -194,6 +217,17 @@ def test_backoffs_grow_to_the_limit_and_are_forgotten() -> None:
     held = {("j", "n"): backoff}
     assert kept(held, {"j"}, {"n"}, backoff.until + 1799, POLICY) == held
     assert kept(held, {"j"}, {"n"}, backoff.until + 1800, POLICY) == {}
+
+
+def test_a_backoff_from_all_nodes_has_a_lower_limit_and_is_remembered_like_a_nodes() -> None:
+    held = Backoff(3, NOW, "NotStarted")
+    waits = [next_backoff(replace(held, count=count), "NotStarted", EVERY_NODE, NOW, POLICY) for count in (3, 4, 40)]
+    assert [backoff.until - NOW for backoff in waits] == [240, 300, 300]
+    low = POLICY.model_copy(update={"backoff_limit_seconds": 100.0})
+    assert next_backoff(held, "NotStarted", EVERY_NODE, NOW, low).until == NOW + 100
+    all_ = {("j", EVERY_NODE): held}
+    assert kept(all_, {"j"}, {"n"}, NOW + 1799, POLICY) == all_
+    assert kept(all_, {"j"}, {"n"}, NOW + 1800, POLICY) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How long a job stays away from a node that has failed it."""
+"""How long a job stays away from a node that has failed it, or from all of them."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -7,12 +7,16 @@ from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey
 
 BackoffKey = tuple[JobKey, str]
-"""Job and node."""
+"""Job and node, or `EVERY_NODE`."""
+EVERY_NODE = ""
+"""In place of a node: what failed the job would fail it on any."""
+EVERY_NODE_LIMIT_SECONDS = 300.0
+"""Longest back-off from all nodes: what ends it, such as a raised quota, is not seen here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """A job's evictions from a node."""
+    """A job's evictions from a node, or from all."""
 
     count: int
     until: float
@@ -20,11 +24,13 @@ class Backoff:
     reason: str
 
 
-def next_backoff(previous: Backoff | None, reason: str, now: float, policy: Policy) -> Backoff:
-    """One more eviction: the wait doubles each time, up to the limit."""
+def next_backoff(previous: Backoff | None, reason: str, node: str, now: float, policy: Policy) -> Backoff:
+    """One more eviction from the node, or from `EVERY_NODE`: the wait doubles each time, up to the limit."""
     count = (previous.count if previous else 0) + 1
-    wait = min(policy.backoff_limit_seconds, policy.backoff_seconds * 2.0 ** min(count - 1, 30))
-    return Backoff(count, now + wait, reason)
+    limit = policy.backoff_limit_seconds
+    if node == EVERY_NODE:
+        limit = min(limit, EVERY_NODE_LIMIT_SECONDS)
+    return Backoff(count, now + min(limit, policy.backoff_seconds * 2.0 ** min(count - 1, 30)), reason)
 
 
 def kept(
@@ -38,5 +44,5 @@ def kept(
     return {
         (job, node): backoff
         for (job, node), backoff in backoffs.items()
-        if job in jobs and backoff.until > (horizon if node in nodes else now)
+        if job in jobs and backoff.until > (horizon if node == EVERY_NODE or node in nodes else now)
     }

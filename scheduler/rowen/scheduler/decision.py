@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 
-from rowen.scheduler.backoff import Backoff, BackoffKey, next_backoff
+from rowen.scheduler.backoff import EVERY_NODE, Backoff, BackoffKey, next_backoff
 from rowen.scheduler.constraints import Constraints
 from rowen.scheduler.disruption import spared
 from rowen.scheduler.fleet import Claim, Fleet
@@ -175,10 +175,17 @@ def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView) -> None:
 
 
 def _revoke(job: JobView, lost: Loss, backoffs: dict[BackoffKey, Backoff], now: float, policy: Policy) -> Outcome:
-    if job.placement is not None and lost.reason in _BACKED_OFF:
-        key = (job.uid, job.placement.node)
-        backoffs[key] = next_backoff(backoffs.get(key), lost.reason, now, policy)
+    key = backoff_key(job, lost)
+    if key is not None:
+        backoffs[key] = next_backoff(backoffs.get(key), lost.reason, key[1], now, policy)
     return Outcome(job, Action.REVOKE, lost.message, loss=lost)
+
+
+def backoff_key(job: JobView, lost: Loss) -> BackoffKey | None:
+    """What the job keeps away from after the loss; None where it may come back at once."""
+    if job.placement is None or lost.reason not in _BACKED_OFF:
+        return None
+    return job.uid, EVERY_NODE if lost.everywhere else job.placement.node
 
 
 def _hold(job: JobView) -> Outcome:
@@ -230,7 +237,8 @@ def request_of(
     job: JobView, fleet: Fleet, history: History, backoffs: Mapping[BackoffKey, Backoff], now: float
 ) -> Request:
     """What the job asks for; its margin covers the predictor's error for its class."""
-    own = {node: backoffs[job.uid, node] for node in fleet.nodes if (job.uid, node) in backoffs} if backoffs else {}
+    places = (EVERY_NODE, *fleet.nodes) if backoffs else ()
+    own = {place: backoffs[job.uid, place] for place in places if (job.uid, place) in backoffs}
     return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), own, now)
 
 

@@ -28,6 +28,8 @@ class Loss:
 
     reason: Reason
     message: str
+    everywhere: bool = False
+    """What took it away would do so on any node."""
 
     @property
     def withdrawn(self) -> bool:
@@ -110,7 +112,8 @@ def not_started(job: JobView) -> Loss | None:
     placement, failure = job.placement, job.status.start_failure
     if placement is None or failure is None or failure.assignment != placement.id:
         return None
-    return Loss(Reason.NOT_STARTED, f"{placement.node}: {failure.reason}: {failure.message}")
+    message = f"{placement.node}: {failure.reason}: {failure.message}"
+    return Loss(Reason.NOT_STARTED, message, everywhere=failure.cause == "Cluster")
 
 
 def violation(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:

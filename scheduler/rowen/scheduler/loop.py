@@ -14,7 +14,7 @@ from kr8s.asyncio import Api
 from rowen.crds.apply import apply_status
 from rowen.crds.names import SCHEDULER_MANAGER
 from rowen.scheduler.cluster import Cluster
-from rowen.scheduler.decision import Action, Decision, Outcome, decide
+from rowen.scheduler.decision import Action, Decision, Outcome, backoff_key, decide
 from rowen.scheduler.doubt import Doubt, suspects
 from rowen.scheduler.history import History
 from rowen.scheduler.metrics import Metrics
@@ -227,12 +227,9 @@ class Loop:
     def _count(self, outcome: Outcome, decision: Decision) -> None:
         if outcome.action not in (Action.PLACE, Action.REVOKE):
             return
-        job = outcome.job
-        held = outcome.placement or job.placement
-        if held is not None:
-            key = (job.uid, held.node)
-            if key in decision.backoffs:
-                self.history = replace(self.history, backoffs={**self.history.backoffs, key: decision.backoffs[key]})
+        job, key = outcome.job, backoff_key(outcome.job, outcome.loss) if outcome.loss else None
+        if key is not None:
+            self.history = replace(self.history, backoffs={**self.history.backoffs, key: decision.backoffs[key]})
         self.metrics.written(outcome, self.now())
         reason = outcome.loss.reason.value if outcome.loss else "Placed"
         log.info(outcome.action.value, job=job.label, reason=reason, message=outcome.message)

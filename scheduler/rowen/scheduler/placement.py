@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from rowen.scheduler.backoff import Backoff
+from rowen.scheduler.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet, Impact
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction
@@ -52,7 +52,7 @@ class Request:
     job: JobView
     margin: float
     backoffs: Mapping[str, Backoff]
-    """Its back-offs, by node."""
+    """Its back-offs, by node or `EVERY_NODE`."""
     now: float
 
     @property
@@ -227,10 +227,9 @@ def _refusal(
     excluded = fleet.exclusions(request.job.constraints)(node.view.name)
     if excluded:
         return excluded
-    backoff = request.backoffs.get(node.view.name)
-    if backoff is not None and request.now < backoff.until:
-        until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
-        return f"back-off until {until} after {backoff.reason} (eviction {backoff.count} from this node)"
+    waits = _backed_off(request, node.view.name)
+    if waits:
+        return waits
     if prediction.alignment < policy.alignment_threshold:
         return f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
     if prediction.memory == 0.0:
@@ -241,6 +240,15 @@ def _refusal(
     if full is not None or node.free_slots < len(devices):
         return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
     return _shortfall(request, prediction)
+
+
+def _backed_off(request: Request, node: str) -> str:
+    for place, name in ((EVERY_NODE, "any node"), (node, "this node")):
+        backoff = request.backoffs.get(place)
+        if backoff is not None and request.now < backoff.until:
+            until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
+            return f"back-off until {until} after {backoff.reason} (eviction {backoff.count} from {name})"
+    return ""
 
 
 def _shortfall(request: Request, prediction: Prediction) -> str:
