@@ -58,6 +58,28 @@ def test_another_spec_starts_anew(tiny_model: Path, dataset: Path, tmp_path: Pat
     assert (changed.result.reason, changed.result.completed) == ("Completed", 4)
 
 
+def test_without_its_metrics_a_job_is_run_anew(
+    straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(straight[0], tmp_path / "out")
+    (tmp_path / "out" / "metrics.json").unlink()
+    assert tune(spec(tiny_model, dataset, tmp_path / "out"), tmp_path).code == 0
+    for path in straight[0].iterdir():
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("header", [b"", b'{"__metadata__": {"rowen": "{"}}'], ids=["none", "state that is no JSON"])
+def test_a_damaged_checkpoint_costs_its_steps_only(
+    header: bytes, tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    job = spec(tiny_model, dataset, tmp_path / "out", epochs=1)
+    assert tune(job, tmp_path, die=("report", 5)).code == -signal.SIGKILL
+    (tmp_path / "out" / "checkpoint.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    ended = tune(job, tmp_path, attempt=2)
+    assert ended.result is not None
+    assert (ended.result.reason, ended.result.completed) == ("Completed", 4)
+
+
 def _change_a_weight(model: Path) -> None:
     with (model / "model.safetensors").open("r+b") as stream:
         stream.seek(-2, 2)

@@ -110,22 +110,84 @@ def test_a_place_that_cannot_be_the_output(
 MARKS = {
     "metrics.json": json.dumps(FORMER_METRICS).encode(),
     "checkpoint.safetensors": safetensors({"rowen": "{}"}),
+    "adapter_model.safetensors": safetensors({"format": "pt", "rowen": "0" * 64}),
+    ".rowen-owner": b'{"job": "another", "attempt": 1, "claim": "c"}',
 }
+METRICS, CHECKPOINT, WEIGHTS, OWNER = MARKS
+CONFIG = "adapter_config.json"
+UNMARKED = {WEIGHTS: safetensors({"format": "pt"}), CONFIG: b"{}"}
+"""The adapter of a former version, or somebody else's."""
+NEW = {WEIGHTS: MARKS[WEIGHTS], CONFIG: b"{}"}
 
 
-@pytest.mark.parametrize("mark", MARKS)
-def test_another_result_of_ours_may_be_replaced(mark: str, volume: Path) -> None:
-    folder = volume / "out"
-    (folder / mark).write_bytes(MARKS[mark])
-    for name in ("adapter_model.safetensors", "adapter_config.json"):
-        (folder / name).write_text("adapter")
-    check_output(folder, volume / "model")
+def marks(*names: str) -> dict[str, bytes]:
+    return {name: MARKS[name] for name in names}
+
+
+LEFT: list[tuple[str, dict[str, bytes]]] = [
+    ("before the first checkpoint", marks(OWNER)),
+    ("with a checkpoint", marks(OWNER, CHECKPOINT)),
+    ("over a former result", UNMARKED | marks(OWNER, CHECKPOINT, METRICS)),
+    ("by a former version, which removed the metrics first", UNMARKED | marks(OWNER)),
+    ("between weights and configuration", marks(OWNER, CHECKPOINT, WEIGHTS)),
+    ("between weights and a former configuration", NEW | marks(OWNER, CHECKPOINT)),
+    ("before the checkpoint is removed", NEW | marks(OWNER, CHECKPOINT, METRICS)),
+    ("before the owner is removed", NEW | marks(OWNER, METRICS)),
+    ("complete", NEW | marks(METRICS)),
+    ("complete, of a former version", UNMARKED | marks(METRICS)),
+    ("complete, without metrics", NEW),
+    ("complete, without metrics and configuration", marks(WEIGHTS)),
+    ("complete, without weights", {CONFIG: b"{}"} | marks(METRICS)),
+    ("weights alone, without the checkpoint", marks(OWNER, WEIGHTS)),
+    ("weights of a former version, without the checkpoint", {WEIGHTS: UNMARKED[WEIGHTS]} | marks(OWNER)),
+    ("without the owner", UNMARKED | marks(CHECKPOINT)),
+    ("with a damaged checkpoint", marks(OWNER) | {CHECKPOINT: b"torch"}),
+    ("with a checkpoint of zeros", NEW | marks(OWNER) | {CHECKPOINT: bytes(64)}),
+    ("with damaged metrics", NEW | marks(OWNER) | {METRICS: bytes(64)}),
+    ("with damaged weights", marks(METRICS) | {WEIGHTS: bytes(64)}),
+]
+
+
+@pytest.mark.parametrize("files", [case[1] for case in LEFT], ids=[case[0] for case in LEFT])
+def test_what_a_job_left_may_be_replaced(
+    files: dict[str, bytes], volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in files.items():
+        (volume / "out" / name).write_bytes(content)
+    # The check has let the job pass: it ends at the model, which is none.
+    assert refusal(volume, monkeypatch).reason == "ModelMissing"
+
+
+OTHERS: list[tuple[str, str, dict[str, bytes]]] = [
+    ("an adapter", CONFIG, UNMARKED),
+    ("an adapter beside damaged metrics", METRICS, UNMARKED | {METRICS: b"accuracy 1"}),
+    ("an adapter with damaged weights", CONFIG, {CONFIG: b"{}", WEIGHTS: bytes(64)}),
+    ("weights beside a checkpoint", CHECKPOINT, NEW | {CHECKPOINT: UNMARKED[WEIGHTS]}),
+    ("weights in the place of an owned checkpoint", CHECKPOINT, marks(OWNER) | {CHECKPOINT: UNMARKED[WEIGHTS]}),
+    ("metrics in an owned folder", METRICS, marks(OWNER) | {METRICS: b"[1]"}),
+    ("a damaged checkpoint beside an adapter of ours", CHECKPOINT, NEW | {CHECKPOINT: b"torch"}),
+]
+
+
+@pytest.mark.parametrize(("named", "files"), [case[1:] for case in OTHERS], ids=[case[0] for case in OTHERS])
+def test_what_is_not_known_to_be_a_jobs_is_not_replaced(
+    named: str, files: dict[str, bytes], volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in files.items():
+        (volume / "out" / name).write_bytes(content)
+    before = tree(volume)
+    error = refusal(volume, monkeypatch)
+    assert error.message.startswith(f"{volume / 'out' / named} is not known to be a result of this job; move it away")
+    assert (error.reason, error.code) == ("OutputUnwritable", ExitCode.USER_ERROR)
+    assert tree(volume) == before
 
 
 def test_a_mark_does_not_speak_for_a_file_that_is_plainly_not_ours(volume: Path) -> None:
     (volume / "out" / "metrics.json").write_bytes(MARKS["metrics.json"])
     (volume / "out" / "checkpoint.safetensors").write_text("mine")
-    with pytest.raises(WorkerError, match=r"checkpoint\.safetensors was not written"):
+    with pytest.raises(
+        WorkerError, match=r"checkpoint\.safetensors is not known to be a result of this job; move it away"
+    ):
         check_output(volume / "out", volume / "model")
 
 

@@ -60,8 +60,16 @@ class Fence:
         return WorkerError("Superseded", message, ExitCode.RETRY)
 
 
+def has_owner(path: Path) -> bool:
+    """Whether a worker has taken the output of that owner file and did not complete it.
+
+    Raises `WorkerError` for a file that is no owner file.
+    """
+    return _read(path) is not None
+
+
 def _read(path: Path) -> _Claim | None:
-    """The claim in the file; None without one. Raises `WorkerError` for a file that no worker wrote."""
+    """The claim in the file; None without one. Raises `WorkerError` for a file that is no owner file."""
     if not has_file(path):
         return None
     try:
@@ -70,5 +78,5 @@ def _read(path: Path) -> _Claim | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        message = f"{path} was not written by a worker of Rowen: move it away, or name another output"
+        message = f"{path} is not known to be a worker's owner file: move it away, or name another output"
         raise WorkerError("OutputUnwritable", message) from error

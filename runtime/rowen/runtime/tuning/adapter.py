@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.files import write_atomically
-from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE
+from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -48,11 +48,11 @@ def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
     return adapted
 
 
-def write_adapter(folder: Path, model: PeftModel, base_model: str) -> None:
-    """Writes the adapter in PEFT's format. Raises `OSError`."""
+def write_adapter(folder: Path, model: PeftModel, base_model: str, digest: str) -> None:
+    """Writes the adapter of the job with that digest in PEFT's format. Raises `OSError`."""
     config = model.peft_config["default"].to_dict() | {"inference_mode": True, "base_model_name_or_path": base_model}
     weights = {name: tensor.contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
-    write_atomically(folder / ADAPTER_FILE, save(weights, metadata={"format": "pt"}))
+    write_atomically(folder / ADAPTER_FILE, save(weights, metadata={"format": "pt", METADATA_KEY: digest}))
     text = json.dumps(config, indent=2, sort_keys=True, default=_plain)
     write_atomically(folder / ADAPTER_CONFIG_FILE, text.encode())
 

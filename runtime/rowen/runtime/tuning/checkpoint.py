@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from rowen.runtime.files import write_atomically
-from rowen.runtime.tuning.output import CHECKPOINT_FILE, CHECKPOINT_KEY
+from rowen.runtime.tuning.output import CHECKPOINT_FILE, METADATA_KEY
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ def store(folder: Path, digest: str, training: Training) -> None:
         "losses": training.losses,
         "random": random.getstate(),
     }
-    data = save(tensors, metadata={CHECKPOINT_KEY: json.dumps(state)})
+    data = save(tensors, metadata={METADATA_KEY: json.dumps(state)})
     write_atomically(folder / CHECKPOINT_FILE, data)
 
 
@@ -56,12 +56,12 @@ def restore(folder: Path, digest: str, training: Training) -> bool:
         return False
     try:
         with safe_open(path, framework="pt") as stream:
-            state = json.loads((stream.metadata() or {}).get(CHECKPOINT_KEY, "{}"))
+            state = json.loads((stream.metadata() or {}).get(METADATA_KEY, "{}"))
             if state.get("digest") != digest:
                 log.warning("the checkpoint is of another job or other data: starting anew", path=str(path))
                 return False
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - no mapping
-    except SafetensorError as error:
+    except (SafetensorError, ValueError) as error:
         log.warning("the checkpoint cannot be read: starting anew", path=str(path), error=str(error))
         return False
     _apply(state, tensors, training)

@@ -68,10 +68,13 @@ def read_metrics(folder: Path, digest: str) -> Metrics | None:
         return None
 
 
-def is_metrics(path: Path) -> bool:
-    """Whether the file is of this or of a former version's tuner."""
-    value = _read(path)
-    return value is not None and value.keys() >= _KEYS
+def is_metrics(path: Path) -> bool | None:
+    """Whether the file is of this or of a former version's tuner; None when it is no JSON at all."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return isinstance(value, dict) and value.keys() >= _KEYS
 
 
 def _read(path: Path) -> dict[str, Any] | None:

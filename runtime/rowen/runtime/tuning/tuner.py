@@ -94,7 +94,7 @@ class Tuner:
         self._fence.check()
         # Metrics of another job must not stand beside this one's adapter.
         (self._folder / METRICS_FILE).unlink(missing_ok=True)
-        adapter.write_adapter(self._folder, model, self._spec.base_model.name_or_path)
+        adapter.write_adapter(self._folder, model, self._spec.base_model.name_or_path, self._digest)
         write_atomically(self._folder / METRICS_FILE, json.dumps(asdict(metrics), indent=1).encode())
         checkpoint.remove(self._folder)
 
