@@ -1,9 +1,11 @@
 """The key-value cache takes what the weights leave."""
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig
 
 from rowen.crds.worker import ExitCode
 from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, useful_bytes
@@ -107,3 +109,30 @@ def test_a_configuration_that_does_not_tell_is_the_users_error(config: object, s
         configured(model, config)
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
     assert f"{model / 'config.json'}: {said}" in caught.value.message
+
+
+def test_a_disk_that_fails_is_tried_again(model: Path) -> None:
+    (model / "config.json").unlink()
+    (model / "config.json").symlink_to("/proc/self/mem")
+    with pytest.raises(WorkerError, match=str(model / "config.json")) as caught:
+        cache_bytes(model, 2**60)
+    assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+def test_a_disk_that_fails_at_the_second_look_does_not_change_the_size(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise OSError("cannot load the configuration") from OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", gone)
+    with pytest.raises(WorkerError) as caught:
+        cache_bytes(model, 2**60)
+    assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+def test_no_configuration_is_the_users_error(model: Path) -> None:
+    (model / "config.json").unlink()
+    with pytest.raises(WorkerError) as caught:
+        cache_bytes(model, 2**60)
+    assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)

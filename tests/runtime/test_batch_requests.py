@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rowen.crds.worker import ExitCode
 from rowen.runtime.batch.requests import ChatRow, CompletionRow, read_requests
 from rowen.runtime.failure import WorkerError
 
@@ -66,3 +67,17 @@ def test_an_input_without_rows_is_missing(tmp_path: Path, content: str | None) -
     with pytest.raises(WorkerError) as caught:
         read_requests(tmp_path / "in.jsonl")
     assert caught.value.reason == "InputMissing"
+
+
+def test_a_disk_that_fails_is_tried_again() -> None:
+    with pytest.raises(WorkerError, match="/proc/self/mem") as caught:
+        read_requests(Path("/proc/self/mem"))
+    assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+@pytest.mark.parametrize("name", ["none", "in.jsonl/below", "."])
+def test_no_input_file_is_the_users_error(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(row())
+    with pytest.raises(WorkerError, match=str(tmp_path / name)) as caught:
+        read_requests(tmp_path / name)
+    assert (caught.value.reason, caught.value.code) == ("InputMissing", ExitCode.USER_ERROR)

@@ -8,11 +8,14 @@ import torch
 from runtime.tuning_runs import spec
 from safetensors.torch import save_file
 
+from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.tuning.fingerprint import SAMPLE_BYTES, WHOLE_BYTES, model_digest
+from rowen.runtime.tuning.fingerprint import SAMPLE_BYTES, STRETCH_BYTES, WHOLE_BYTES, model_digest
 from rowen.runtime.tuning.tuner import job_digest
 
 LENGTH_BYTES = 8
+BROKEN = "/proc/self/mem"
+"""A file that opens, and whose first byte is an input/output error."""
 
 
 @pytest.fixture
@@ -44,6 +47,34 @@ def test_any_byte_of_a_small_file_counts(model: Path) -> None:
             changes += 1
             change(path, offset)
     assert len(seen) == changes + 1
+
+
+LOADED = [
+    "config.json", "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin",
+    "model-00001-of-00002.safetensors", "model.safetensors.index.json",
+    "pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json",
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+    "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_every_file_that_is_loaded_counts(name: str, model: Path) -> None:
+    (model / name).write_text("one")
+    first = model_digest(model)
+    (model / name).write_text("two")
+    assert model_digest(model) != first
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", "results.jsonl", "data.json", "model.gguf", "generation_config.json", "consolidated.safetensors",
+     "training_args.bin", "my_model.safetensors", "model.safetensors.part", "old-config.json"],
+)  # fmt: skip
+def test_a_foreign_file_beside_the_model_changes_nothing(name: str, model: Path) -> None:
+    first = model_digest(model)
+    (model / name).symlink_to(BROKEN)
+    assert model_digest(model) == first
 
 
 def test_a_file_more_or_of_another_name_counts(model: Path) -> None:
@@ -126,13 +157,56 @@ def test_a_file_is_read_whole_up_to_a_size(surplus: int, model: Path) -> None:
     assert (model_digest(model) == first) is bool(surplus)
 
 
-def test_a_large_file_of_another_kind_is_read_whole(model: Path) -> None:
-    path = model / "pytorch_model.bin"
+LAST = WHOLE_BYTES // STRETCH_BYTES * STRETCH_BYTES
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "adapter_model.bin"])
+@pytest.mark.parametrize(
+    ("offset", "seen"),
+    [
+        (0, True), (SAMPLE_BYTES - 1, True), (SAMPLE_BYTES, False),
+        (STRETCH_BYTES // 2 - 1, False), (STRETCH_BYTES // 2, True),
+        (STRETCH_BYTES - SAMPLE_BYTES - 1, False), (STRETCH_BYTES - SAMPLE_BYTES, True),
+        (STRETCH_BYTES + SAMPLE_BYTES - 1, True), (STRETCH_BYTES + SAMPLE_BYTES, False), (LAST, True),
+    ],
+)  # fmt: skip
+def test_of_each_stretch_of_a_large_pickle_samples_count(offset: int, seen: bool, name: str, model: Path) -> None:
+    path = model / name
     path.touch()
     os.truncate(path, WHOLE_BYTES + 1)
     first = model_digest(model)
+    change(path, offset)
+    assert (model_digest(model) != first) is seen
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "tokenizer.json"])
+def test_what_is_small_or_holds_no_weights_is_read_whole(name: str, model: Path) -> None:
+    path = model / name
+    path.touch()
+    os.truncate(path, WHOLE_BYTES + (path.suffix == ".json"))
+    first = model_digest(model)
     change(path, SAMPLE_BYTES)
     assert model_digest(model) != first
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
+def test_a_disk_that_fails_is_tried_again(name: str, model: Path) -> None:
+    (model / name).unlink()
+    (model / name).symlink_to(BROKEN)
+    with pytest.raises(WorkerError, match=str(model / name)) as caught:
+        model_digest(model)
+    assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+def test_a_folder_that_is_gone_is_the_users_error(model: Path) -> None:
+    with pytest.raises(WorkerError, match=str(model / "gone")) as caught:
+        model_digest(model / "gone")
+    assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
+
+
+def _with_offsets(offsets: str) -> bytes:
+    header = f'{{"a": {{"data_offsets": {offsets}}}}}'.encode()
+    return len(header).to_bytes(LENGTH_BYTES, "little") + header
 
 
 @pytest.mark.parametrize(
@@ -143,8 +217,12 @@ def test_a_large_file_of_another_kind_is_read_whole(model: Path) -> None:
         bytes([2, *[0] * 7]) + b"[]",
         bytes([8, *[0] * 7]) + b'{"a": 1}',
         bytes([9, *[0] * 7]) + b'{"a": {}}',
+        _with_offsets("[0, 9e999]"),
+        _with_offsets("[-1, 8]"),
+        _with_offsets("[8, 0]"),
+        _with_offsets(f"[0, {2 * WHOLE_BYTES}]"),
     ],
-    ids=["no header", "no JSON", "no object", "no tensor", "no offsets"],
+    ids=["no header", "no JSON", "no object", "no tensor", "no offsets", "endless", "before", "turned", "beyond"],
 )
 def test_a_large_file_that_is_damaged_is_named(start: bytes, model: Path) -> None:
     path = model / "model.safetensors"

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from rowen.demo.samples import dialogues, write_lines
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.__main__ import tune
+from rowen.runtime.tuning.adapter import load_adapted, load_tokenizer
+from rowen.runtime.tuning.dataset import read_rows
 from rowen.runtime.worker import Progress
 
 
@@ -83,3 +87,63 @@ def test_full_disk_can_be_retried(job: TuningSpec, monkeypatch: pytest.MonkeyPat
     meaning = failure_of(caught.value)
     assert (meaning.reason, meaning.code) == ("DiskFull", ExitCode.RETRY)
     assert not list(Path(job.output_path).glob("*.part"))
+
+
+BROKEN = "/proc/self/mem"
+"""A file that opens, and whose first byte is an input/output error."""
+
+
+def broken(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(BROKEN)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "data.jsonl"])
+def test_a_disk_that_fails_is_tried_again(
+    name: str, job: TuningSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copytree(job.base_model.name_or_path, tmp_path / "model")
+    job = job.model_copy(update={"base_model": ModelLocation(name_or_path=str(tmp_path / "model"))})
+    path = tmp_path / name if name == "data.jsonl" else tmp_path / "model" / name
+    broken(path)
+    error = refusal(job, monkeypatch)
+    assert (error.reason, error.code) == ("Failed", ExitCode.RETRY)
+    assert str(path) in error.message
+
+
+def test_a_disk_that_fails_at_the_rows_is_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=BROKEN) as caught:
+        read_rows(Path(BROKEN))
+    assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [
+        ("tokenizer_config.json", lambda model, _: load_tokenizer(model)),
+        ("model.safetensors", load_adapted),
+    ],
+)
+def test_a_disk_that_fails_while_the_model_is_loaded_is_tried_again(
+    name: str, load: Callable[[Path, TuningSpec], object], tiny_model: Path, job: TuningSpec, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    broken(tmp_path / "model" / name)
+    with pytest.raises(WorkerError) as caught:
+        load(tmp_path / "model", job)
+    assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "data.jsonl/below", "loop"], ids=["too long", "below a file", "loop"])
+def test_a_path_that_can_be_no_input_is_the_users_error(
+    name: str, job: TuningSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    path = str(tmp_path / name)
+    for change in ({"base_model": ModelLocation(name_or_path=path)}, {"dataset_path": path}):
+        error = refusal(job.model_copy(update=change), monkeypatch)
+        assert (error.reason, error.code) == (
+            "DatasetMissing" if "dataset_path" in change else "ModelMissing",
+            ExitCode.USER_ERROR,
+        )
+        assert path in error.message

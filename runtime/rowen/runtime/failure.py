@@ -1,6 +1,10 @@
 """Why a job cannot go on."""
 
 import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from rowen.crds.worker import ExitCode
 
@@ -8,6 +12,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNWRITABLE = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
 )  # fmt: skip
+_UNREADABLE = (
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
+)  # fmt: skip
+_RUST_ERRNO = re.compile(r"\(os error (\d+)\)")
+"""How libraries in Rust write the number that they do not set."""
 
 
 class WorkerError(Exception):
@@ -27,3 +36,34 @@ def failure_of(error: OSError) -> WorkerError:
     if error.errno in _UNWRITABLE:
         return WorkerError("OutputUnwritable", str(error))
     return WorkerError("Failed", f"{type(error).__name__}: {error}", ExitCode.RETRY)
+
+
+def input_failure(reason: str, message: str, error: Exception) -> WorkerError:
+    """What an error means on a file that the job has to read: `reason` where it is the user's."""
+    if is_passing(error):
+        return WorkerError("Failed", message, ExitCode.RETRY)
+    return WorkerError(reason, message)
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Whether the operating system's error behind it says nothing of the file, as when a disk or a network fails."""
+    while error is not None:
+        number = _number(error) if isinstance(error, OSError) else None
+        if number is not None and number not in _UNREADABLE:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextmanager
+def reading(reason: str, path: Path) -> Iterator[None]:
+    """Around the reading of a file that the job needs. Raises `WorkerError`, with `reason` where it is the user's."""
+    try:
+        yield
+    except OSError as error:
+        raise input_failure(reason, f"{path} cannot be read: {error.strerror or error}", error) from error
+
+
+def _number(error: OSError) -> int | None:
+    written = _RUST_ERRNO.search(str(error))
+    return int(written[1]) if error.errno is None and written else error.errno

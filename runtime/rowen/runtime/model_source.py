@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rowen.crds.worker import ExitCode, ModelLocation
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, reading
 
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 
@@ -13,10 +13,11 @@ def model_folder(model: ModelLocation) -> Path:
     folder = Path(model.name_or_path)
     if not folder.is_absolute():
         folder = _download(model)
-    if not folder.is_dir():
-        raise WorkerError("ModelMissing", f"no model folder {folder}")
-    if not (folder / "config.json").is_file():
-        raise WorkerError("ModelMissing", f"{folder} holds no config.json")
+    with reading("ModelMissing", folder):
+        if not folder.is_dir():
+            raise WorkerError("ModelMissing", f"no model folder {folder}")
+        if not (folder / "config.json").is_file():
+            raise WorkerError("ModelMissing", f"{folder} holds no config.json")
     return folder
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, input_failure, is_passing, reading
 
 OVERHEAD_BYTES = 1536 * 2**20
 """Interpreter, libraries and activations of a vLLM process, beside weights and cache."""
@@ -24,7 +24,8 @@ def cache_bytes(model: Path, memory_bytes: int) -> int:
 
     Raises `WorkerError` when the weights leave nothing, and when the configuration does not tell the model's size.
     """
-    weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+    with reading("ModelMissing", model):
+        weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
     left = memory_bytes - weights - OVERHEAD_BYTES
     if left <= 0:
         message = f"{memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
@@ -33,7 +34,7 @@ def cache_bytes(model: Path, memory_bytes: int) -> int:
         return min(left, useful_bytes(text_configuration(model)))
     except (OSError, ValueError) as error:
         message = f"the size of the cache cannot be told from {model / 'config.json'}: {error}"
-        raise WorkerError("ModelMissing", message) from error
+        raise input_failure("ModelMissing", message, error) from error
 
 
 def useful_bytes(config: Mapping[str, Any]) -> int:
@@ -50,7 +51,10 @@ def useful_bytes(config: Mapping[str, Any]) -> int:
 
 
 def text_configuration(model: Path) -> Mapping[str, Any]:
-    """The fields above of the model's text part; those that are not set are left out. Raises `ValueError`."""
+    """The fields above of the model's text part; those that are not set are left out.
+
+    Raises `ValueError`, `OSError`.
+    """
     written = json.loads((model / "config.json").read_bytes())
     if not isinstance(written, dict):
         raise ValueError("it is not a JSON object")
@@ -59,7 +63,9 @@ def text_configuration(model: Path) -> Mapping[str, Any]:
     try:
         # Knows the names and defaults of each architecture, and which part is the text's.
         config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config(decoder=True)
-    except Exception:
+    except Exception as error:
+        if is_passing(error):
+            raise
         # An architecture that transformers does not know, or values that it refuses: what is written counts.
         text = written.get("text_config")
         fields = written | text if isinstance(text, dict) else written

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, reading
 
 Prompt = Annotated[str, Field(min_length=1)] | Annotated[list[int], Field(min_length=1)]
 
@@ -95,13 +95,8 @@ class Request:
 
 def read_requests(path: Path) -> list[Request]:
     """All lines that are not blank. Raises `WorkerError` when the file cannot be read or has none."""
-    try:
-        with path.open("rb") as stream:
-            requests = list(_requests(path.name, stream))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise WorkerError("InputMissing", f"no input file {path}") from error
-    except PermissionError as error:
-        raise WorkerError("InputMissing", f"{path} cannot be read: {error.strerror}") from error
+    with reading("InputMissing", path), path.open("rb") as stream:
+        requests = list(_requests(path.name, stream))
     if not requests:
         raise WorkerError("InputMissing", f"{path} has no rows")
     return requests

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rowen.crds.worker import TuningSpec
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
@@ -17,8 +17,10 @@ def tune(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the losses."""
     spec = read_spec(TuningSpec)
     model = model_folder(spec.base_model)
-    if not Path(spec.dataset_path).is_file():
-        raise WorkerError("DatasetMissing", f"no dataset file {spec.dataset_path}")
+    dataset = Path(spec.dataset_path)
+    with reading("DatasetMissing", dataset):
+        if not dataset.is_file():
+            raise WorkerError("DatasetMissing", f"no dataset file {dataset}")
     folder = Path(spec.output_path)
     # Nothing is made or changed before this: the path may be a mistake.
     check_output(folder, model)

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from rowen.crds.worker import TuningSpec
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, input_failure
 from rowen.runtime.files import write_atomically
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY
 
@@ -22,7 +22,7 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
-        raise WorkerError("ModelMissing", f"no tokenizer in {folder}: {error}") from error
+        raise input_failure("ModelMissing", f"no tokenizer in {folder}: {error}", error) from error
 
 
 def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
@@ -31,7 +31,7 @@ def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
     try:
         base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     except (OSError, ValueError, SafetensorError) as error:
-        raise WorkerError("ModelMissing", f"{folder} cannot be loaded: {error}") from error
+        raise input_failure("ModelMissing", f"{folder} cannot be loaded: {error}", error) from error
     config = LoraConfig(
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,

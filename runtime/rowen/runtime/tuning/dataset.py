@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, reading
 
 _REPORTED_LINES = 5
 
@@ -37,15 +37,10 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    try:
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if line.strip():
-                    yield number, line
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise WorkerError("DatasetMissing", f"no dataset file {path}") from error
-    except PermissionError as error:
-        raise WorkerError("DatasetMissing", f"{path} cannot be read: {error.strerror}") from error
+    with reading("DatasetMissing", path), path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                yield number, line
 
 
 def _row(line: bytes) -> Row:

@@ -3,54 +3,74 @@
 import hashlib
 import json
 import os
+from fnmatch import fnmatchcase
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
 
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.tuning.header import read_header
 
 WHOLE_BYTES = 64 * 2**20
-"""Larger safetensors files are not read whole."""
+"""Larger files of weights are not read whole."""
 SAMPLE_BYTES = 16 * 2**10
 """Of a larger file so much is read at the beginning, in the middle and at the end of each tensor."""
+STRETCH_BYTES = 16 * 2**20
+"""The same of each stretch of so many bytes where tensors have no known place."""
+
+_SMALL = (
+    "config.json", "adapter_config.json", "model*.safetensors.index.json", "pytorch_model*.bin.index.json",
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+    "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template.*",
+)  # fmt: skip
+_TENSORS = ("model*.safetensors", "adapter_model.safetensors")
+_PICKLES = ("pytorch_model*.bin", "adapter_model.bin")
 
 
 def model_digest(folder: Path) -> str:
-    """Digest of the files in the folder, but for hidden ones. Raises `WorkerError`."""
+    """Digest of the files in the folder that are loaded. Raises `WorkerError`."""
     digest = hashlib.sha256()
-    try:
-        for path in sorted(folder.iterdir()):
-            if path.is_file() and not path.name.startswith("."):
-                digest.update(json.dumps([path.name, path.stat().st_size, _content_digest(path)]).encode())
-    except (OSError, ValueError) as error:
-        raise WorkerError("ModelMissing", f"{folder} cannot be read: {error}") from error
+    with reading("ModelMissing", folder):
+        loaded = sorted(path for path in folder.iterdir() if _is_loaded(path.name) and path.is_file())
+    for path in loaded:
+        with reading("ModelMissing", path), path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            digest.update(json.dumps([path.name, size, _content_digest(stream, path, size)]).encode())
     return digest.hexdigest()
 
 
-def _content_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        if path.suffix == ".safetensors" and os.fstat(stream.fileno()).st_size > WHOLE_BYTES:
-            return _sampled_digest(stream)
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _is_loaded(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in (*_SMALL, *_TENSORS, *_PICKLES))
 
 
-def _sampled_digest(stream: BinaryIO) -> str:
-    header, data = read_header(stream)
-    digest = hashlib.sha256(json.dumps(header).encode())
-    for begin, end in _places(header, stream.name):
+def _content_digest(stream: BufferedReader, path: Path, size: int) -> str:
+    if size > WHOLE_BYTES and any(fnmatchcase(path.name, pattern) for pattern in _TENSORS):
+        return _sampled_digest(stream, *_tensors(stream, size))
+    if size > WHOLE_BYTES and any(fnmatchcase(path.name, pattern) for pattern in _PICKLES):
+        stretches = [(at, min(at + STRETCH_BYTES, size)) for at in range(0, size, STRETCH_BYTES)]
+        return _sampled_digest(stream, 0, stretches)
+    return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sampled_digest(stream: BufferedReader, head: int, places: list[tuple[int, int]]) -> str:
+    """Digest of the first `head` bytes, and of samples of each place."""
+    stream.seek(0)
+    digest = hashlib.sha256(stream.read(head))
+    for begin, end in places:
         for offset in (begin, (begin + end) // 2, end - SAMPLE_BYTES):
             place = max(offset, begin)
-            stream.seek(data + place)
+            stream.seek(place)
             digest.update(stream.read(min(SAMPLE_BYTES, end - place)))
     return digest.hexdigest()
 
 
-def _places(header: dict[str, Any], name: str) -> list[tuple[int, int]]:
-    """Where each tensor begins and ends in the data. Raises `ValueError`."""
+def _tensors(stream: BufferedReader, size: int) -> tuple[int, list[tuple[int, int]]]:
+    """Length of a safetensors file's header, and where each tensor begins and ends. Raises `WorkerError`."""
     try:
-        return sorted(
-            (int(begin), int(end))
-            for begin, end in (tensor["data_offsets"] for key, tensor in header.items() if key != "__metadata__")
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{name} has a tensor without data_offsets") from error
+        header, data = read_header(stream)
+        offsets = [tensor["data_offsets"] for key, tensor in header.items() if key != "__metadata__"]
+        places = sorted((data + int(begin), data + int(end)) for begin, end in offsets)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise WorkerError("ModelMissing", f"{stream.name} is damaged: {type(error).__name__}: {error}") from error
+    if not all(data <= begin <= end <= size for begin, end in places):
+        raise WorkerError("ModelMissing", f"{stream.name} is damaged: a tensor lies outside of it")
+    return data, places

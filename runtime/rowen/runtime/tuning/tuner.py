@@ -10,7 +10,7 @@ import torch
 from peft import PeftModel
 
 from rowen.crds.worker import TuningSpec
-from rowen.runtime.failure import WorkerError
+from rowen.runtime.failure import reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import write_atomically
 from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
@@ -105,11 +105,9 @@ def job_digest(spec: TuningSpec, model: Path) -> str:
     Raises `WorkerError`.
     """
     digest = hashlib.sha256(spec.model_dump_json(exclude={"output_path", "checkpoint_steps"}).encode())
-    try:
-        with Path(spec.dataset_path).open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    except OSError as error:
-        raise WorkerError("DatasetMissing", f"{spec.dataset_path} cannot be read: {error.strerror}") from error
+    path = Path(spec.dataset_path)
+    with reading("DatasetMissing", path), path.open("rb") as stream:
+        digest.update(hashlib.file_digest(stream, "sha256").digest())
     digest.update(model_digest(model).encode())
     return digest.hexdigest()
 
