@@ -1,11 +1,13 @@
 """Short ways to make jobs, services, pods and reports as the API server returns them."""
 
+from dataclasses import replace
 from typing import Any
 
 from rowen.operator.decision import Refusal
 from rowen.operator.job_snapshot import JobSnapshot, job_snapshot
 from rowen.operator.pods import PodView
 from rowen.operator.reports import Report, read_report
+from rowen.operator.start_wait import StartWait
 from rowen.operator.timestamps import rfc3339
 
 NOW = 1_800_000_000.0
@@ -75,11 +77,14 @@ def job(
     pods: tuple[PodView, ...] = (),
     reports: tuple[Report, ...] = (),
     refusal: Refusal | None = None,
+    wait: StartWait | None = None,
     **metadata: Any,
 ) -> JobSnapshot:
     """A job's snapshot."""
     by_node = {report.node: report for report in reports}
-    return job_snapshot(job_manifest(spec, status, **metadata), pods, by_node, IMAGE, START_DEADLINE_SECONDS, refusal)
+    manifest = job_manifest(spec, status, **metadata)
+    snapshot = job_snapshot(manifest, pods, by_node, IMAGE, START_DEADLINE_SECONDS, refusal)
+    return replace(snapshot, wait=wait)
 
 
 def running(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:

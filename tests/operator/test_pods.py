@@ -40,7 +40,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
         ({"containerStatuses": worker(waiting={"reason": "ContainerCreating"})}, None),
         (
             {"containerStatuses": worker(waiting={"reason": "ErrImagePull", "message": "not found"})},
-            Problem("ErrImagePull", "not found"),
+            Problem("ErrImagePull", "not found", "mine"),
         ),
         (
             {
@@ -53,7 +53,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
                     }
                 ],
             },
-            Problem("CrashLoopBackOff", "no such model"),
+            Problem("CrashLoopBackOff", "no such model", "mine"),
         ),
         ({"phase": "Failed", "conditions": [UNSCHEDULABLE]}, None),
     ],
@@ -85,7 +85,7 @@ def test_disrupted(status: Status, disrupted: bool) -> None:
     ("status", "runs", "turned_away"),
     [
         ({"phase": "Pending"}, False, False),
-        ({"phase": "Pending", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, False, False),
+        ({"phase": "Pending", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, True, False),
         ({"phase": "Running", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, True, False),
         ({"phase": "Running", "containerStatuses": worker(waiting={"reason": "CrashLoopBackOff"})}, False, False),
         ({"phase": "Failed"}, False, False),
@@ -119,13 +119,13 @@ def init(name: str, **state: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "initializing", "waiting_since"),
+    ("statuses", "initializing"),
     [
-        ([], False, NOW - 30),
-        ([init("fetch", waiting={"reason": "PodInitializing"})], False, NOW - 30),
-        ([init("fetch", running={"startedAt": rfc3339(NOW - 20)})], True, NOW - 30),
-        ([init("proxy", running={"startedAt": rfc3339(NOW - 20)})], False, NOW - 30),
-        ([init("fetch", terminated={"exitCode": 0, "finishedAt": rfc3339(NOW - 5)})], False, NOW - 5),
+        ([], False),
+        ([init("fetch", waiting={"reason": "PodInitializing"})], False),
+        ([init("fetch", running={"startedAt": rfc3339(NOW - 20)})], True),
+        ([init("proxy", running={"startedAt": rfc3339(NOW - 20)})], False),
+        ([init("fetch", terminated={"exitCode": 0, "finishedAt": rfc3339(NOW - 5)})], False),
         (
             [
                 init("proxy", running={"startedAt": rfc3339(NOW - 20)}),
@@ -133,12 +133,10 @@ def init(name: str, **state: Any) -> dict[str, Any]:
                 init("unpack", running={"startedAt": rfc3339(NOW - 4)}),
             ],
             True,
-            NOW - 5,
         ),
-        ([init("fetch", terminated={"exitCode": 0})], False, NOW - 30),
     ],
 )
-def test_init_containers(statuses: list[dict[str, Any]], initializing: bool, waiting_since: float) -> None:
+def test_init_containers(statuses: list[dict[str, Any]], initializing: bool) -> None:
     """One that never ends, a sidecar, is not waited for."""
     pod = manifest({"phase": "Pending", "initContainerStatuses": statuses})
     pod["spec"]["initContainers"] = [
@@ -146,8 +144,7 @@ def test_init_containers(statuses: list[dict[str, Any]], initializing: bool, wai
         {"name": "fetch"},
         {"name": "unpack"},
     ]
-    view = pod_view(pod)
-    assert (view.initializing, view.waiting_since) == (initializing, waiting_since)
+    assert pod_view(pod).initializing is initializing
 
 
 def test_a_pod_that_was_turned_away_ended_when_it_started() -> None:

@@ -87,7 +87,7 @@ def test_a_report_that_went_is_forgotten() -> None:
 
 
 def _running(node: Reported) -> str:
-    job = node.world.job(JOB)
+    job = node.world.job(JOB, node.now)
     assert job is not None
     status = decide(job, node.now).status
     assert status is not None
@@ -125,6 +125,6 @@ def test_a_node_is_lost_by_its_silence_and_not_by_its_clock(ahead: float, silent
     node.now += 5
     node.report()
     node.now += silent
-    job = node.world.job(JOB)
+    job = node.world.job(JOB, node.now)
     assert job is not None
     assert len(decide(job, node.now).removals) == forced

@@ -85,6 +85,7 @@ class Operator:
         for resource in WATCHED:
             items, version = await self._cluster.listing(resource)
             self._store.replace(resource.kind, items, version, self._clock())
+        self._world.forget()
         for resource in (JOBS, SERVICES):
             for manifest in self._store.all(resource.kind):
                 self._queue.add(key_of(resource.kind, manifest))

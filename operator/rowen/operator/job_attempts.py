@@ -30,8 +30,6 @@ class Attempts:
     last_ending: Ending | None
     next_start: float | None
     """Unix time before which no further attempt may start; None where it may at once."""
-    ready_at: float | None
-    """Unix time at which the attempt after the last one that was not turned away could start."""
 
     def with_failed_start(self, pod: PodView | None) -> "Attempts":
         """Counts a start that failed by the job's own fault, and its pod, so that its end is not counted as well."""
@@ -64,7 +62,6 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
     failures = (status.failures or 0) + len(newly_failed)
     last = max(ended, key=lambda pod: pod.attempt, default=None)
     ending = ending_of(last, native=native) if last else None
-    ran = max((pod for pod in ended if not pod.turned_away), key=lambda pod: pod.attempt, default=None)
     return Attempts(
         started=max([status.attempts or 0, *(pod.attempt for pod in snapshot.pods)]),
         counted=max([counted_before, *(pod.attempt for pod in ended)]),
@@ -73,7 +70,6 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
         last_ended=last,
         last_ending=ending,
         next_start=_next_start(snapshot, last, failures) if last else None,
-        ready_at=(_next_start(snapshot, ran, failures) or ran.finished_at) if ran else None,
     )
 
 

@@ -64,7 +64,7 @@ def waiting(last: PodView, failures: int) -> Say:
 
 def preempted(snapshot: JobSnapshot, pod: PodView | None, now: float) -> Say:
     """Preempted, from the report of the pod's node."""
-    if pod is None or pod.phase != "Running":
+    if pod is None or not pod.runs:
         return Say("False", "NotRunning")
     report = snapshot.reports.get(pod.node or "")
     places = tenancies(report, snapshot.namespace, pod.name) if report and report.fresh(now) else []

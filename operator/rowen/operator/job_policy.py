@@ -16,19 +16,18 @@ from rowen.crds.common import Condition, find_condition
 from rowen.crds.offline_job import Progress, StartFailure
 from rowen.operator.decision import Decision, Manifest, Note, Removal
 from rowen.operator.job_attempts import Attempts, attempts_of
-from rowen.operator.job_conditions import conditions, describe_end, failure_reason, merged, preempted, state
+from rowen.operator.job_conditions import conditions, describe_end, merged, preempted, state
+from rowen.operator.job_end import End, end_of
 from rowen.operator.job_pod import job_pod
 from rowen.operator.job_snapshot import JobSnapshot
 from rowen.operator.job_start import Start, start_of, told_failure
-from rowen.operator.job_template import template_fault
+from rowen.operator.lost_pods import FORCE_SECONDS, forced
 from rowen.operator.pods import PodView
-from rowen.operator.reports import FRESH_SECONDS, tenancies
+from rowen.operator.reports import tenancies
 from rowen.operator.say import Say
 from rowen.operator.timestamps import rfc3339, unix
 
 MANAGER = "rowen.dev/operator"
-FORCE_SECONDS = 30.0
-"""How long after its deletion was due a pod of a lost node is deleted by force."""
 REFUSED_SECONDS = 30.0
 
 
@@ -40,74 +39,38 @@ def decide(snapshot: JobSnapshot, now: float) -> Decision:
         return Decision(reason="being deleted; owner references take the pods along")
     attempts = attempts_of(snapshot)
     told = told_failure(snapshot)
-    finished = _finished(snapshot, attempts, told)
-    if finished:
-        return _decide_finished(snapshot, attempts, finished, told, now)
+    end = end_of(snapshot, attempts, told)
+    if end:
+        return _decide_finished(snapshot, attempts, end, told, now)
     start = start_of(snapshot, attempts, now)
-    if start.failure and start.failed_now and start.failure.counted:
+    if start.failure and start.failed_now and start.failure.cause == "Job":
         attempts = attempts.with_failed_start(start.pod)
-        finished = _finished(snapshot, attempts, start.failure)
-    if finished:
-        return _decide_finished(snapshot, attempts, finished, start.failure, now, _problem_note(snapshot, start))
+        end = end_of(snapshot, attempts, start.failure)
+    if end:
+        return _decide_finished(snapshot, attempts, end, start.failure, now, _problem_note(snapshot, start))
     return _decide_unfinished(snapshot, attempts, start, now)
-
-
-def _finished(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> Say | None:
-    """Finished, once it is true; it never becomes false again."""
-    before = find_condition(snapshot.status.conditions, "Finished")
-    if before and before.status == "True":
-        return Say("True", before.reason, before.message)
-    if attempts.last_ended is not None:
-        if attempts.last_ending == "Completed":
-            result = attempts.last_ended.result
-            return Say("True", "Completed", result.message if result else "the pod succeeded")
-        if attempts.last_ending == "UserError":
-            return Say("True", failure_reason(attempts.last_ended), describe_end(attempts.last_ended))
-    if attempts.failures > snapshot.spec.backoff_limit:
-        return _exhausted(snapshot, attempts, failure)
-    fault = _template_fault(snapshot)
-    return Say("True", "InvalidTemplate", fault) if fault else None
-
-
-def _template_fault(snapshot: JobSnapshot) -> str | None:
-    if snapshot.spec.template is None:
-        return None
-    if snapshot.refusal and snapshot.refusal.code in (400, 422):
-        return snapshot.refusal.message
-    return template_fault(snapshot.spec.template)
-
-
-def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> Say:
-    """Finished, after too many failures: what the last of them was."""
-    reason = failure_reason(attempts.last_ended)
-    end = describe_end(attempts.last_ended) if attempts.last_ended else "the last pod is gone"
-    if failure and failure.counted:
-        reason, end = failure.reason, f"{failure.reason}: {failure.message}"
-    limit = snapshot.spec.backoff_limit
-    return Say("True", reason, f"{attempts.failures} attempts failed, backoffLimit is {limit}; {end}")
 
 
 def _decide_finished(
     snapshot: JobSnapshot,
     attempts: Attempts,
-    finished: Say,
+    end: End,
     failure: StartFailure | None,
     now: float,
     notes: Sequence[Note] = (),
 ) -> Decision:
-    says = _says(snapshot, Say("False", "Finished"), preempted(snapshot, None, now), finished)
+    says = _says(snapshot, Say("False", "Finished"), preempted(snapshot, None, now), end.finished)
     own = conditions(snapshot, now, says)
-    ended_at = attempts.last_ended.finished_at if attempts.last_ended else None
-    completion = snapshot.status.completion_time or rfc3339(ended_at or now)
+    completion = snapshot.status.completion_time or rfc3339(end.time or now)
     ttl = snapshot.spec.ttl_seconds_after_finished
     left = None if ttl is None else unix(completion) + ttl - now
     expired = left is not None and left <= 0
     removals = [Removal(pod.name, pod.uid, "the job has finished") for pod in snapshot.pods if pod.lives]
     return Decision(
-        reason=f"finished: {finished.reason}",
-        removals=(*removals, *_forced(snapshot, now)),
+        reason=f"finished: {end.finished.reason}",
+        removals=(*removals, *forced(snapshot, now)),
         status=_status(snapshot, attempts, own, failure, now, completion=completion),
-        notes=(*notes, *_ending_notes(snapshot, finished)),
+        notes=(*notes, *_ending_notes(snapshot, end.finished)),
         delete_object=expired,
         requeue_seconds=None if left is None or expired else left,
     )
@@ -128,7 +91,7 @@ def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, 
     own = conditions(snapshot, now, says)
     return Decision(
         reason=f"{start.running.reason}: {start.running.message}",
-        removals=(*removals, *_forced(snapshot, now)),
+        removals=(*removals, *forced(snapshot, now)),
         children=children,
         status=_status(snapshot, attempts, own, start.failure, now, started=attempts.started + len(children)),
         notes=tuple(notes),
@@ -140,22 +103,6 @@ def _removals(snapshot: JobSnapshot, keep: PodView | None) -> tuple[Removal, ...
     """Live pods that must go: the job is suspended, or their assignment was withdrawn; the newest stays."""
     why = "the job is suspended" if snapshot.spec.suspend else "its assignment was withdrawn"
     return tuple(Removal(pod.name, pod.uid, why) for pod in snapshot.pods if pod.lives and pod != keep)
-
-
-def _forced(snapshot: JobSnapshot, now: float) -> tuple[Removal, ...]:
-    """Pods whose deletion is long due on a node that no longer reports, so that its lease has run out."""
-    return tuple(
-        Removal(pod.name, pod.uid, f"node {pod.node} is lost and its lease has run out", force=True)
-        for pod in snapshot.pods
-        if pod.deletion_deadline is not None
-        and now > pod.deletion_deadline + FORCE_SECONDS
-        and _lost(snapshot, pod, now)
-    )
-
-
-def _lost(snapshot: JobSnapshot, pod: PodView, now: float) -> bool:
-    report = snapshot.reports.get(pod.node or "")
-    return report is None or report.age(now) > 2 * FRESH_SECONDS
 
 
 def _says(snapshot: JobSnapshot, running: Say, preempted_: Say, finished: Say) -> dict[str, Say]:

@@ -9,6 +9,7 @@ from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
 from rowen.operator.decision import Refusal
 from rowen.operator.pods import PodView
 from rowen.operator.reports import Report
+from rowen.operator.start_wait import StartWait
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class JobSnapshot:
     """By node."""
     refusal: Refusal | None = None
     """The API server's answer to the pod that this decision asked for a moment ago."""
+    wait: StartWait | None = None
+    """The wait for the assignment's tenant; None while it runs, or there is none."""
 
     @property
     def assignment(self) -> Assignment | None:

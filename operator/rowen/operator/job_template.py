@@ -8,7 +8,14 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from rowen.crds.base import ReadModel
-from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, LIBRARY_FILE, PRELOAD_ENV, TENANT_PAGE_ENV
+from rowen.crds.names import (
+    DEVICE_PAGE_ENV,
+    LIBRARY_ENV,
+    LIBRARY_FILE,
+    PRELOAD_ENV,
+    TENANT_PAGE_ENV,
+    WORKER_CONTAINER,
+)
 
 # The device plugin sets these in the tenant's container; a container's own environment would override it.
 _RESERVED = (LIBRARY_ENV, DEVICE_PAGE_ENV, TENANT_PAGE_ENV)
@@ -77,6 +84,13 @@ def template_fault(template: dict[str, Any]) -> str | None:
         if variable.name == PRELOAD_ENV and variable.value_from is not None:
             return f"{field}.valueFrom: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
     return None
+
+
+def container_names(template: Mapping[str, Any]) -> list[str]:
+    """Names of the template's own containers, init containers included; the tenant has a name in any case."""
+    spec = template.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return [container.get("name") or WORKER_CONTAINER for container in containers]
 
 
 def tenant_environment(container: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -24,6 +24,8 @@ class Problem:
 
     reason: str
     message: str
+    container: str | None = None
+    """The container that has it; None where it is the whole pod's."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,6 @@ class PodView:
     ready: bool = False
     deletion_deadline: float | None = None
     """Deletion was asked for, and the kubelet has until then."""
-    waiting_since: float | None = None
-    """When it was made, or later, when its last init container ended."""
     initializing: bool = False
     """An init container that ends by itself is running."""
     started_at: float | None = None
@@ -65,8 +65,8 @@ class PodView:
 
     @property
     def runs(self) -> bool:
-        """Whether all its containers have started, the tenant among them."""
-        return self.phase == "Running" and self.started_at is not None
+        """Whether its tenant has started, whatever its other containers do."""
+        return not self.ended and self.started_at is not None
 
     @property
     def turned_away(self) -> bool:
@@ -94,7 +94,6 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         phase=status.get("phase", "Pending"),
         ready=_condition(status, "Ready").get("status") == "True",
         deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
-        waiting_since=_waiting_since(metadata, status),
         initializing=_initializing(spec, status),
         # The kubelet gives the start of a container that could not be started as 1970.
         started_at=unix_or_none((state.get("running") or ended).get("startedAt")) or None,
@@ -117,15 +116,6 @@ def _finished_at(metadata: Mapping[str, Any], status: Mapping[str, Any], ended: 
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
     return unix_or_none(ended.get("finishedAt") or status.get("startTime") or metadata.get("creationTimestamp"))
-
-
-def _waiting_since(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
-    ends = [
-        ((entry.get("state") or {}).get("terminated") or {}).get("finishedAt")
-        for entry in status.get("initContainerStatuses") or ()
-    ]
-    times = [unix_or_none(text) for text in (metadata.get("creationTimestamp"), *ends)]
-    return max((time for time in times if time is not None), default=None)
 
 
 def _initializing(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
@@ -163,7 +153,7 @@ def _problem(status: Mapping[str, Any]) -> Problem | None:
     for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (entry.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in _HARMLESS_WAITS:
-            return Problem(waiting["reason"], waiting.get("message") or _last_words(entry))
+            return Problem(waiting["reason"], waiting.get("message") or _last_words(entry), entry.get("name"))
     return None
 
 

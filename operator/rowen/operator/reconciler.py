@@ -76,7 +76,7 @@ class Reconciler:
     def _decide(self, key: Key, refusal: Refusal | None) -> Decision | None:
         now = self._clock()
         if key.kind == "OfflineJob":
-            job = self._world.job(key, refusal)
+            job = self._world.job(key, now, refusal)
             return job_policy.decide(job, now) if job else None
         service = self._world.service(key, now, refusal)
         return service_policy.decide(service, now) if service else None

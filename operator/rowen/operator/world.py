@@ -10,10 +10,12 @@ from pydantic import ValidationError
 from rowen.crds.names import JOB_UID_LABEL, SERVICE_LABEL
 from rowen.operator.decision import Refusal
 from rowen.operator.job_snapshot import JobSnapshot, job_snapshot
+from rowen.operator.job_start import waited
 from rowen.operator.owners import controller_of
 from rowen.operator.pods import pod_view
 from rowen.operator.reports import Report, read_report, service_devices
 from rowen.operator.service_snapshot import ServiceSnapshot, service_snapshot
+from rowen.operator.start_wait import StartWait
 from rowen.operator.store import Key, Store
 
 Manifest = Mapping[str, Any]
@@ -39,8 +41,9 @@ class World:
         self._start_deadline_seconds = start_deadline_seconds
         self._clock = clock
         self._reports: dict[str, _Seen] = {}
+        self._waits: dict[Key, tuple[str, StartWait]] = {}
 
-    def job(self, key: Key, refusal: Refusal | None = None) -> JobSnapshot | None:
+    def job(self, key: Key, now: float, refusal: Refusal | None = None) -> JobSnapshot | None:
         """The job's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
         job = self._store.get(key)
         if job is None:
@@ -50,7 +53,20 @@ class World:
         assignment = (job.get("status") or {}).get("assignment") or {}
         nodes = {pod.node for pod in pods if pod.node} | {assignment.get("node")}
         reports = {node: report for node in nodes if node and (report := self.report(node))}
-        return job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
+        snapshot = job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
+        return replace(snapshot, wait=self._wait(key, snapshot, now))
+
+    def _wait(self, key: Key, snapshot: JobSnapshot, now: float) -> StartWait | None:
+        """The wait of that very job: one of the same name that was there before has nothing to do with it."""
+        uid, before = self._waits.pop(key, (snapshot.uid, None))
+        wait = waited(snapshot, before if uid == snapshot.uid else None, now)
+        if wait:
+            self._waits[key] = (snapshot.uid, wait)
+        return wait
+
+    def forget(self) -> None:
+        """Drops what is remembered of jobs that are gone."""
+        self._waits = {key: wait for key, wait in self._waits.items() if self._store.get(key)}
 
     def service(self, key: Key, now: float, refusal: Refusal | None = None) -> ServiceSnapshot | None:
         """The service's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""

@@ -1,0 +1,25 @@
+"""Pods that nobody is left to stop: they are deleted by force."""
+
+from rowen.operator.decision import Removal
+from rowen.operator.job_snapshot import JobSnapshot
+from rowen.operator.pods import PodView
+from rowen.operator.reports import FRESH_SECONDS
+
+FORCE_SECONDS = 30.0
+"""How long after its deletion was due a pod of a lost node is deleted by force."""
+
+
+def forced(snapshot: JobSnapshot, now: float) -> tuple[Removal, ...]:
+    """Pods whose deletion is long due on a node that no longer reports, so that its lease has run out."""
+    return tuple(
+        Removal(pod.name, pod.uid, f"node {pod.node} is lost and its lease has run out", force=True)
+        for pod in snapshot.pods
+        if pod.deletion_deadline is not None
+        and now > pod.deletion_deadline + FORCE_SECONDS
+        and _lost(snapshot, pod, now)
+    )
+
+
+def _lost(snapshot: JobSnapshot, pod: PodView, now: float) -> bool:
+    report = snapshot.reports.get(pod.node or "")
+    return report is None or report.age(now) > 2 * FRESH_SECONDS

@@ -1,0 +1,40 @@
+"""How long the job has waited for its assignment's tenant to run, on the operator's own clock.
+
+Nobody else's time takes part: clocks differ. A restart of the operator begins the wait anew.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StartWait:
+    """The wait for one assignment's tenant. Times are Unix seconds."""
+
+    assignment: str
+    """The assignment's id."""
+    attempt: int
+    """Last attempt that ran before; a later one that has run ends the wait."""
+    since: float | None = None
+    """When it was first seen that a pod could be starting; None while none could."""
+    problem_since: float | None = None
+    """When it was first said what is wrong."""
+
+
+def advanced(
+    before: StartWait | None, assignment: str, attempt: int, now: float, *, idle: bool, problem: bool
+) -> StartWait:
+    """The wait at `now` for an assignment whose tenant does not run.
+
+    `attempt` is the last one that ran. `idle`: no pod could be starting now, so that its silence means nothing.
+    `problem`: somebody says what is wrong.
+    """
+    if before is None or before.assignment != assignment or before.attempt < attempt:
+        before = StartWait(assignment, attempt)
+    since = None if idle else _first(before.since, now)
+    return StartWait(
+        assignment, before.attempt, since, _first(before.problem_since, now) if problem else before.problem_since
+    )
+
+
+def _first(before: float | None, now: float) -> float:
+    return now if before is None else before

@@ -1,0 +1,197 @@
+"""The wait for a tenant: since when, and since when with a problem, on the operator's own clock."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from operator_builders import (
+    IMAGE,
+    NOW,
+    PLACED,
+    START_DEADLINE_SECONDS,
+    condition,
+    ended,
+    job,
+    job_manifest,
+    placed,
+    running,
+)
+from operator_builders import pod as pending
+
+from rowen.operator.decision import Refusal
+from rowen.operator.job_policy import decide
+from rowen.operator.job_snapshot import JobSnapshot
+from rowen.operator.job_start import waited
+from rowen.operator.pods import PodView, Problem
+from rowen.operator.start_wait import StartWait
+from rowen.operator.store import Key, Store
+from rowen.operator.timestamps import rfc3339
+from rowen.operator.world import World, pod_group
+
+JOB = Key("OfflineJob", "team", "job")
+PULL = Problem("ErrImagePull", "connection reset", "worker")
+BEFORE = StartWait("a1", 1, NOW - 500, NOW - 90)
+SPEC = job().spec.to_wire()
+
+
+def snapshot(*pods: PodView, id_: str = "a1", **values: Any) -> JobSnapshot:
+    return job(status=placed(id_, made=NOW - 9999), pods=pods, **values)
+
+
+def turned_away(ago: float = 1.0) -> PodView:
+    return pending(2, phase="Failed", finished_at=NOW - ago, end_reason="NodeAffinity", disrupted=True)
+
+
+ADVANCES: list[tuple[str, JobSnapshot, StartWait | None, StartWait | None]] = [
+    ("first seen", snapshot(), None, StartWait("a1", 0, NOW)),
+    ("first seen with a problem", snapshot(pending(problem=PULL)), None, StartWait("a1", 0, NOW, NOW)),
+    ("silent still", snapshot(pending()), BEFORE, BEFORE),
+    ("a pod can be made", snapshot(), BEFORE, BEFORE),
+    ("the problem stays", snapshot(pending(problem=PULL)), BEFORE, BEFORE),
+    ("a problem comes", snapshot(pending(problem=PULL)), replace(BEFORE, problem_since=None),
+     replace(BEFORE, problem_since=NOW)),
+    ("the pod is refused", snapshot(refusal=Refusal(403, "quota")), StartWait("a1", 0, NOW - 5),
+     StartWait("a1", 0, NOW - 5, NOW)),
+    ("the pod is turned away", snapshot(turned_away()), StartWait("a1", 0, NOW - 5), StartWait("a1", 0, NOW - 5, NOW)),
+    ("turned away long ago", snapshot(turned_away(ago=60)), BEFORE, BEFORE),
+    ("an older pod stops", snapshot(running(assignment_id="a0")), BEFORE, replace(BEFORE, since=None)),
+    ("it begins to stop", snapshot(running(assignment_id="a0")), None, StartWait("a1", 1, None, NOW)),
+    ("it has stopped", snapshot(), StartWait("a1", 1, None, NOW - 300), StartWait("a1", 1, NOW, NOW - 300)),
+    ("an init container works", snapshot(pending(initializing=True)), BEFORE, replace(BEFORE, since=None)),
+    ("back-off after a run", snapshot(ended(1, 1)), BEFORE, replace(BEFORE, since=None)),
+    ("the lease has run out", job(status=placed(renewed=NOW - 100)), BEFORE, replace(BEFORE, since=None)),
+    ("another assignment", snapshot(pending(assignment_id="a2"), id_="a2"), BEFORE, StartWait("a2", 0, NOW)),
+    ("it runs", snapshot(running()), BEFORE, None),
+    ("its tenant runs beside another container", snapshot(running(phase="Pending", problem=PULL)), BEFORE, None),
+    ("it ran, unseen", snapshot(ended(2, 1, finished_at=NOW - 60), pending(3)), BEFORE, StartWait("a1", 2, NOW)),
+    ("what ran is gone", snapshot(pending(3)), BEFORE, BEFORE),
+    ("suspended", job({**SPEC, "suspend": True}, placed()), BEFORE, None),
+    ("withdrawn", job(status={"conditions": [condition("Placed", "False")]}, pods=(pending(),)), BEFORE, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "after"), [case[1:] for case in ADVANCES], ids=[case[0] for case in ADVANCES]
+)
+def test_the_wait(now: JobSnapshot, before: StartWait | None, after: StartWait | None) -> None:
+    assert waited(now, before, NOW) == after
+
+
+class Job:
+    """One placed job in a world with a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.store = Store(pod_group)
+        self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, lambda: self.now)
+        self._version = 0
+        self.status: dict[str, Any] = placed(made=NOW + 9999)
+        self.status["assignment"]["lease"]["durationSeconds"] = 100_000
+        self.store.put("OfflineJob", job_manifest(status=self.status))
+
+    def pod(self, **status: Any) -> None:
+        owner = {"apiVersion": "rowen.dev/v1alpha1", "kind": "OfflineJob", "name": "job", "uid": "u1"}
+        self._version += 1
+        metadata = {
+            "name": "job-1",
+            "namespace": "team",
+            "uid": "p1",
+            "labels": {"rowen.dev/job-uid": "u1", "rowen.dev/attempt": "1"},
+            "annotations": {"rowen.dev/assignment": "a1"},
+            "ownerReferences": [{**owner, "controller": True}],
+            "creationTimestamp": rfc3339(NOW - 99_999),
+            "resourceVersion": str(self._version),
+        }
+        spec = {"nodeName": "node-1", "containers": [{"name": "worker"}]}
+        self.store.put("Pod", {"metadata": metadata, "spec": spec, "status": status})
+
+    def waits(self, **state: Any) -> None:
+        self.pod(phase="Pending", containerStatuses=[{"name": "worker", "state": state}])
+
+    def told(self, after: float, refusal: Refusal | None = None) -> str | None:
+        """What is told so many seconds later."""
+        self.now += after
+        snapshot = self.world.job(JOB, self.now, refusal)
+        assert snapshot is not None
+        status = decide(snapshot, self.now).status
+        assert status is not None
+        return (status.get("startFailure") or {}).get("reason")
+
+
+PULLING = {"reason": "ErrImagePull", "message": "connection reset"}
+
+
+def test_a_problem_that_is_said_late_has_its_own_time() -> None:
+    one = Job()
+    one.waits(waiting={"reason": "ContainerCreating"})
+    assert one.told(0) is None
+    one.waits(waiting=PULLING)
+    assert one.told(149) is None
+    one.waits(waiting={"reason": "ContainerCreating"})
+    assert one.told(10) is None
+    one.waits(waiting=PULLING)
+    assert one.told(110) is None
+    assert one.told(0.001) == "ErrImagePull"
+
+
+def test_silence_is_reckoned_by_the_operators_clock_alone() -> None:
+    """The assignment is of tomorrow and the pod of yesterday."""
+    one = Job()
+    one.waits(waiting={"reason": "ContainerCreating"})
+    assert one.told(0) is None
+    assert one.told(600) is None
+    assert one.told(0.001) == "StartDeadlineExceeded"
+
+
+def test_a_refusal_stands_from_one_try_to_the_next() -> None:
+    one, quota = Job(), Refusal(403, "exceeded quota")
+    assert one.told(0, quota) is None
+    for _ in range(4):
+        assert one.told(30) is None
+        assert one.told(0, quota) is None
+    assert one.told(0.001, quota) == "PodForbidden"
+
+
+def test_a_tenant_that_runs_ends_the_wait() -> None:
+    one = Job()
+    one.waits(waiting=PULLING)
+    assert one.told(0) is None
+    one.waits(running={"startedAt": rfc3339(NOW)})
+    assert one.told(9999) is None
+    one.waits(waiting=PULLING)
+    assert one.told(120) is None
+    assert one.told(120) is None
+    assert one.told(0.001) == "ErrImagePull"
+
+
+def test_a_successor_of_the_same_name_waits_by_itself() -> None:
+    one = Job()
+    assert one.told(0, Refusal(403, "exceeded quota")) is None
+    one.store.put("OfflineJob", job_manifest(status=one.status, uid="u2", resourceVersion="2"))
+    assert one.told(121, Refusal(403, "exceeded quota")) is None
+
+
+def test_the_wait_of_a_job_that_is_gone_is_dropped() -> None:
+    one = Job()
+    assert one.told(0, Refusal(403, "exceeded quota")) is None
+    one.world.forget()
+    assert one.told(120, Refusal(403, "exceeded quota")) is None, "it is still there"
+    one.store.remove("OfflineJob", job_manifest(resourceVersion="1"))
+    one.world.forget()
+    one.store.put("OfflineJob", job_manifest(status=one.status, resourceVersion="2"))
+    assert one.told(1, Refusal(403, "exceeded quota")) is None
+
+
+def test_what_was_told_is_told_again_once_the_tenant_has_stopped_running() -> None:
+    told = {"assignment": "a1", "reason": "ErrImagePull", "message": "m", "cause": "Job"}
+    status = placed(startFailure=told, failures=1, countedAttempt=1, attempts=1)
+    runs = decide(job(status=status, pods=(running(),)), NOW).status
+    assert runs is not None
+    assert ("startFailure" in runs, runs["failures"]) == (False, 1)
+    stored = {**status, **runs, "conditions": [*PLACED, *runs["conditions"]]}
+    wait = StartWait("a1", 1, NOW - 500, NOW - 121)
+    again = decide(
+        job(status=stored, pods=(ended(1, 1, finished_at=NOW - 60), pending(2, problem=PULL)), wait=wait), NOW
+    )
+    assert again.status is not None
+    assert again.status["startFailure"]["reason"] == "ErrImagePull"
