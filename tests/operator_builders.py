@@ -5,6 +5,7 @@ from typing import Any
 
 from rowen.operator.decision import Refusal
 from rowen.operator.job_snapshot import JobSnapshot, job_snapshot
+from rowen.operator.listening import Listening
 from rowen.operator.pods import PodView
 from rowen.operator.reports import Report, read_report
 from rowen.operator.start_wait import StartWait
@@ -15,6 +16,8 @@ NAMESPACE = "team"
 NODE = "node-1"
 IMAGE = "registry.test/runtime:1"
 START_DEADLINE_SECONDS = 600.0
+GAP_SECONDS = 45.0
+LISTENING = Listening(0.0, float("inf"))
 
 FINE_TUNE: dict[str, Any] = {
     "baseModel": {"claimName": "models", "path": "llama"},
@@ -84,7 +87,7 @@ def job(
     by_node = {report.node: report for report in reports}
     manifest = job_manifest(spec, status, **metadata)
     snapshot = job_snapshot(manifest, pods, by_node, IMAGE, START_DEADLINE_SECONDS, refusal)
-    return replace(snapshot, wait=wait)
+    return replace(snapshot, wait=wait, listening=LISTENING)
 
 
 def running(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:
@@ -163,4 +166,4 @@ def report_manifest(*devices: dict[str, Any], node: str = NODE, time: float = NO
 
 def report(*devices: dict[str, Any], node: str = NODE, time: float = NOW) -> Report:
     """A node's report."""
-    return read_report(report_manifest(*devices, node=node, time=time))
+    return replace(read_report(report_manifest(*devices, node=node, time=time)), heard=time)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from operator_builders import (
+    GAP_SECONDS,
     IMAGE,
     NOW,
     PLACED,
@@ -83,7 +84,7 @@ class Job:
     def __init__(self) -> None:
         self.now = NOW
         self.store = Store(pod_group)
-        self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, lambda: self.now)
+        self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: self.now)
         self._version = 0
         self.status: dict[str, Any] = placed(made=NOW + 9999)
         self.status["assignment"]["lease"]["durationSeconds"] = 100_000

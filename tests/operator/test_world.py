@@ -3,12 +3,20 @@
 from typing import Any
 
 import pytest
-from operator_builders import IMAGE, NODE, NOW, START_DEADLINE_SECONDS, job_manifest, placed, report_manifest
+from operator_builders import (
+    GAP_SECONDS,
+    IMAGE,
+    NODE,
+    NOW,
+    START_DEADLINE_SECONDS,
+    job_manifest,
+    placed,
+    report_manifest,
+)
 
 from rowen.operator.job_policy import decide
 from rowen.operator.reports import FRESH_SECONDS, Report
 from rowen.operator.store import Key, Store
-from rowen.operator.timestamps import rfc3339
 from rowen.operator.world import World, pod_group
 
 HOUR = 3600.0
@@ -22,7 +30,7 @@ class Reported:
         self.now = NOW
         self.ahead = ahead
         self.store = Store(pod_group)
-        self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, lambda: self.now)
+        self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: self.now)
         self._version = 0
 
     def put(self, kind: str, manifest: dict[str, Any]) -> None:
@@ -104,27 +112,3 @@ def test_a_lease_follows_the_reports_whatever_the_nodes_clock(ahead: float) -> N
     assert _running(node) == "Starting"
     node.now += 16
     assert _running(node) == "LeaseExpired"
-
-
-@pytest.mark.parametrize(("ahead", "silent", "forced"), [(HOUR, 31, 1), (-HOUR, 20, 0)])
-def test_a_node_is_lost_by_its_silence_and_not_by_its_clock(ahead: float, silent: float, forced: int) -> None:
-    node = Reported(ahead)
-    owner = {"apiVersion": "rowen.dev/v1alpha1", "kind": "OfflineJob", "name": "job", "uid": "u1", "controller": True}
-    metadata = {
-        "name": "job-1",
-        "namespace": "team",
-        "uid": "p1",
-        "labels": {"rowen.dev/job-uid": "u1", "rowen.dev/attempt": "1"},
-        "ownerReferences": [owner],
-        "deletionTimestamp": rfc3339(NOW - HOUR),
-    }
-    spec = {"nodeName": NODE, "containers": [{"name": "worker"}]}
-    node.put("Pod", {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
-    node.put("OfflineJob", job_manifest())
-    node.report()
-    node.now += 5
-    node.report()
-    node.now += silent
-    job = node.world.job(JOB, node.now)
-    assert job is not None
-    assert len(decide(job, node.now).removals) == forced

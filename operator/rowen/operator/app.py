@@ -23,6 +23,8 @@ from rowen.operator.world import World, pod_group
 
 DEAF_SECONDS = 60.0
 """A change that a listing has shown and the watch has not delivered for so long: the watch is deaf."""
+RESYNC_MARGIN_SECONDS = 15.0
+"""No event and no listing for so long after a listing was due: nothing was heard meanwhile."""
 
 _log = structlog.get_logger()
 
@@ -38,7 +40,9 @@ class Operator:
         self._metrics = metrics
         self._clock = clock
         self._store = Store(pod_group)
-        self._world = World(self._store, settings.runtime_image, settings.start_deadline_seconds, clock)
+        gap_seconds = settings.resync_seconds + RESYNC_MARGIN_SECONDS
+        deadline_seconds = settings.start_deadline_seconds
+        self._world = World(self._store, settings.runtime_image, deadline_seconds, gap_seconds, clock)
         self._queue = WorkQueue(Reconciler(self._store, self._world, cluster, metrics, clock).reconcile)
         self._last_event = clock()
         metrics.event_age.set_function(lambda: self._clock() - self._last_event)
@@ -65,6 +69,7 @@ class Operator:
     def on_event(self, kind: str, manifest: dict[str, Any], deleted: bool) -> None:
         """Takes an event of the watch in."""
         self._last_event = self._clock()
+        self._world.heard_event()
         self._store.saw(kind, manifest)
         concerned = set(self._world.concerned(kind, manifest))
         if deleted:
@@ -86,6 +91,7 @@ class Operator:
             items, version = await self._cluster.listing(resource)
             self._store.replace(resource.kind, items, version, self._clock())
         self._world.forget()
+        self._world.heard_listing()
         for resource in (JOBS, SERVICES):
             for manifest in self._store.all(resource.kind):
                 self._queue.add(key_of(resource.kind, manifest))
@@ -97,6 +103,7 @@ class Operator:
                 return await self.resync()
             except (kr8s.ServerError, kr8s.APITimeoutError, httpx.TransportError) as error:
                 _log.warning("resync.failed", error=repr(error))
+                self._world.heard_nothing()
                 await asyncio.sleep(1.0)
 
     async def _resync_forever(self) -> None:

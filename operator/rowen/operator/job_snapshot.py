@@ -7,6 +7,7 @@ from typing import Any
 from rowen.crds.common import is_true
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
 from rowen.operator.decision import Refusal
+from rowen.operator.listening import Listening
 from rowen.operator.pods import PodView
 from rowen.operator.reports import Report
 from rowen.operator.start_wait import StartWait
@@ -32,6 +33,8 @@ class JobSnapshot:
     """By node."""
     refusal: Refusal | None = None
     """The API server's answer to the pod that this decision asked for a moment ago."""
+    listening: Listening | None = None
+    """When reports would have been heard; None while none would."""
     wait: StartWait | None = None
     """The wait for the assignment's tenant; None while it runs, or there is none."""
 

@@ -21,5 +21,8 @@ def forced(snapshot: JobSnapshot, now: float) -> tuple[Removal, ...]:
 
 
 def _lost(snapshot: JobSnapshot, pod: PodView, now: float) -> bool:
+    """Silence counts only while somebody listened."""
+    if snapshot.listening is None:
+        return False
     report = snapshot.reports.get(pod.node or "")
-    return report is None or report.age(now) > 2 * FRESH_SECONDS
+    return snapshot.listening.silence(report.heard if report else 0.0, now) > 2 * FRESH_SECONDS

@@ -19,6 +19,8 @@ class Report:
     time: float | None
     """When the node last reported, Unix seconds; None before the first report."""
     devices: tuple[DeviceHarvest, ...] = ()
+    heard: float = 0.0
+    """When it was first seen as it is, Unix seconds: the node was there then, however old the report is."""
 
     def fresh(self, now: float) -> bool:
         """Whether it is recent enough to act on."""

@@ -11,6 +11,7 @@ from rowen.crds.names import JOB_UID_LABEL, SERVICE_LABEL
 from rowen.operator.decision import Refusal
 from rowen.operator.job_snapshot import JobSnapshot, job_snapshot
 from rowen.operator.job_start import waited
+from rowen.operator.listening import Listening, extended
 from rowen.operator.owners import controller_of
 from rowen.operator.pods import pod_view
 from rowen.operator.reports import Report, read_report, service_devices
@@ -31,17 +32,41 @@ class _Seen:
 
 
 class World:
-    """Reads the store as the policies need it."""
+    """Reads the store as the policies need it, and remembers what only time tells.
+
+    `most_gap_seconds` is the longest time without a sign of the API server in which a report would still be heard.
+    """
 
     def __init__(
-        self, store: Store, runtime_image: str, start_deadline_seconds: float, clock: Callable[[], float]
+        self,
+        store: Store,
+        runtime_image: str,
+        start_deadline_seconds: float,
+        most_gap_seconds: float,
+        clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._runtime_image = runtime_image
         self._start_deadline_seconds = start_deadline_seconds
+        self._most_gap_seconds = most_gap_seconds
         self._clock = clock
         self._reports: dict[str, _Seen] = {}
         self._waits: dict[Key, tuple[str, StartWait]] = {}
+        self._listening: Listening | None = None
+
+    def heard_event(self) -> None:
+        """The watch has delivered something."""
+        if self._listening:
+            self._listening = extended(self._listening, self._clock(), self._most_gap_seconds)
+
+    def heard_listing(self) -> None:
+        """Everything was listed; listening begins with that."""
+        now = self._clock()
+        self._listening = extended(self._listening or Listening(now, now), now, self._most_gap_seconds)
+
+    def heard_nothing(self) -> None:
+        """A listing has failed: what nodes say meanwhile may be lost, until the next one."""
+        self._listening = None
 
     def job(self, key: Key, now: float, refusal: Refusal | None = None) -> JobSnapshot | None:
         """The job's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
@@ -54,7 +79,7 @@ class World:
         nodes = {pod.node for pod in pods if pod.node} | {assignment.get("node")}
         reports = {node: report for node in nodes if node and (report := self.report(node))}
         snapshot = job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
-        return replace(snapshot, wait=self._wait(key, snapshot, now))
+        return replace(snapshot, wait=self._wait(key, snapshot, now), listening=self._listening)
 
     def _wait(self, key: Key, snapshot: JobSnapshot, now: float) -> StartWait | None:
         """The wait of that very job: one of the same name that was there before has nothing to do with it."""
@@ -103,7 +128,9 @@ class World:
         except ValidationError as error:
             _log.warning("report.unreadable", node=node, error=str(error))
             read = Report(node, None)
-        report = replace(read, time=self._reported_at(known, read.time))
+        same = known is not None and known.stamp == read.time
+        heard = known.report.heard if known and same else self._clock()
+        report = replace(read, time=self._reported_at(known, read.time), heard=heard)
         self._reports[node] = _Seen(version, read.time, report)
         return report
 
