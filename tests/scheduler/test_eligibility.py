@@ -57,6 +57,8 @@ def test_a_taint_keeps_pods_away(taint: Taint, reason: str) -> None:
         ({"operator": "Exists", "effect": "NoSchedule"}, True),
         ({**DEDICATED, "tolerationSeconds": 5}, True),
         ({**DEDICATED, "value": "web"}, False),
+        ({**DEDICATED, "value": "web", "operator": None}, False),
+        ({**DEDICATED, "value": None}, False),
         ({**DEDICATED, "key": "other"}, False),
         ({**DEDICATED, "effect": "NoExecute"}, False),
         ({"key": "dedicated"}, False),
@@ -262,12 +264,19 @@ def test_a_template_without_constraints_that_are_understood_has_none(template: A
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": "a"}]},
         {"matchExpressions": [{"key": "zone", "operator": "In"}]},
         {"matchExpressions": [{"key": "zone", "operator": "Exists", "values": ["a"]}]},
+        {"matchExpressions": [{"key": "zone", "operator": "Gt", "values": []}]},
+        {"matchExpressions": [{"key": "zone", "operator": "Lt", "values": ["1", "2"]}]},
         {"matchFields": [{"key": "spec.unschedulable", "operator": "In", "values": ["x"]}]},
     ],
 )
 def test_what_is_not_understood_in_a_term_excludes_no_node(entry: Any) -> None:
     assert constraints_of({"spec": affinity(entry)}).terms == (Term(),)
     assert excluded(affinity(entry)) == ""
+
+
+def test_the_order_of_labels_in_a_selector_makes_no_difference() -> None:
+    first, second = {"nodeSelector": {"a": "1", "b": "2"}}, {"nodeSelector": {"b": "2", "a": "1"}}
+    assert constraints_of({"spec": first}) == constraints_of({"spec": second})
 
 
 def test_what_is_understood_beside_it_still_counts() -> None:

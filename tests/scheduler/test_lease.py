@@ -252,3 +252,17 @@ def test_a_job_that_is_being_deleted_holds_its_place_once() -> None:
     decision = run(node("n"), going, pod(going, "n"), job("b"), job("c"))
     assert outcome(decision, "b").action is Action.PLACE
     assert outcome(decision, "c").action is Action.WAIT
+
+
+def test_a_withdrawn_place_is_free_in_the_same_pass_and_told_once() -> None:
+    gone = replace(placed(job("a"), "n"), suspended=True)
+    decision = run(node("n", slots=1), gone, job("b"))
+    assert [(entry.job.name, entry.action) for entry in decision.outcomes] == [
+        ("a", Action.REVOKE),
+        ("b", Action.PLACE),
+    ]
+
+
+def test_a_job_that_is_being_deleted_is_told_once() -> None:
+    decision = run(node("n"), replace(placed(job("a"), "n"), deleting=True))
+    assert [entry.action for entry in decision.outcomes] == [Action.HOLD]

@@ -51,13 +51,99 @@ def test_a_refusal_names_the_factor_and_its_number(world: object, asked: object,
     assert reason in found.message
 
 
-def test_sharing_is_named_when_it_decides() -> None:
+@pytest.mark.parametrize(
+    ("idle", "told"),
+    [
+        (0.6, "sharing 0.50 x idle 0.60 = 0.30 < SLA 0.40 + margin 0.01"),
+        (0.4, "idle 0.40 x sharing 0.50 = 0.20 < SLA 0.40 + margin 0.01"),
+    ],
+)
+def test_of_two_factors_the_smaller_is_named_first(idle: float, told: str) -> None:
     first = placed(job("a"), "n")
-    decision = run(
-        node("n", device("n", idle=0.5, tenants=(tenant(first),))), first, pod(first, "n"), job("j", sla=0.4)
-    )
-    assert "idle 0.50 x sharing 0.50 = 0.25 < SLA 0.40" in outcome(decision, "j").message.replace(
-        "sharing 0.50 x idle 0.50", "idle 0.50 x sharing 0.50"
+    found = outcome(run(node("n", device("n", idle=idle)), first, job("j", sla=0.4), history=EXACT), "j")
+    assert found.message == f"no candidate holds: n/cpu0: {told}"
+
+
+@pytest.mark.parametrize(("idle", "action"), [(0.005, Action.PLACE), (0.0049, Action.WAIT)])
+def test_best_effort_takes_half_a_percent_and_no_less(idle: float, action: Action) -> None:
+    assert outcome(run(node("n", device("n", idle=idle)), job("j")), "j").action is action
+
+
+def test_a_prediction_that_just_meets_the_promise_is_taken() -> None:
+    need = EXACT.need("class", 0.3)
+    for idle, action in ((need, Action.PLACE), (need - 1e-6, Action.WAIT)):
+        found = outcome(run(node("n", device("n", idle=idle)), job("j", sla=0.3), history=EXACT), "j")
+        assert found.action is action
+
+
+def test_a_neighbour_may_fall_to_what_it_was_promised() -> None:
+    need = EXACT.need("class", 0.3)
+    for idle, action in ((2 * need, Action.PLACE), (2 * need - 1e-6, Action.WAIT)):
+        first = placed(job("a", sla=0.3), "n")
+        assert outcome(run(node("n", device("n", idle=idle)), first, job("j"), history=EXACT), "j").action is action
+
+
+@pytest.mark.parametrize(("memory", "action"), [(6 * GIB, Action.PLACE), (6 * GIB + 1, Action.WAIT)])
+def test_memory_may_be_used_up(memory: int, action: Action) -> None:
+    assert outcome(run(node("n"), job("j", memory=memory)), "j").action is action
+
+
+@pytest.mark.parametrize("devices", [("g0", "g1"), ("g1", "g0")])
+def test_the_device_with_the_least_memory_is_named(devices: tuple[str, str]) -> None:
+    pools = {"g0": 8 * GIB, "g1": 3 * GIB}
+    world = node("n", *(device("n", id_, memory=pools[id_]) for id_ in devices))
+    found = outcome(run(world, job("j", devices=2, memory=2 * GIB)), "j")
+    assert "memory 0: needs 2.00Gi, 1.00Gi of 3.00Gi free on g1" in found.message
+    assert found.candidates[0].prediction.memory == 0.0
+
+
+def test_a_pool_that_is_overdrawn_has_nothing_free() -> None:
+    world = [node("n"), pod(job("big", memory=7 * GIB), "n"), job("j")]
+    assert "0.00Gi of 8.00Gi free" in outcome(run(*world), "j").message
+
+
+@pytest.mark.parametrize(
+    ("slots", "jobs", "told"),
+    [
+        (4, 2, "no free harvest slot (2 of 4 free on the node)"),
+        (3, 2, "no free harvest slot (1 of 3 free on the node)"),
+        (2, 1, "no free harvest slot (1 of 2 free on the node)"),
+        (3, 1, ""),
+    ],
+)
+def test_slots_are_spread_over_the_devices(slots: int, jobs: int, told: str) -> None:
+    """Each device takes its part of the node's slots, rounded up."""
+    world = node("n", device("n", "g0", idle=0.9), device("n", "g1", attached=False), slots=slots)
+    held = [placed(job(f"h{number}"), "n", "g0") for number in range(jobs)]
+    found = outcome(run(world, *held, job("j")), "j")
+    assert (found.action is Action.PLACE) == (told == "")
+    assert told in found.message
+
+
+def test_a_set_needs_a_slot_for_each_device() -> None:
+    world = node("n", device("n", "g0"), device("n", "g1"), device("n", "g2"), slots=3)
+    found = outcome(run(world, placed(job("a"), "n", "g2"), pod(job("b"), "n", "none"), job("j", devices=2)), "j")
+    assert "no free harvest slot (1 of 3 free on the node)" in found.message
+
+
+def test_two_slots_on_one_device_hold_the_memory_of_two() -> None:
+    world = [node("n", slots=4), placed(job("wide", devices=2, memory=2 * GIB), "n", "cpu0")]
+    assert outcome(run(*world, job("j", memory=2 * GIB)), "j").action is Action.PLACE
+    assert "2.00Gi of 8.00Gi free" in outcome(run(*world, job("j", memory=3 * GIB)), "j").message
+
+
+def test_an_assignment_without_devices_takes_slots_alone() -> None:
+    held = placed(job("a"), "n")
+    assert held.placement is not None
+    held = replace(held, placement=replace(held.placement, devices=()))
+    decision = run(node("n"), held, job("b"), job("c"))
+    assert [outcome(decision, name).action for name in "abc"] == [Action.KEEP, Action.PLACE, Action.WAIT]
+    assert outcome(decision, "a").fraction == 0.0
+
+
+def test_a_node_without_devices_is_no_candidate() -> None:
+    assert outcome(run(NodeView("n", slots=2, reported=NOW), job("j")), "j").message == (
+        "no node reports a harvested device"
     )
 
 
@@ -188,7 +274,11 @@ def test_nobody_is_placed_without_reports() -> None:
 def test_jobs_that_are_held_are_not_placed() -> None:
     held = [job("s", suspended=True), job("f", finished=True), job("d", deleting=True)]
     decision = run(node("n"), *held)
-    assert {entry.action for entry in decision.outcomes} == {Action.HOLD}
+    assert {entry.job.name: (entry.action, entry.message) for entry in decision.outcomes} == {
+        "s": (Action.HOLD, "spec.suspend is set"),
+        "f": (Action.HOLD, "the job has finished"),
+        "d": (Action.HOLD, "the job is being deleted"),
+    }
     assert run(node("n"), replace(held[0], suspended=False)).outcomes[0].action is Action.PLACE
 
 
@@ -275,3 +365,17 @@ def test_a_refusal_is_no_answer_for_another_shape(refused: JobView) -> None:
     decision = run(node("n"), refused, job("b"))
     assert outcome(decision, "a").action is Action.WAIT
     assert outcome(decision, "b").action is Action.PLACE
+
+
+def test_a_pod_on_a_node_that_is_gone_holds_nothing() -> None:
+    assert outcome(run(node("n"), pod(job("old"), "gone"), job("j")), "j").action is Action.PLACE
+
+
+def test_an_assignment_has_an_id_of_its_own() -> None:
+    ids = set()
+    for name, now in (("a", NOW), ("b", NOW), ("a", NOW + 1e-3)):
+        found = outcome(run(node("n"), job(name), now=now), name)
+        assert found.placement is not None
+        ids.add(found.placement.id)
+    assert {len(id_) for id_ in ids} == {16}
+    assert len(ids) == 3

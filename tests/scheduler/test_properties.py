@@ -175,7 +175,7 @@ def state_of(fleet: Fleet) -> object:
 def test_asking_changes_nothing(snapshot: Snapshot, new: JobView) -> None:
     fleet, _ = build_fleet(snapshot, HISTORY, (), NOW, POLICY)
     before = state_of(fleet)
-    choose(Request(new, 0.02, {}, NOW), fleet, POLICY)
+    choose(Request(new, 0.02, {}), fleet, POLICY)
     assert state_of(fleet) == before
 
 
@@ -186,7 +186,7 @@ def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobVie
     new = replace(new, devices=1)
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
-    request = Request(new, 0.02, {}, NOW)
+    request = Request(new, 0.02, {})
     everything = [evaluate(request, fleet, (state,), POLICY) for states in fleet.open_nodes(1) for state in states]
     fitting = sorted((candidate for candidate in everything if not candidate.refusal), key=lambda c: c.rank)
     chosen = choose(request, fleet, POLICY).chosen
@@ -199,7 +199,7 @@ def test_the_search_for_pairs_finds_the_best_gain(snapshot: Snapshot, new: JobVi
     new = replace(new, devices=2)
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
-    request = Request(new, 0.02, {}, NOW)
+    request = Request(new, 0.02, {})
     pairs = [pair for states in fleet.open_nodes(2) for pair in combinations(states, 2)]
     everything = [evaluate(request, fleet, pair, POLICY) for pair in pairs]
     gains = [candidate.gain for candidate in everything if not candidate.refusal]

@@ -52,15 +52,17 @@ def test_equals_may_share(count: int) -> None:
     [
         (0.39, ""),
         (0.4, ""),
-        (0.4 + 1e-11, ""),
-        (0.4 + 1e-8, "would lower the total by 0.00 devices: ns/a would fall from 0.40 to 0.20"),
+        (0.4 + 4e-10, ""),
+        (0.4 + 6e-10, "would lower the total by 0.00 devices: ns/a would fall from 0.40 to 0.20"),
         (0.41, "would lower the total by 0.01 devices: ns/a would fall from 0.41 to 0.20"),
     ],
 )
 def test_the_bound_is_zero_beyond_rounding(other: float, reason: str) -> None:
     world = node("n", device("n", "g0", idle=0.8), full("n", "g1", idle=other))
     decision = run(world, wide_job("a", "n", "g0", "g1"), job("j"))
-    assert candidate(decision, "j", "g0").refusal == reason
+    found = candidate(decision, "j", "g0")
+    assert found.refusal == reason
+    assert other < 0.4 or str(found.gain) == "0.0"
     assert outcome(decision, "j").action is (Action.WAIT if reason else Action.PLACE)
 
 
@@ -84,6 +86,13 @@ def test_all_who_pay_have_to_be_of_lower_priority(priority: int, placed_: bool) 
     if not placed_:
         expected = "would lower the total by 0.40 devices: ns/a would fall from 0.40 to 0.27"
         assert candidate(decision, "j", "g0").refusal == expected
+
+
+def test_who_loses_ever_so_little_has_a_say() -> None:
+    world = node("n", device("n", "g0"), full("n", "g1"), full("n", "g2"), full("n", "g3", idle=0.0005), slots=12)
+    jobs = [wide_job("a", "n", "g0", "g1", "g2"), wide_job("b", "n", "g0", "g3", priority=9)]
+    assert outcome(run(world, *jobs, job("j", priority=9)), "j").action is Action.WAIT
+    assert outcome(run(world, *jobs, job("j", priority=10)), "j").action is Action.PLACE
 
 
 def test_a_neighbour_that_loses_nothing_has_no_say() -> None:
@@ -153,24 +162,6 @@ def test_the_walk_is_content_with_a_loss_after_64_of_them(before: int, at: str) 
     parts = [part for number in range(before) for part in single_fit(f"n{number:03}")]
     last, neighbour = wide("z", 1, idle=0.2), wide_job("last", "z", "g0")
     found = outcome(run(*parts, last, neighbour, job("j", priority=1)), "j")
-    assert found.placement is not None
-    assert found.placement.node == at
-
-
-@pytest.mark.parametrize(("before", "at"), [(63, "z"), (64, "n000")])
-def test_the_search_for_sets_is_content_with_nothing_gained_after_64_nodes(before: int, at: str) -> None:
-    nodes = [wide(f"n{number:03}", 2, idle=0.9) for number in range(before)]
-    equals = [wide_job(f"a{view.name}", view.name, "g0", "g1") for view in nodes]
-    found = outcome(run(*nodes, *equals, wide("z", 2, idle=0.2), job("j", devices=2)), "j")
-    assert found.placement is not None
-    assert found.placement.node == at
-
-
-@pytest.mark.parametrize(("before", "at"), [(15, "z"), (16, "n000")])
-def test_the_search_for_sets_ends_16_nodes_after_the_first_gain(before: int, at: str) -> None:
-    nodes = [wide(f"n{number:03}", 2, idle=0.9) for number in range(before)]
-    singles = [wide_job(f"a{view.name}", view.name, "g0") for view in nodes]
-    found = outcome(run(*nodes, *singles, wide("z", 2, idle=0.3), job("j", devices=2)), "j")
     assert found.placement is not None
     assert found.placement.node == at
 

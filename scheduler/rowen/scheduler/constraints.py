@@ -73,7 +73,6 @@ class Constraints:
 NODE_FIELD = "metadata.name"
 """The only field of a node that a term can name."""
 _TOLERATES_ALL = Toleration(operator="Exists")
-_UNARY = ("Exists", "DoesNotExist")
 _TOLERATION, _REQUIREMENT = TypeAdapter(Toleration), TypeAdapter(Requirement)
 
 
@@ -110,7 +109,18 @@ def _term(raw: object) -> Term:
 
 def _requirements(raw: object) -> tuple[Requirement, ...]:
     found = (_read(_REQUIREMENT, entry) for entry in _entries(raw))
-    return tuple(entry for entry in found if entry and bool(entry.values) != (entry.operator in _UNARY))
+    return tuple(entry for entry in found if entry and _right_count(entry))
+
+
+def _right_count(requirement: Requirement) -> bool:
+    """Whether it has as many values as its operator takes."""
+    match requirement.operator:
+        case "In" | "NotIn":
+            return bool(requirement.values)
+        case "Gt" | "Lt":
+            return len(requirement.values) == 1
+        case "Exists" | "DoesNotExist":
+            return not requirement.values
 
 
 def _read(adapter: TypeAdapter[T], raw: object) -> T | None:

@@ -237,9 +237,9 @@ def request_of(
     job: JobView, fleet: Fleet, history: History, backoffs: Mapping[BackoffKey, Backoff], now: float
 ) -> Request:
     """What the job asks for; its margin covers the predictor's error for its class."""
-    places = (EVERY_NODE, *fleet.nodes) if backoffs else ()
-    own = {place: backoffs[job.uid, place] for place in places if (job.uid, place) in backoffs}
-    return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), own, now)
+    own = ((place, backoffs.get((job.uid, place))) for place in (EVERY_NODE, *fleet.nodes)) if backoffs else ()
+    ahead = {place: backoff for place, backoff in own if backoff is not None and now < backoff.until}
+    return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), ahead)
 
 
 def snapshot_time(fleet: Fleet, node: str, now: float) -> float:

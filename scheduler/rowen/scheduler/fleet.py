@@ -77,11 +77,11 @@ class DeviceState:
     """A device and the claims on it."""
 
     view: DeviceView
-    claims: dict[str, Claim] = field(default_factory=dict)
-    free: int = 0
+    free: int
     """Bytes of the pool that no one holds."""
-    slots: int = 0
+    slots: int
     """Most claims that it takes."""
+    claims: dict[str, Claim] = field(default_factory=dict)
 
     def rank(self) -> Rank:
         """Where it stands for a job on a single device."""
@@ -122,8 +122,7 @@ class Fleet:
         self.nodes[node.name] = NodeState(node, node.slots, refusal)
         each = -(-node.slots // max(1, len(node.devices)))
         for device in node.devices:
-            free = 0 if device.online_memory is None else device.memory - device.online_memory
-            state = DeviceState(device, free=free, slots=each)
+            state = DeviceState(device, device.memory - (device.online_memory or 0), each)
             self.devices[device.key] = state
             reason = refusal or device_refusal(device)
             if reason:
@@ -176,9 +175,10 @@ class Fleet:
     def predict(self, devices: Sequence[DeviceState], memory: int) -> Prediction:
         """The factors for a newcomer of `memory` bytes per device."""
         views = [state.view for state in devices]
+        fits = all(state.view.online_memory is not None and memory <= state.free for state in devices)
         return Prediction(
             idle=idle_fraction(views, self.nodes[views[0].node].view.window),
-            memory=1.0 if all(memory <= state.free for state in devices) else 0.0,
+            memory=1.0 if fits else 0.0,
             alignment=min((self.alignment(a, b) for a, b in combinations(devices, 2)), default=1.0),
             sharing=1.0 / (1 + max(len(state.claims) for state in devices)),
         )
@@ -216,9 +216,8 @@ class Fleet:
 
 
 def _claims(devices: Iterable[DeviceState]) -> list[Claim]:
-    """Every claim on the devices, once, by key."""
-    found = {claim.key: claim for state in devices for claim in state.claims.values()}
-    return [found[key] for key in sorted(found)]
+    """Every claim on the devices, once."""
+    return list({claim.key: claim for state in devices for claim in state.claims.values()}.values())
 
 
 def node_refusal(node: NodeView, now: float, policy: Policy) -> str:

@@ -52,8 +52,12 @@ class Request:
     job: JobView
     margin: float
     backoffs: Mapping[str, Backoff]
-    """Its back-offs, by node or `EVERY_NODE`."""
-    now: float
+    """Those that have not ended, by node or `EVERY_NODE`."""
+
+    @property
+    def barred(self) -> bool:
+        """Whether no node will do."""
+        return EVERY_NODE in self.backoffs
 
     @property
     def need(self) -> float:
@@ -107,7 +111,7 @@ def _singles(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy
         for state in fleet.group(group):
             explained = len(found) >= EXPLAINED
             enough = (placed and len(found) >= _ALTERNATIVES) or vain >= _AFTER_VAIN_FIT
-            if enough or (explained and group == FULL):
+            if enough or (explained and (group == FULL or request.barred)):
                 return found
             share = state.view.idle / (len(state.claims) + 1)
             if explained and share < least:
@@ -115,11 +119,10 @@ def _singles(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy
             if (explained and _hopeless(request.job, fleet, state, share)) or not eligible((state,)):
                 continue
             candidate = evaluate(request, fleet, (state,), policy)
+            found.append(candidate)
             if not candidate.refusal:
                 placed = placed or candidate.gain >= 0.0
                 vain += candidate.gain < 0.0
-            if not explained or not candidate.refusal:
-                found.append(candidate)
     return found
 
 
@@ -139,7 +142,7 @@ def _sets(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -
     best, since_fit, vain = 0.0, 0, 0
     for bound, states in _bounds(fleet, count, eligible):
         explained = len(found) >= EXPLAINED
-        enough = since_fit >= _NODES_AFTER_FIT or vain >= _AFTER_VAIN_FIT
+        enough = since_fit >= _NODES_AFTER_FIT or vain >= _AFTER_VAIN_FIT or request.barred
         if explained and (bound <= best or bound < request.need or enough):
             break
         sets = list(islice(_aligned(request, fleet, states, count, policy), _SETS_PER_NODE))
@@ -147,7 +150,7 @@ def _sets(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -
             sets = [tuple(states[:count])]
         candidates = [evaluate(request, fleet, devices, policy) for devices in sets]
         fitting = [candidate.gain / count for candidate in candidates if not candidate.refusal]
-        found += candidates if fitting or not explained else []
+        found += candidates
         best = max([best, *fitting])
         since_fit += best > 0.0
         vain += bool(fitting) and best == 0.0
@@ -245,7 +248,7 @@ def _refusal(
 def _backed_off(request: Request, node: str) -> str:
     for place, name in ((EVERY_NODE, "any node"), (node, "this node")):
         backoff = request.backoffs.get(place)
-        if backoff is not None and request.now < backoff.until:
+        if backoff is not None:
             until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
             return f"back-off until {until} after {backoff.reason} (eviction {backoff.count} from {name})"
     return ""

@@ -1,0 +1,297 @@
+"""Which places a search looks at, in which order, and where it ends."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run
+
+from rowen.scheduler import placement
+from rowen.scheduler.backoff import EVERY_NODE, Backoff
+from rowen.scheduler.constraints import constraints_of
+from rowen.scheduler.decision import Action
+from rowen.scheduler.history import History
+from rowen.scheduler.profile import PredictionError
+from rowen.scheduler.snapshot import JobView, NodeView
+
+Part = NodeView | JobView
+EXACT = History(errors={"class": PredictionError(0.0, 0.0, 100)})
+IN_A = constraints_of({"spec": {"nodeSelector": {"zone": "a"}}})
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The places that were evaluated in full."""
+    places: list[str] = []
+    real = placement.evaluate
+
+    def counted(*arguments: Any) -> placement.Candidate:
+        candidate = real(*arguments)
+        places.append(candidate.place)
+        return candidate
+
+    monkeypatch.setattr(placement, "evaluate", counted)
+    return places
+
+
+def many(count: int, *, name: str = "n", devices: int = 1, jobs: int = 0, **fields: Any) -> list[Part]:
+    """Equal nodes, with so many jobs on all devices of each."""
+    parts: list[Part] = []
+    slots = fields.pop("slots", 2)
+    labels = fields.pop("labels", {})
+    for number in range(count):
+        at = f"{name}{number:03}"
+        ids = [f"g{i}" for i in range(devices)]
+        parts.append(node(at, *(device(at, id_, **fields) for id_ in ids), slots=slots * devices, labels=labels))
+        parts += [placed(job(f"{at}-{i}", devices=devices), at, *ids) for i in range(jobs)]
+    return parts
+
+
+def chosen(parts: Iterable[Part], asked: JobView, history: History | None = None) -> str:
+    found = outcome(run(*parts, asked, history=history), asked.name)
+    assert found.placement is not None, found.message
+    return found.placement.node
+
+
+EVERYWHERE = History(backoffs={("uid-j", EVERY_NODE): Backoff(1, NOW + 60, "NotStarted")})
+
+
+@pytest.mark.parametrize(
+    ("parts", "asked", "history", "count"),
+    [
+        (many(40), job("j"), None, 8),
+        (many(40, jobs=1), job("j"), None, 8),
+        (many(40, jobs=2), job("j"), None, 16),
+        (many(40, idle=0.3), job("j", sla=0.4), None, 16),
+        (many(40, idle=0.004), job("j"), None, 16),
+        (many(40, memory=3 * GIB), job("j", memory=2 * GIB), None, 16),
+        (many(40, devices=2, jobs=1), job("j"), None, 16),
+        (many(40), job("j", constraints=IN_A), None, 16),
+        (many(40), job("j"), EVERYWHERE, 16),
+        (many(40, devices=2), job("j", devices=2), None, 16),
+        (many(40, devices=3), job("j", devices=2), None, 18),
+        (many(40, devices=5), job("j", devices=2), None, 16),
+        (many(40, devices=2, idle=0.3), job("j", devices=2, sla=0.4), None, 16),
+        (many(40, devices=2, memory=3 * GIB), job("j", devices=2, memory=2 * GIB), None, 16),
+        (many(40, devices=2, jobs=2), job("j", devices=2), None, 16),
+        (many(40, devices=2), job("j", devices=2, constraints=IN_A), None, 16),
+        (many(40, devices=2), job("j", devices=2), EVERYWHERE, 16),
+    ],
+)
+def test_a_search_evaluates_no_more_than_it_tells(
+    evaluated: list[str], parts: list[Part], asked: JobView, history: History | None, count: int
+) -> None:
+    found = outcome(run(*parts, asked, history=history), "j")
+    assert len(evaluated) == count
+    assert len(set(evaluated)) == count
+    assert len(found.candidates) == min(count, 16)
+
+
+def test_a_refused_shape_is_not_searched_for_again(evaluated: list[str]) -> None:
+    run(node("n", slots=0), *(job(f"j{i}") for i in range(5)))
+    assert len(evaluated) == 1
+    over = History(backoffs={(f"uid-j{i}", "n"): Backoff(1, NOW, "NodeLost") for i in range(5)})
+    run(node("n", slots=0), *(job(f"j{i}") for i in range(5)), history=over)
+    assert len(evaluated) == 2
+
+
+@pytest.mark.parametrize("place", ["n", EVERY_NODE])
+def test_a_refusal_for_a_backoff_is_no_answer_for_others_of_its_shape(place: str) -> None:
+    history = History(backoffs={("uid-a", place): Backoff(1, NOW + 60, "NotStarted")})
+    decision = run(node("n"), job("a"), job("b"), history=history)
+    assert outcome(decision, "a").action is Action.WAIT
+    assert outcome(decision, "b").action is Action.PLACE
+    refused = run(node("n", slots=0), job("0"), job("a"), history=history)
+    assert "after NotStarted" in outcome(refused, "a").message
+
+
+@pytest.mark.parametrize(("until", "action"), [(NOW - 1, Action.PLACE), (NOW, Action.PLACE), (NOW + 1, Action.WAIT)])
+@pytest.mark.parametrize("place", ["n", EVERY_NODE])
+def test_a_backoff_lasts_until_its_end(place: str, until: float, action: Action) -> None:
+    history = History(backoffs={("uid-j", place): Backoff(1, until, "NotStarted")})
+    assert outcome(run(node("n"), job("j"), history=history), "j").action is action
+
+
+def test_empty_devices_come_before_shared_ones() -> None:
+    assert chosen([*many(20, jobs=1, idle=0.9), *many(1, name="z", idle=0.2)], job("j")) == "z000"
+
+
+def test_shared_devices_go_by_what_is_left_for_the_newcomer() -> None:
+    """0.21 is enough and 0.20 is not, though these devices are idler by themselves."""
+    parts = [*many(20, jobs=2, idle=0.6, slots=3), *many(1, name="z", jobs=1, idle=0.42, slots=3)]
+    assert chosen(parts, job("j", sla=0.2), EXACT) == "z000"
+
+
+def test_devices_without_a_slot_do_not_crowd_out_the_others_in_an_explanation() -> None:
+    parts = [*many(20, jobs=2, idle=0.9), *many(1, name="z", jobs=1, idle=0.2)]
+    told = outcome(run(*parts, job("j", sla=0.5)), "j").candidates
+    assert len(told) == 16
+    assert "z000" in {candidate.node for candidate in told}
+
+
+@pytest.mark.parametrize("closed", [{"schedulable": False}, {"reported": NOW - 16}])
+def test_a_closed_node_stays_closed_when_it_holds_jobs(closed: dict[str, Any]) -> None:
+    parts = [node("a", device("a", idle=0.9), **closed), placed(job("held"), "a"), node("b", device("b", idle=0.5))]
+    decision = run(*parts, job("j"), job("k"), job("l"))
+    assert [outcome(decision, name).action for name in "jkl"] == [Action.PLACE, Action.PLACE, Action.WAIT]
+    assert {entry.placement.node for entry in decision.outcomes if entry.placement} == {"a", "b"}
+    assert len(outcome(decision, "l").candidates) == 2
+
+
+def test_closed_devices_fill_an_explanation_up_to_its_limit() -> None:
+    parts = [*many(10, idle=0.1), *(node(f"z{i}", schedulable=False) for i in range(20))]
+    found = outcome(run(*parts, job("j", sla=0.5)), "j")
+    assert [candidate.refusal == "node is cordoned" for candidate in found.candidates] == [False] * 10 + [True] * 6
+
+
+def test_a_device_of_unknown_memory_fits_nothing() -> None:
+    found = outcome(run(node("n", device("n", online_memory=None)), job("j")), "j")
+    assert [candidate.prediction.memory for candidate in found.candidates] == [0.0]
+
+
+def test_excluded_nodes_are_told_behind_sets_that_were_looked_at() -> None:
+    world = [*many(1, name="a", devices=2, idle=0.9), *many(1, name="b", devices=2, idle=0.1, labels={"zone": "a"})]
+    found = outcome(run(*world, job("j", devices=2, sla=0.5, constraints=IN_A)), "j")
+    assert [candidate.node for candidate in found.candidates] == ["b000", "a000"]
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_sets_that_cannot_be_do_not_use_up_a_nodes_share_of_the_search(aligned: bool) -> None:
+    """Six devices without room, or unlike all others, stand before the two that fit."""
+    late, early = ((NOW - 10, NOW),), ((NOW - 60, NOW - 55),)
+    first = [
+        device(
+            "n",
+            f"g{i}",
+            idle=0.8,
+            **({"busy": ((NOW - 50 + 5 * i, NOW - 45 + 5 * i),)} if aligned else {"memory": GIB}),
+        )
+        for i in range(6)
+    ]
+    last = [device("n", f"g{i}", idle=0.5, busy=early if aligned else late) for i in (6, 7)]
+    found = outcome(run(node("n", *first, *last), job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g6", "g7")
+
+
+def test_full_devices_do_not_use_up_a_nodes_share_of_the_search() -> None:
+    devices = [device("n", f"g{i}", idle=0.9 if i < 6 else 0.2) for i in range(8)]
+    held = [placed(job(f"h{i}{k}"), "n", f"g{i}") for i in range(6) for k in range(2)]
+    found = outcome(run(node("n", *devices), *held, job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g6", "g7")
+
+
+def test_the_best_aligned_set_is_not_always_the_idlest() -> None:
+    early, late = ((NOW - 60, NOW - 30),), ((NOW - 30, NOW),)
+    world = node(
+        "n",
+        device("n", "g0", idle=0.5, busy=early),
+        device("n", "g1", idle=0.49, busy=late),
+        device("n", "g2", idle=0.45, busy=early),
+    )
+    found = outcome(run(world, job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g0", "g2")
+
+
+@pytest.mark.parametrize(("overlap", "action"), [(30.0, Action.PLACE), (29.0, Action.WAIT)])
+def test_devices_are_aligned_from_the_threshold_on(overlap: float, action: Action) -> None:
+    """40 busy seconds each; 30 of them together are 30 / 50 = 0.6."""
+    second = NOW - 60 + 40 - overlap
+    world = node(
+        "n",
+        device("n", "g0", idle=0.3, busy=((NOW - 60, NOW - 20),)),
+        device("n", "g1", idle=0.3, busy=((second, second + 40),)),
+    )
+    assert outcome(run(world, job("j", devices=2)), "j").action is action
+
+
+def test_the_least_aligned_pair_decides() -> None:
+    early, late = ((NOW - 60, NOW - 30),), ((NOW - 30, NOW),)
+    spans = [early, early, late]
+    world = node("n", *(device("n", f"g{i}", idle=0.5, busy=span) for i, span in enumerate(spans)))
+    assert "alignment 0.00 < 0.60" in outcome(run(world, job("j", devices=3)), "j").message
+
+
+def test_devices_are_named_in_order() -> None:
+    world = node("n", device("n", "g0", idle=0.5), device("n", "g1", idle=0.6))
+    found = outcome(run(world, job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g0", "g1")
+
+
+def test_a_single_device_is_aligned_with_itself() -> None:
+    found = outcome(run(node("n"), job("j")), "j")
+    assert [candidate.prediction.alignment for candidate in found.candidates] == [1.0]
+
+
+STUFFED = many(16, name="a", devices=2, idle=1.0, memory=2 * GIB)
+"""They are looked at first and explain why not: the search may end from there on."""
+
+
+@pytest.mark.parametrize(("before", "at"), [(15, "z000"), (16, "n000")])
+def test_the_search_for_sets_ends_16_nodes_after_the_first_gain(before: int, at: str) -> None:
+    nodes = many(before, devices=2, idle=0.9)
+    singles = [placed(job(f"s{i}"), f"n{i:03}", "g0") for i in range(before)]
+    parts = [*STUFFED, *nodes, *singles, *many(1, name="z", devices=2, idle=0.3)]
+    assert chosen(parts, job("j", devices=2)) == at
+
+
+@pytest.mark.parametrize(("before", "at"), [(63, "z000"), (64, "n000")])
+def test_the_search_for_sets_is_content_with_nothing_gained_after_64_nodes(before: int, at: str) -> None:
+    parts = [*STUFFED, *many(before, devices=2, jobs=1, idle=0.9), *many(1, name="z", devices=2, idle=0.2)]
+    assert chosen(parts, job("j", devices=2)) == at
+
+
+@pytest.mark.parametrize(("before", "at"), [(63, "z000"), (64, "n000")])
+def test_the_search_for_sets_is_content_with_a_loss_after_64_nodes(before: int, at: str) -> None:
+    parts: list[Part] = [*STUFFED]
+    for number in range(before):
+        name = f"n{number:03}"
+        full = device(name, "g2", idle=0.9, memory=3 * GIB)
+        parts.append(node(name, device(name, "g0", idle=0.9), device(name, "g1", idle=0.9), full))
+        parts.append(placed(job(f"w{number}", devices=3), name, "g0", "g1", "g2"))
+    parts += many(1, name="z", devices=2, idle=0.2)
+    assert chosen(parts, job("j", devices=2, priority=1)) == at
+
+
+def test_a_gain_does_not_count_as_one_of_the_64() -> None:
+    """After 63 places that add nothing, one that adds 0.22 for each device and one that adds 0.30."""
+    some, most = many(1, name="y", devices=2, idle=0.88), many(1, name="z", devices=2, idle=0.3)
+    parts = [*many(63, devices=2, jobs=1, idle=0.9), *some, placed(job("s"), "y000", "g0"), *most]
+    assert chosen(parts, job("j", devices=2)) == "z000"
+
+
+def test_refused_sets_do_not_count() -> None:
+    parts = [*many(70, devices=3, jobs=1, idle=0.9), *many(1, name="z", devices=2, jobs=1, idle=0.2)]
+    assert chosen(parts, job("j", devices=2)) == "z000"
+
+
+def test_empty_sets_come_before_shared_ones() -> None:
+    parts = [*many(64, devices=2, jobs=1, idle=0.6), *many(1, name="z", devices=2, idle=0.5)]
+    assert chosen(parts, job("j", devices=2)) == "z000"
+
+
+def test_nodes_go_by_their_best_devices() -> None:
+    idles = [0.1, 0.9, 0.1, 0.9]
+    last = node("z", *(device("z", f"g{i}", idle=idle) for i, idle in enumerate(idles)))
+    found = outcome(run(*many(20, devices=2, idle=0.2), last, job("j", devices=2)), "j")
+    assert found.placement is not None
+    assert (found.placement.node, found.placement.devices) == ("z", ("g1", "g3"))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_bound_that_just_meets_the_sla_is_looked_at(devices: int) -> None:
+    need = EXACT.need("class", 0.3)
+    parts = [
+        *many(20, name="a", devices=devices, idle=1.0, memory=2 * GIB),
+        *many(1, name="z", devices=devices, idle=need),
+    ]
+    assert chosen(parts, job("j", devices=devices, sla=0.3), EXACT) == "z000"
+
+
+def test_who_holds_no_devices_holds_slots_all_the_same() -> None:
+    stranger = pod(job("old", devices=3), "n")
+    decision = run(node("n", slots=2), stranger, job("j"))
+    assert "no free harvest slot (0 of 2 free on the node)" in outcome(decision, "j").message
