@@ -99,14 +99,12 @@ def test_special_tokens_that_the_text_spells_out_are_not_doubled() -> None:
     assert learned(text) == sorted([*PROMPT, EOS])
 
 
-def test_a_first_row_that_spells_out_its_special_tokens_does_not_hide_them() -> None:
-    rows = [Row("my", "<s> kettle"), ROW]
-    assert encode_rows(rows, tokenizer("<s> $A"), 100).kept[1].tokens[0] == BOS
-
-
-def test_a_first_row_without_tokens_does_not_hide_them() -> None:
-    rows = [Row("my", " "), ROW]
-    assert encode_rows(rows, tokenizer("<s> $A"), 100).kept[1].tokens[0] == BOS
+@pytest.mark.parametrize("completion", ["<s> kettle", "<s>", "<s> <s>", " "])
+def test_no_row_decides_what_begins_a_sequence(completion: str) -> None:
+    rows = [Row("my", completion), ROW]
+    for of in (tokenizer("<s> $A"), tokenizer("<s> $A </s>")):
+        assert encode_rows(rows, of, 100).kept[-1].tokens == [BOS, *PROMPT, *COMPLETION, EOS]
+    assert encode_rows(rows, tokenizer("$A </s>"), 100).kept[-1].tokens == [*PROMPT, *COMPLETION, EOS]
 
 
 WHOLE = 1 + len(PROMPT) + len(COMPLETION) + 1

@@ -7,6 +7,9 @@ from typing import Protocol
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.dataset import Row
 
+_PLAIN_TEXT = "Hello 0 привет 你好"
+"""Spells out no special token. Of several scripts, since a vocabulary may drop words that it does not know."""
+
 
 class Tokenizer(Protocol):
     """What is used of a tokenizer of transformers."""
@@ -40,7 +43,7 @@ class Examples:
 
 def encode_rows(rows: list[Row], tokenizer: Tokenizer, sequence_length: int) -> Examples:
     """Examples of at most `sequence_length` tokens. Raises `WorkerError` when nothing is left to learn."""
-    start = _start_tokens(rows, tokenizer)
+    start = _start_tokens(tokenizer)
     whole = [_example(row, tokenizer, start) for row in rows]
     learnable = [example for example in whole if _first_learned(example) < min(len(example.tokens), sequence_length)]
     if not learnable:
@@ -74,14 +77,11 @@ def _first_learned(example: Example) -> int:
     return max(example.given_tokens, 1)
 
 
-def _start_tokens(rows: list[Row], tokenizer: Tokenizer) -> list[int]:
+def _start_tokens(tokenizer: Tokenizer) -> list[int]:
     """What the tokenizer puts before every text: the token that begins a sequence, or nothing."""
-    for text in (row.completion for row in rows):
-        plain, whole = _tokens(tokenizer, text), _tokens(tokenizer, text, special=True)
-        places = [place for place in range(len(whole)) if plain and whole[place : place + len(plain)] == plain]
-        if places:
-            return whole[: places[0]]
-    return []
+    plain, whole = _tokens(tokenizer, _PLAIN_TEXT), _tokens(tokenizer, _PLAIN_TEXT, special=True)
+    places = [place for place in range(len(whole)) if plain and whole[place : place + len(plain)] == plain]
+    return whole[: places[0]] if places else []
 
 
 def _tokens(tokenizer: Tokenizer, text: str, *, special: bool = False) -> list[int]:
