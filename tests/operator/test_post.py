@@ -1,4 +1,4 @@
-"""An event is posted again when its connection was closed under it, a few times and no more."""
+"""An event or a pod is posted again when its connection was closed under it, a few times and no more."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -27,11 +27,11 @@ class FakeApi:
         self.calls: list[dict[str, Any]] = []
 
     @contextlib.asynccontextmanager
-    async def call_api(self, method: str, **arguments: Any) -> AsyncIterator[None]:
+    async def call_api(self, method: str, **arguments: Any) -> AsyncIterator[httpx.Response]:
         self.calls.append({"method": method, **arguments})
         if len(self.calls) <= self.closed:
             raise httpx.ReadError("")
-        yield
+        yield httpx.Response(201, json=arguments["json"])
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +51,9 @@ async def test_it_gives_up_after_the_last_pause() -> None:
     with pytest.raises(httpx.ReadError):
         await Cluster(cast("Api", api)).post(OWNER, NOTE, 0.0)
     assert len(api.calls) == 4
+
+
+async def test_a_closed_connection_does_not_lose_a_pod() -> None:
+    api, pod = FakeApi(closed=2), {"metadata": {"name": "job-1", "namespace": "b"}}
+    assert await Cluster(cast("Api", api)).create_pod(pod) == pod
+    assert [(call["method"], call["url"]) for call in api.calls] == [("POST", "pods")] * 3

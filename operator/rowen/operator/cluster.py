@@ -51,20 +51,14 @@ class Cluster:
         """Creates a pod and returns it, or the one of that name that is there already.
 
         Not by apply: unknown fields of a user's template are named in the answer, and a stranger's pod is left alone.
-        Raises `kr8s.ServerError` when it is refused.
+        Raises `kr8s.ServerError` when it is refused, `kr8s.APITimeoutError` and `httpx.TransportError` when no answer
+        comes; the pod may be there then.
         """
         metadata = manifest["metadata"]
+        params = {"fieldManager": OPERATOR_MANAGER, "fieldValidation": "Strict"}
         try:
-            async with self._api.call_api(
-                "POST",
-                version="v1",
-                namespace=metadata["namespace"],
-                url="pods",
-                params={"fieldManager": OPERATOR_MANAGER, "fieldValidation": "Strict"},
-                json=manifest,
-                timeout=TIMEOUT_SECONDS,
-            ) as response:
-                return cast("dict[str, Any]", response.json())
+            made = await self._post(metadata["namespace"], "pods", manifest, params=params)
+            return cast("dict[str, Any]", made.json())
         except kr8s.ServerError as error:
             if status_code(error) != CONFLICT:
                 raise
@@ -118,27 +112,24 @@ class Cluster:
             "lastTimestamp": rfc3339(now),
             "count": 1,
         }
-        await self._post(metadata["namespace"], event)
+        # It follows the status that it speaks of, so no later reconcile would post it.
+        await self._post(metadata["namespace"], "events", event, raise_for_status=False)
 
-    async def _post(self, namespace: str, event: Manifest) -> None:
-        # An event follows the status that it speaks of, so no later reconcile would post it. kr8s closes the
-        # connections of all calls when one of them is forbidden; what was lost in that way goes through soon after.
-        for pause in (*_POST_PAUSES_SECONDS, None):
+    async def _post(self, namespace: str, plural: str, manifest: Manifest, **options: Any) -> httpx.Response:
+        # kr8s closes the connections of all calls when one of them is forbidden; what was lost in that way goes
+        # through soon after. Names are fixed, so that nothing is made twice.
+        for pause in _POST_PAUSES_SECONDS:
             try:
-                async with self._api.call_api(
-                    "POST",
-                    version="v1",
-                    namespace=namespace,
-                    url="events",
-                    json=event,
-                    timeout=TIMEOUT_SECONDS,
-                    raise_for_status=False,
-                ):
-                    return
+                return await self._post_once(namespace, plural, manifest, **options)
             except httpx.TransportError:
-                if pause is None:
-                    raise
                 await asyncio.sleep(pause)
+        return await self._post_once(namespace, plural, manifest, **options)
+
+    async def _post_once(self, namespace: str, plural: str, manifest: Manifest, **options: Any) -> httpx.Response:
+        async with self._api.call_api(
+            "POST", version="v1", namespace=namespace, url=plural, json=manifest, timeout=TIMEOUT_SECONDS, **options
+        ) as response:
+            return response
 
     async def _delete(
         self, resource: Resource, namespace: str, name: str, uid: str, *, grace_seconds: int | None = None

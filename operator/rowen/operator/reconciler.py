@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import httpx
 import kr8s
 import structlog
 from pydantic import ValidationError
@@ -22,6 +23,18 @@ _log = structlog.get_logger()
 _REFUSALS = (400, 403, 422)
 _BROKEN_WEBHOOK = "failed calling webhook"
 """Said with code 500, and for as long as the webhook's server does not answer."""
+
+
+def _refusal(error: Exception) -> Refusal:
+    """Why there is no child; its request may have been carried out even where no answer came."""
+    if isinstance(error, kr8s.ServerError):
+        return Refusal(status_code(error), answer(error))
+    return Refusal(0, f"the API server did not answer: {str(error) or type(error).__name__}")
+
+
+def _judged(refusal: Refusal) -> bool:
+    """Whether it was the child that was refused. Pods hold devices while they are tried: any failure is told."""
+    return refusal.code in _REFUSALS or _BROKEN_WEBHOOK in refusal.message
 
 
 class Reconciler:
@@ -89,9 +102,9 @@ class Reconciler:
         for child in decision.children:
             try:
                 stored = await self._put(child)
-            except kr8s.ServerError as error:
-                refusal = Refusal(status_code(error), answer(error))
-                if refusal.code not in _REFUSALS and _BROKEN_WEBHOOK not in refusal.message:
+            except (kr8s.ServerError, kr8s.APITimeoutError, httpx.TransportError) as error:
+                refusal = _refusal(error)
+                if child["kind"] != "Pod" and not _judged(refusal):
                     raise
                 _log.warning("child.refused", key=str(key), child=child["kind"], error=refusal.message)
                 return refusal
