@@ -177,3 +177,14 @@ def test_a_custom_id_that_utf8_cannot_say_is_written_and_recognised(
         [line] = (volume / "new" / "out.jsonl").read_text().splitlines()
         assert json.loads(line)["custom_id"] == "\ud800"
         assert [path.name for path in (volume / "new").iterdir()] == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("bytes_", [248, 249, 255])
+def test_a_name_may_take_all_the_room(bytes_: int, volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer(volume, monkeypatch, "n" * bytes_).reason == "ModelMissing"
+    [owner] = {path.name for path in volume.iterdir()} - {"in.jsonl", "n" * bytes_}
+    assert owner.startswith(".")
+    assert (owner == f".{'n' * bytes_}.owner") is (bytes_ == 248)
+    # The next attempt knows the owner again.
+    assert answer(volume, monkeypatch, "n" * bytes_).reason == "ModelMissing"
+    assert len(list(volume.iterdir())) == 3

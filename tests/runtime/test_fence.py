@@ -1,6 +1,7 @@
 """Only the newest attempt writes."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
+from rowen.runtime.files import write_atomically
 
 
 def test_a_newer_attempt_takes_over(tmp_path: Path) -> None:
@@ -54,6 +56,35 @@ def test_a_former_attempts_file_is_known_again(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match="attempt 3"):
         Fence(tmp_path / "owner", 2)
     Fence(tmp_path / "owner", 3).check()
+
+
+def test_who_takes_the_output_removes_what_killed_attempts_left(tmp_path: Path) -> None:
+    for name in ("owner", "result", "anothers"):
+        child = os.fork()
+        if child == 0:
+            os.fsync = lambda _descriptor: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+            write_atomically(tmp_path / name, b"killed")
+            os._exit(0)
+        os.waitpid(child, 0)
+    Fence(tmp_path / "owner", 1, [tmp_path / "result"]).release()
+    assert len(list(tmp_path.iterdir())) == 1
+    Fence(tmp_path / "owner", 1, [tmp_path / "anothers"]).release()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_attempt_that_has_lost_the_output_cannot_commit_what_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken_over(_descriptor: int) -> None:
+        monkeypatch.undo()
+        Fence(tmp_path / "owner", 2, [tmp_path / "result"])
+
+    Fence(tmp_path / "owner", 1, [tmp_path / "result"]).check()
+    monkeypatch.setattr(os, "fsync", taken_over)
+    with pytest.raises(WorkerError) as caught:
+        write_atomically(tmp_path / "result", b"of attempt 1")
+    assert (caught.value.reason, caught.value.code) == ("Superseded", ExitCode.RETRY)
+    assert {path.name for path in tmp_path.iterdir()} == {"owner"}
 
 
 def _file(path: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rowen.crds.names import JOB_UID_ENV
 from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.files import has_file, write_atomically
+from rowen.runtime.files import has_file, remove_parts, write_atomically
 
 _LONGEST_BYTES = 4096
 
@@ -31,8 +32,8 @@ class Fence:
     begun. The operator therefore starts a new attempt only when the older one has ended or its lease has run out.
     """
 
-    def __init__(self, path: Path, attempt: int) -> None:
-        """Takes the output for this attempt.
+    def __init__(self, path: Path, attempt: int, outputs: Iterable[Path] = ()) -> None:
+        """Takes the output for this attempt, and removes what killed attempts left of these files that are replaced.
 
         Raises `WorkerError` when a newer attempt of the job has it, and when the file is not a worker's: such a file
         is left as it is.
@@ -43,6 +44,8 @@ class Fence:
         if owner is not None and owner.job == self._claim.job and owner.attempt > attempt:
             raise self._superseded(owner)
         write_atomically(path, self._claim.model_dump_json().encode())
+        # After the claim: whoever still writes such a part has lost the output.
+        remove_parts([path, *outputs])
 
     def check(self) -> None:
         """Raises `WorkerError` unless the output is still this attempt's. Called before each commit."""

@@ -1,11 +1,14 @@
 """Files that are whole or absent after a crash."""
 
+import hashlib
 import os
 import re
 import stat
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
+from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError, failure_of
 
 
@@ -32,19 +35,30 @@ def has_file(path: Path) -> bool:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the file: after a crash it holds the old bytes or the new ones. Raises `OSError`."""
-    _remove_parts(path)
+    """Replaces the file: after a crash it holds the old bytes or the new ones.
+
+    Raises `OSError`, and `WorkerError` when another attempt has taken over meanwhile.
+    """
     # A name that nobody else has, neither the user nor another attempt at the same file.
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part = path.with_name(f"{_part_prefix(path)}{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        part.replace(path)
+        _rename(part, path)
     finally:
         part.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def remove_parts(paths: Iterable[Path]) -> None:
+    """Removes what killed attempts left of the files. A living attempt at one of them cannot commit what it writes."""
+    for path in paths:
+        ours = re.compile(re.escape(_part_prefix(path)) + r"[0-9a-f]{32}\.part")
+        for entry in path.parent.iterdir():
+            if ours.fullmatch(entry.name):
+                entry.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -56,9 +70,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _remove_parts(path: Path) -> None:
-    """Removes what killed attempts left of the file."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}\.part")
-    for entry in path.parent.iterdir():
-        if ours.fullmatch(entry.name):
-            entry.unlink(missing_ok=True)
+def _part_prefix(path: Path) -> str:
+    # As long for any name: a file's name may take all the room that there is.
+    return f".rowen-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-"
+
+
+def _rename(part: Path, path: Path) -> None:
+    try:
+        part.replace(path)
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            raise
+        message = f"another attempt has taken over {path} while it was written"
+        raise WorkerError("Superseded", message, ExitCode.RETRY) from error

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from rowen.crds.worker import BatchSpec
-from rowen.runtime.batch.output import Output, check_output
+from rowen.runtime.batch.output import Output, check_output, owner_file
 from rowen.runtime.batch.requests import Request, read_requests
 from rowen.runtime.batch.runner import BatchRunner, write_problems
 from rowen.runtime.fence import Fence
@@ -21,7 +21,7 @@ def answer_all(progress: Progress) -> str:
     path = Path(spec.output_path)
     # Nothing is made or changed before this: the path may be a mistake.
     check_output(path, Path(spec.input_path), requests)
-    fence = Fence(make_folder(path.parent) / f".{path.name}.owner", attempt())
+    fence = Fence(owner_file(make_folder(path.parent) / path.name), attempt())
     output = Output(path, fence, requests)
     progress.report(len(output.done), len(requests))
     write_problems(requests, output)

@@ -1,5 +1,6 @@
 """The output file: lines are appended, and after any crash each row is in it at most once."""
 
+import hashlib
 import os
 import stat
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from rowen.runtime.files import sync_folder
 
 _LONGEST_LINE_BYTES = 256 * 2**20
 """No result is so long: a file without newlines need not be read whole."""
+_LONGEST_NAME_BYTES = 255
+"""Of a file; the same on all common file systems."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class Output:
             self._fence.check()
             os.ftruncate(self._file.fileno(), size)
             os.fsync(self._file.fileno())
+
+
+def owner_file(path: Path) -> Path:
+    """Where the output's owner is named: beside it."""
+    name = f".{path.name}.owner"
+    if len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
+        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}.owner"
+    return path.with_name(name)
 
 
 def check_output(path: Path, source: Path, requests: Sequence[Request]) -> None:

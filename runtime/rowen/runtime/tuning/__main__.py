@@ -9,7 +9,7 @@ from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
-from rowen.runtime.tuning.output import OWNER_FILE, check_output
+from rowen.runtime.tuning.output import OWNER_FILE, REPLACED_FILES, check_output
 from rowen.runtime.worker import Progress, attempt, read_spec, run
 
 
@@ -24,7 +24,7 @@ def tune(progress: Progress) -> str:
     folder = Path(spec.output_path)
     # Nothing is made or changed before this: the path may be a mistake.
     check_output(folder, model)
-    fence = Fence(make_folder(folder) / OWNER_FILE, attempt())
+    fence = Fence(make_folder(folder) / OWNER_FILE, attempt(), [folder / name for name in REPLACED_FILES])
     # One thread is one device, and the order of a float32 sum must not depend on the machine's load.
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch

@@ -12,6 +12,7 @@ OWNER_FILE = ".rowen-owner"
 ADAPTER_FILE = "adapter_model.safetensors"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
 CHECKPOINT_FILE = "checkpoint.safetensors"
+REPLACED_FILES = (ADAPTER_FILE, ADAPTER_CONFIG_FILE, CHECKPOINT_FILE, METRICS_FILE)
 METADATA_KEY = "rowen"
 """Marks the files of tensors. A checkpoint's metadata holds the state that is no tensor under it, an adapter's the
 digest of its job."""
