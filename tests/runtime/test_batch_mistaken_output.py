@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ from runtime.trees import tree
 
 from rowen.crds.worker import BatchSpec, ExitCode, ModelLocation
 from rowen.runtime.batch.__main__ import answer_all
+from rowen.runtime.batch.requests import read_requests
+from rowen.runtime.batch.results import Result, may_begin, read_result
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import NoTenant
 from rowen.runtime.worker import Progress
@@ -188,3 +190,36 @@ def test_a_name_may_take_all_the_room(bytes_: int, volume: Path, monkeypatch: py
     # The next attempt knows the owner again.
     assert answer(volume, monkeypatch, "n" * bytes_).reason == "ModelMissing"
     assert len(list(volume.iterdir())) == 3
+
+
+def test_what_is_written_is_parsed_once(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (volume / "out.jsonl").write_bytes(OUR_LINE)
+    parsed = []
+
+    def counted(data: bytes, custom_ids: Mapping[int, str | None]) -> Result | None:
+        parsed.append(data)
+        return read_result(data, custom_ids)
+
+    monkeypatch.setattr("rowen.runtime.batch.output.read_result", counted)
+    assert answer(volume, monkeypatch).reason == "ModelMissing"
+    assert parsed == [OUR_LINE]
+
+
+@pytest.mark.parametrize(
+    ("content", "built"), [(b"notes", set()), (TORN_ANSWER, {"batch_req_1"}), (TORN_ERROR, {"batch_req_2"})]
+)
+def test_results_are_built_only_for_requests_that_may_have_begun(
+    content: bytes, built: set[str], volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (volume / "out.jsonl").write_bytes(content)
+    requests = read_requests(volume / "in.jsonl")
+    found, dumps = [], json.dumps
+
+    def noted(value: dict[str, object], **named: bool) -> str:
+        found.append(value["id"])
+        return dumps(value, **named)
+
+    monkeypatch.setattr(json, "dumps", noted)
+    begun = [request for request in requests if may_begin(content, request)]
+    assert set(found) == built
+    assert {f"batch_req_{request.line}" for request in begun} == built

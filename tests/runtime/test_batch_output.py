@@ -9,7 +9,7 @@ import pytest
 from runtime.scripted_engine import ScriptedEngine
 
 from rowen.runtime.batch.memory import MAX_SEQUENCES
-from rowen.runtime.batch.output import Output
+from rowen.runtime.batch.output import Output, read_written
 from rowen.runtime.batch.requests import Request, read_requests
 from rowen.runtime.batch.runner import BatchRunner, write_problems
 from rowen.runtime.failure import WorkerError
@@ -33,12 +33,17 @@ def requests(tmp_path: Path) -> list[Request]:
     return read_requests(tmp_path / "in.jsonl")
 
 
+def opened(folder: Path, fence: Fence, requests: list[Request]) -> Output:
+    path = folder / "out.jsonl"
+    return Output(path, fence, requests, read_written(path, requests))
+
+
 def run(
     requests: list[Request], folder: Path, engine: ScriptedEngine | None = None, attempt: int = 1
 ) -> tuple[Progress, ScriptedEngine]:
     engine = engine or ScriptedEngine()
     progress = Progress("rows", NoTenant())
-    output = Output(folder / "out.jsonl", Fence(folder / "owner", attempt), requests)
+    output = opened(folder, Fence(folder / "owner", attempt), requests)
     try:
         write_problems(requests, output)
         BatchRunner(engine, output, progress, "m", 0).run(requests)
@@ -135,7 +140,7 @@ def test_a_full_disk_leaves_whole_lines(
             raise OSError(errno.ENOSPC, "No space left on device")
         original(descriptor)
 
-    output = Output(tmp_path / "out.jsonl", Fence(tmp_path / "owner", 1), requests)
+    output = opened(tmp_path, Fence(tmp_path / "owner", 1), requests)
     monkeypatch.setattr(os, "fsync", full)
     monkeypatch.setattr(output, "_fence", type("Open", (), {"check": lambda self: None})())
     with pytest.raises(OSError, match="No space"):
@@ -144,3 +149,31 @@ def test_a_full_disk_leaves_whole_lines(
         )
     assert (tmp_path / "out.jsonl").read_bytes().endswith(b"\n")
     assert len(ids(tmp_path)) == 4
+
+
+def test_what_an_older_attempt_wrote_until_the_fence_was_taken_is_not_run_again(
+    requests: list[Request], tmp_path: Path
+) -> None:
+    path = tmp_path / "out.jsonl"
+    fence = Fence(tmp_path / "owner", 1)
+    older = opened(tmp_path, fence, requests)
+    seen = read_written(path, requests)
+    BatchRunner(ScriptedEngine(), older, Progress("rows", NoTenant()), "m", 0).run(requests[:3])
+    output = Output(path, Fence(tmp_path / "owner", 2), requests, seen)
+    assert output.done == {1, 2, 3}
+    assert len(ids(tmp_path)) == 3
+
+
+def test_an_output_that_came_before_the_fence_is_read(requests: list[Request], tmp_path: Path) -> None:
+    nothing = read_written(tmp_path / "out.jsonl", requests)
+    run(requests, tmp_path)
+    output = Output(tmp_path / "out.jsonl", Fence(tmp_path / "owner", 2), requests, nothing)
+    assert len(output.done) == ROWS
+
+
+def test_an_output_that_went_before_the_fence_is_written_anew(requests: list[Request], tmp_path: Path) -> None:
+    run(requests, tmp_path)
+    whole = read_written(tmp_path / "out.jsonl", requests)
+    (tmp_path / "out.jsonl").unlink()
+    output = Output(tmp_path / "out.jsonl", Fence(tmp_path / "owner", 2), requests, whole)
+    assert not output.done

@@ -20,9 +20,9 @@ def answer_all(progress: Progress) -> str:
     requests = read_requests(Path(spec.input_path))
     path = Path(spec.output_path)
     # Nothing is made or changed before this: the path may be a mistake.
-    check_output(path, Path(spec.input_path), requests)
+    written = check_output(path, Path(spec.input_path), requests)
     fence = Fence(owner_file(make_folder(path.parent) / path.name), attempt())
-    output = Output(path, fence, requests)
+    output = Output(path, fence, requests, written)
     progress.report(len(output.done), len(requests))
     write_problems(requests, output)
     if len(output.done) < len(requests):

@@ -30,17 +30,21 @@ class Written:
     """How many of them are errors."""
     whole_bytes: int
     """Length of the whole lines; what follows is torn."""
+    state: tuple[int, ...] | None
+    """Identity, size and time of the file that was read; None without one."""
 
 
 class Output:
     """Appends result lines. A line counts as written when it ends in a newline."""
 
-    def __init__(self, path: Path, fence: Fence, requests: Sequence[Request]) -> None:
-        """Opens the file, drops a torn last line and reads what is done. Raises `WorkerError`, `OSError`.
+    def __init__(self, path: Path, fence: Fence, requests: Sequence[Request], written: Written) -> None:
+        """Opens the file of which `written` has been read, and drops a torn last line.
 
-        A file that is not the output of these requests is left as it is.
+        Raises `WorkerError`, `OSError`. A file that is not the output of these requests is left as it is.
         """
-        written = read_written(path, requests)
+        # An older attempt may have written until the fence was taken.
+        if (_state(path.stat()) if _is_there(path) else None) != written.state:
+            written = read_written(path, requests)
         self._fence = fence
         self._file = path.open("ab", buffering=0)
         sync_folder(path.parent)
@@ -86,11 +90,14 @@ def owner_file(path: Path) -> Path:
     return path.with_name(name)
 
 
-def check_output(path: Path, source: Path, requests: Sequence[Request]) -> None:
-    """Raises `WorkerError` or `OSError` when no job that reads `source` may write there. Changes nothing."""
+def check_output(path: Path, source: Path, requests: Sequence[Request]) -> Written:
+    """What is written already. Changes nothing.
+
+    Raises `WorkerError` or `OSError` when no job that reads `source` may write there.
+    """
     if _is_there(path) and path.samefile(source):
         raise WorkerError("OutputUnwritable", f"{path} is the input itself; name another output file")
-    read_written(path, requests)
+    return read_written(path, requests)
 
 
 def read_written(path: Path, requests: Sequence[Request]) -> Written:
@@ -99,12 +106,13 @@ def read_written(path: Path, requests: Sequence[Request]) -> Written:
     Raises `WorkerError` when something else is there, and `OSError` when it cannot be read or written.
     """
     if not _is_there(path):
-        return Written(frozenset(), 0, 0)
+        return Written(frozenset(), 0, 0, None)
     custom_ids = {request.line: request.custom_id for request in requests}
     lines: set[int] = set()
     failed, whole_bytes = 0, 0
     # Opened for writing, too: what must not be written is refused here.
     with path.open("r+b") as stream:
+        state = _state(os.fstat(stream.fileno()))
         for number in count(1):
             data = stream.readline(_LONGEST_LINE_BYTES)
             if not data.endswith(b"\n"):
@@ -118,7 +126,11 @@ def read_written(path: Path, requests: Sequence[Request]) -> Written:
     torn = len(data) < _LONGEST_LINE_BYTES and (lines or any(may_begin(data, request) for request in requests))
     if not torn:
         raise _foreign(path, number)
-    return Written(frozenset(lines), failed, whole_bytes)
+    return Written(frozenset(lines), failed, whole_bytes, state)
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _is_there(path: Path) -> bool:
