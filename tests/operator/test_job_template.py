@@ -34,12 +34,13 @@ def environment(first: dict[str, Any]) -> Any:
     ("own", "wanted"),
     [
         (JEMALLOC, f"{GATE}:{JEMALLOC}"),
-        (f"{JEMALLOC} /opt/b.so", f"{GATE}:{JEMALLOC} /opt/b.so"),
+        (f"{JEMALLOC} /opt/b.so", f"{GATE}:{JEMALLOC}:/opt/b.so"),
         ("$(ALLOCATOR)/lib.so", f"{GATE}:$(ALLOCATOR)/lib.so"),
         ("", GATE),
         (GATE, GATE),
-        (f"{JEMALLOC}:{GATE}", f"{JEMALLOC}:{GATE}"),
-        (f"{JEMALLOC} {GATE}", f"{JEMALLOC} {GATE}"),
+        (f"{GATE}:{JEMALLOC}", f"{GATE}:{JEMALLOC}"),
+        (f"{JEMALLOC}:{GATE}", f"{GATE}:{JEMALLOC}"),
+        (f" {JEMALLOC}  {GATE}:/opt/b.so:{GATE}", f"{GATE}:{JEMALLOC}:/opt/b.so"),
         (f"{GATE}.1", f"{GATE}:{GATE}.1"),
     ],
 )
@@ -73,7 +74,7 @@ def test_nothing_is_added_where_nothing_is_preloaded(env: dict[str, Any]) -> Non
 
 
 def test_other_containers_are_left_alone() -> None:
-    side = container(preload(JEMALLOC), {"name": "ROWEN_LIBRARY", "value": "x"})
+    side = container(preload(JEMALLOC), {"name": "LD_PRELOAD", "valueFrom": {}}, resources={"limits": {"cpu": "1"}})
     source = {**TEMPLATE["spec"], "initContainers": [side]}
     source["containers"] = [*source["containers"], side]
     snapshot = job({"template": {"spec": source}}, placed())
@@ -117,6 +118,40 @@ def test_what_the_device_plugin_sets_is_refused(name: str) -> None:
     assert message.startswith(f"template.spec.containers[0].env[1]: {name} is set by Rowen")
 
 
+def beside(other: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A template with another container, which is the second of its kind."""
+    spec: dict[str, Any] = {"containers": [{"name": "mine"}], "initContainers": [{"name": "first"}]}
+    spec[kind] = [*spec[kind], other]
+    return {"spec": spec}
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+@pytest.mark.parametrize("amounts", ["limits", "requests"])
+@pytest.mark.parametrize("resource", ["rowen.dev/harvest", "rowen.dev/online"])
+def test_a_device_for_another_container_is_refused(kind: str, amounts: str, resource: str) -> None:
+    other = {"name": "side", "resources": {amounts: {"cpu": "1", resource: "1"}}}
+    status, reason, message = finished(job({"template": beside(other, kind)}, placed()))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith(f"template.spec.{kind}[1].resources.{amounts}: {resource} must not be asked for")
+
+
+@pytest.mark.parametrize("amounts", ["limits", "requests"])
+def test_an_engines_device_for_the_tenant_is_refused(amounts: str) -> None:
+    own = container(resources={amounts: {"rowen.dev/online": "1"}})
+    status, reason, message = finished(job({"template": template(own)}, placed()))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith(f"template.spec.containers[0].resources.{amounts}: rowen.dev/online must not")
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_DEVICE_PAGE", "ROWEN_TENANT_PAGE"])
+def test_what_the_device_plugin_sets_is_refused_in_every_container(kind: str, name: str) -> None:
+    other = container({"name": "MINE", "value": "1"}, {"name": name, "value": "x"})
+    status, reason, message = finished(job({"template": beside(other, kind)}, placed()))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith(f"template.spec.{kind}[1].env[1]: {name} is set by Rowen")
+
+
 def test_a_preload_that_nobody_can_see_is_refused() -> None:
     secret = {"name": "LD_PRELOAD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     status, reason, message = finished(job({"template": template(container(secret))}))
@@ -135,6 +170,7 @@ _TERMS = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"n
         (template({"env": {}}), "template.spec.containers[0].env: "),
         (template({"resources": "much"}), "template.spec.containers[0].resources: "),
         (template({"resources": {"limits": []}}), "template.spec.containers[0].resources.limits: "),
+        (template({}, initContainers=[{"env": {}}]), "template.spec.initContainers[0].env: "),
         (template("mine"), "template.spec.containers[0]: "),
         (template({}, affinity=_TERMS), "template.spec.affinity.nodeAffinity."),
         (template({}) | {"metadata": {"labels": []}}, "template.metadata.labels: "),

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -10,8 +10,10 @@ from pydantic import Field, ValidationError
 from rowen.crds.base import ReadModel
 from rowen.crds.names import (
     DEVICE_PAGE_ENV,
+    HARVEST_RESOURCE,
     LIBRARY_ENV,
     LIBRARY_FILE,
+    ONLINE_RESOURCE,
     PRELOAD_ENV,
     TENANT_PAGE_ENV,
     WORKER_CONTAINER,
@@ -19,6 +21,8 @@ from rowen.crds.names import (
 
 # The device plugin sets these in the tenant's container; a container's own environment would override it.
 _RESERVED = (LIBRARY_ENV, DEVICE_PAGE_ENV, TENANT_PAGE_ENV)
+# Devices that the scheduler did not count would come with a slot, and a preload, of their own.
+_DEVICES = (HARVEST_RESOURCE, ONLINE_RESOURCE)
 _SEPARATORS = re.compile(r"[:\s]+")
 
 
@@ -30,6 +34,7 @@ class _Variable(ReadModel):
 
 class _Resources(ReadModel):
     limits: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
 
 
 class _Container(ReadModel):
@@ -55,6 +60,7 @@ class _Affinity(ReadModel):
 
 class _Spec(ReadModel):
     containers: Annotated[list[_Container], Field(min_length=1)]
+    init_containers: list[_Container] | None = None
     affinity: _Affinity | None = None
 
 
@@ -73,17 +79,39 @@ class _Template(ReadModel):
 def template_fault(template: dict[str, Any]) -> str | None:
     """What is wrong with the template, and in which field; None where nothing is."""
     try:
-        tenant = _Template.model_validate_json(json.dumps(template)).spec.containers[0]
+        spec = _Template.model_validate_json(json.dumps(template)).spec
     except ValidationError as error:
         first = error.errors()[0]
         return f"{_field(first['loc'])}: {first['msg']}"
-    for number, variable in enumerate(tenant.env or ()):
-        field = f"template.spec.containers[0].env[{number}]"
-        if variable.name in _RESERVED:
-            return f"{field}: {variable.name} is set by Rowen's device plugin; a template must not set it"
+    return next(_faults(spec), None)
+
+
+def _faults(spec: _Spec) -> Iterator[str]:
+    for number, variable in enumerate(spec.containers[0].env or ()):
         if variable.name == PRELOAD_ENV and variable.value_from is not None:
-            return f"{field}.valueFrom: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
-    return None
+            field = f"template.spec.containers[0].env[{number}].valueFrom"
+            yield f"{field}: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
+    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers or [])):
+        for number, container in enumerate(containers):
+            field, tenant = f"template.spec.{kind}[{number}]", container is spec.containers[0]
+            yield from _variable_faults(container, field)
+            yield from _device_faults(container, field, (ONLINE_RESOURCE,) if tenant else _DEVICES)
+
+
+def _variable_faults(container: _Container, field: str) -> Iterator[str]:
+    for number, variable in enumerate(container.env or ()):
+        if variable.name in _RESERVED:
+            name = variable.name
+            yield f"{field}.env[{number}]: {name} is set by Rowen's device plugin; a template must not set it"
+
+
+def _device_faults(container: _Container, field: str, refused: Sequence[str]) -> Iterator[str]:
+    resources = container.resources or _Resources()
+    for kind, amounts in (("limits", resources.limits or {}), ("requests", resources.requests or {})):
+        for name in refused:
+            if name in amounts:
+                only = f"Rowen gives the job's devices, as {HARVEST_RESOURCE}, to the first container alone"
+                yield f"{field}.resources.{kind}: {name} must not be asked for; {only}"
 
 
 def container_names(template: Mapping[str, Any]) -> list[str]:
@@ -94,7 +122,7 @@ def container_names(template: Mapping[str, Any]) -> list[str]:
 
 
 def tenant_environment(container: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tenant's own environment, which preloads the gate library wherever it preloads anything.
+    """The tenant's own environment, which preloads the gate library first wherever it preloads anything.
 
     The device plugin preloads the library too, but a container's own environment overrides the plugin's.
     """
@@ -106,10 +134,8 @@ def tenant_environment(container: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _preloading(entry: Mapping[str, Any]) -> dict[str, Any]:
-    value = entry.get("value") or ""
-    if LIBRARY_FILE in _SEPARATORS.split(value):
-        return dict(entry)
-    return {**entry, "value": f"{LIBRARY_FILE}:{value}" if value else LIBRARY_FILE}
+    own = [name for name in _SEPARATORS.split(entry.get("value") or "") if name not in ("", LIBRARY_FILE)]
+    return {**entry, "value": ":".join([LIBRARY_FILE, *own])}
 
 
 def _field(location: tuple[int | str, ...]) -> str:
