@@ -12,7 +12,7 @@ from kit.world import World
 
 NO_IMAGE = "rowen.test/no-such-image:1"
 DEADLINE_SECONDS = 120
-"""The operator's, where the kubelet has said what is wrong."""
+"""The operator's, after it has seen what the kubelet says is wrong."""
 UNPULLABLE = ("ErrImagePull", "ImagePullBackOff")
 
 
@@ -39,10 +39,10 @@ def _given_up(world: World, name: str) -> dict[str, Any] | None:
     return placed if placed.get("reason") == "NotStarted" else None
 
 
-def _events(world: World, name: str) -> list[str]:
-    return [
-        event["reason"] for event in items("events", world.namespace) if event["involvedObject"].get("name") == name
-    ]
+def _told(world: World, name: str) -> list[str]:
+    """What the events of starts that failed say."""
+    events = [event for event in items("events", world.namespace) if event["involvedObject"].get("name") == name]
+    return [event["message"] for event in events if event["reason"] == "NotStarted"]
 
 
 def test_an_image_that_cannot_be_pulled_gives_its_slot_back(world: World) -> None:
@@ -69,8 +69,13 @@ def test_an_image_that_cannot_be_pulled_gives_its_slot_back(world: World) -> Non
         assert finished["reason"] in UNPULLABLE
         assert NO_IMAGE in finished["message"]
         assert _status(world, "doomed")["failures"] == 1
+        assert _status(world, "doomed")["startFailure"]["cause"] == "Job"
         for name in ("unpullable", "doomed"):
-            wait_until(lambda name=name: "NotStarted" in _events(world, name), f"an event tells of {name}", 30)
+            wait_until(
+                lambda name=name: any(" on node " in message for message in _told(world, name)),
+                f"an event tells of {name} and of its node",
+                30,
+            )
         wait_condition("ojob", "waiting", world.namespace, "Running", timeout_seconds=90)
 
 
