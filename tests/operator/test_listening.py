@@ -133,10 +133,11 @@ def test_what_comes_after_the_last_sign_does_not_count() -> None:
 
 
 def test_a_clock_that_was_put_back_begins_anew() -> None:
-    node = Listener()
+    node = Listener(reported=False)
     node.forced(0, World.heard_listing)
     assert not node.forced(-HOUR)
     assert not node.forced(30)
+    assert node.forced(0.001)
 
 
 class Stuck(Cluster):

@@ -49,6 +49,8 @@ ADVANCES: list[tuple[str, JobSnapshot, StartWait | None, StartWait | None]] = [
     ("silent still", snapshot(pending()), BEFORE, BEFORE),
     ("a pod can be made", snapshot(), BEFORE, BEFORE),
     ("the problem stays", snapshot(pending(problem=PULL)), BEFORE, BEFORE),
+    ("a clock was put back", snapshot(pending(problem=PULL)), StartWait("a1", 1, NOW + 1, NOW + 1),
+     StartWait("a1", 1, NOW, NOW)),
     ("a problem comes", snapshot(pending(problem=PULL)), replace(BEFORE, problem_since=None),
      replace(BEFORE, problem_since=NOW)),
     ("the pod is refused", snapshot(refusal=Refusal(403, "quota")), StartWait("a1", 0, NOW - 5),

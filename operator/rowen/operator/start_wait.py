@@ -37,4 +37,5 @@ def advanced(
 
 
 def _first(before: float | None, now: float) -> float:
-    return now if before is None else before
+    """The clock may have been put back."""
+    return now if before is None else min(before, now)
