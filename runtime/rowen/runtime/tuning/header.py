@@ -1,6 +1,7 @@
 """The header of a safetensors file: its tensors' places and its metadata."""
 
 import json
+from io import BytesIO
 from typing import Any, BinaryIO
 
 _LENGTH_BYTES = 8
@@ -18,3 +19,13 @@ def read_header(stream: BinaryIO) -> tuple[dict[str, Any], int]:
     if not isinstance(header, dict):
         raise ValueError(f"{stream.name} has no safetensors header")
     return header, _LENGTH_BYTES + length
+
+
+def add_metadata(data: bytes, key: str, value: str) -> bytes:
+    """The safetensors file with an entry more. The library itself writes several entries in an order by chance."""
+    header, begin = read_header(BytesIO(data))
+    header["__metadata__"] = header.get("__metadata__", {}) | {key: value}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    # The tensors begin at a multiple of their alignment.
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text + data[begin:]
