@@ -88,7 +88,11 @@ class Increase:
 
 
 def increase(pairs: Sequence[tuple[float, float]]) -> Increase:
-    """From pairs of a figure and what it is compared with, one of each block; pairs with a NaN are left out."""
+    """From pairs of a figure and what it is compared with, one of each block.
+
+    A figure that failed requests make infinite is an infinite increase; beside an infinite base a finite one is the
+    least there is. Pairs with a NaN and pairs that are both infinite are left out: they say nothing.
+    """
     increases = [figure / base - 1 for figure, base in pairs if not math.isnan(figure / base)]
     return Increase(len(increases), median(increases) if increases else None, median_interval(increases))
 
@@ -98,13 +102,19 @@ def against_itself(values: Sequence[float]) -> Increase:
     return increase(list(zip(values[1::2], values[::2], strict=False)))
 
 
-def verdict(found: Increase, bar: float) -> str:
-    """Whether an increase keeps to a bar, as far as its interval can tell."""
+def verdict(found: Increase, bar: float, failed: int = 0) -> str:
+    """Whether an increase keeps to a bar, as far as its interval can tell.
+
+    Args:
+        found: The increase.
+        bar: Largest increase that keeps to it, as a fraction.
+        failed: Requests of the compared repeats that failed. With any, nothing is within a bar.
+    """
     if found.interval is None:
         return f"cannot tell (no interval: {found.missing})"
     low, high = found.interval.low, found.interval.high
     if high <= bar:
-        return "within the bar"
+        return f"cannot tell (failed requests: {failed})" if failed else "within the bar"
     if low > bar:
         return "over the bar"
     return f"cannot tell (interval {'wider than' if high - low > bar else 'on both sides of'} the bar)"

@@ -11,6 +11,9 @@ from report import Figures, Missing
 
 from rowen.demo.statistics import percentile
 
+FAILED = "requests failed"
+"""Why a figure has no value: it is infinite, as requests that failed count as the slowest."""
+
 BARS = {"ttft": 0.05, "tpot": 0.02}
 """Largest increase, as a fraction."""
 
@@ -32,9 +35,9 @@ def latency_figures(repeats: Sequence[Repeat], arm: str) -> Figures:
         for percent in PERCENTS:
             name = f"{metric}_p{percent}"
             values = [value for repeat in own if not math.isnan(value := repeat.percentile(metric, percent))]
-            figures[f"{name}_ms"] = (median(values) * 1000 if values else Missing("no request was answered"), "ms")
+            figures[f"{name}_ms"] = (_finite(median(values) * 1000) if values else Missing("no request has one"), "ms")
             found = compared(repeats, arm, metric, percent)
-            estimate = Missing("no block has both") if found.estimate is None else found.estimate
+            estimate = Missing("no block has both") if found.estimate is None else _finite(found.estimate)
             figures[f"{name}_increase"] = (estimate, "fraction")
             figures |= _bounds(f"{name}_increase", found)
             if arm != "alone":
@@ -46,7 +49,17 @@ def _bounds(name: str, found: Increase) -> Figures:
     if found.interval is None:
         return {f"{name}_{bound}": (Missing(found.missing), "fraction") for bound in ("low", "high")}
     bounds = {"low": found.interval.low, "high": found.interval.high}
-    return {f"{name}_{bound}": (value, "fraction") for bound, value in bounds.items()}
+    return {f"{name}_{bound}": (_finite(value), "fraction") for bound, value in bounds.items()}
+
+
+def _finite(value: float) -> float | Missing:
+    return value if math.isfinite(value) else Missing(FAILED)
+
+
+def compared_errors(repeats: Sequence[Repeat], arm: str) -> int:
+    """Requests that failed in an arm, or in the `alone` that it is compared with."""
+    blocks = {repeat.block for repeat in repeats if repeat.arm == arm}
+    return sum(repeat.errors for repeat in repeats if repeat.arm in (arm, "alone") and repeat.block in blocks)
 
 
 def count_figures(repeats: Sequence[Repeat], arm: str) -> Figures:
@@ -108,7 +121,9 @@ def verdicts(repeats: Sequence[Repeat], arms: Sequence[str]) -> dict[str, dict[s
     """Arm → figure → whether it keeps to its bar."""
     return {
         arm: {
-            f"{metric}_p{percent}_increase": verdict(compared(repeats, arm, metric, percent), BARS[metric])
+            f"{metric}_p{percent}_increase": verdict(
+                compared(repeats, arm, metric, percent), BARS[metric], compared_errors(repeats, arm)
+            )
             for metric in METRICS
             for percent in PERCENTS
         }
@@ -126,18 +141,22 @@ def verdict_lines(obj: dict[str, Any]) -> list[str]:
         lines.append(
             f"{arm}: blocks {rows['blocks']['value']}"
             f", harvest efficiency {'-' if harvest is None else format(harvest, '.2f')}"
+            f", failed requests {rows['errors']['value']} of {rows['requests']['value']}"
             f", client lateness p99 {rows['client_lateness_ms_p99']['value']:.1f} ms"
         )
         for figure, text in texts.items():
             noise = f"; noise {_range(rows, f'{figure}_noise')}" if arm != "alone" else ""
-            lines.append(f"  {figure}  {_percent(rows[figure]['value'])} ({_range(rows, figure)}{noise}): {text}")
+            lines.append(f"  {figure}  {_percent(rows[figure])} ({_range(rows, figure)}{noise}): {text}")
     return lines + [f"{arm}: unavailable: {reason}" for arm, reason in obj["unavailable"].items()]
 
 
 def _range(rows: dict[str, Any], name: str) -> str:
-    low, high = rows[f"{name}_low"]["value"], rows[f"{name}_high"]["value"]
-    return "no interval" if low is None else f"{_percent(low)} … {_percent(high)}"
+    low, high = rows[f"{name}_low"], rows[f"{name}_high"]
+    # Of an interval with an infinite end the other end is told too.
+    if low["value"] is None and low["reason"] != FAILED:
+        return "no interval"
+    return f"{_percent(low)} … {_percent(high)}"
 
 
-def _percent(value: float | None) -> str:
-    return "no value" if value is None else f"{value:+.1%}"
+def _percent(row: dict[str, Any]) -> str:
+    return row["reason"] if row["value"] is None else f"{row['value']:+.1%}"

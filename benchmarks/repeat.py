@@ -7,7 +7,7 @@ from typing import Any
 
 from blocks import Block
 
-from rowen.demo.statistics import percentile
+from rowen.demo.statistics import answered, percentile
 from rowen.demo.traffic.replay import Outcome
 
 METRICS = ("ttft", "tpot")
@@ -38,13 +38,9 @@ class Repeat:
     cooldown: float
     """For which the device had to be idle before the gate opened again, at the end of the repeat."""
 
-    def values(self, metric: str) -> list[float]:
-        """Of `ttft` or `tpot`, in seconds, of the requests that have one."""
-        return values_of(self.outcomes, metric)
-
     def percentile(self, metric: str, percent: float) -> float:
-        """In seconds; NaN where no request has the metric."""
-        return percentile(self.values(metric), percent)
+        """In seconds; infinite where it is that of a request that failed, NaN where no request has the metric."""
+        return percentile(values_of(self.outcomes, metric), percent)
 
     @property
     def errors(self) -> int:
@@ -77,15 +73,18 @@ class Repeat:
             "tokens": self.tokens,
             "preemptions": self.preemptions,
             "stop_ms": [_milliseconds(stop) for stop in self.stops],
-            **{f"{metric}_ms": [_milliseconds(value) for value in self.values(metric)] for metric in METRICS},
+            **{
+                f"{metric}_ms": [_milliseconds(value) for value in values_of(answered(self.outcomes), metric)]
+                for metric in METRICS
+            },
         }
 
 
 def values_of(outcomes: Sequence[Outcome], metric: str) -> list[float]:
-    """Of `ttft` or `tpot`, in seconds, of the requests that have one."""
-    found = (getattr(outcome, metric) for outcome in outcomes)
+    """Of `ttft` or `tpot`, in seconds, of the requests that have one; of those that failed it is infinite."""
+    found = (getattr(outcome, metric) if outcome.error is None else math.inf for outcome in outcomes)
     return [value for value in found if value is not None]
 
 
 def _milliseconds(seconds: float) -> float | None:
-    return None if math.isnan(seconds) else round(seconds * 1000, 4)
+    return round(seconds * 1000, 4) if math.isfinite(seconds) else None

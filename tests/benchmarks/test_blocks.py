@@ -65,6 +65,12 @@ def test_increase_is_the_median_over_blocks_of_their_ratios():
 def test_a_block_that_lacks_a_figure_is_left_out():
     assert increase([(math.nan, 1.0), (1.0, math.nan), (1.5, 1.0)]) == Increase(1, 0.5, None)
     assert increase([(math.nan, 1.0)]) == Increase(0, None, None)
+    assert increase([(math.inf, math.inf), (1.5, 1.0)]) == Increase(1, 0.5, None)
+
+
+def test_a_figure_of_failed_requests_is_the_largest_and_a_base_of_them_the_least():
+    assert increase([(math.inf, 1.0)]).estimate == math.inf
+    assert increase([(1.0, math.inf)]).estimate == -1.0
 
 
 def test_one_outlier_in_the_server_alone_is_no_effect():

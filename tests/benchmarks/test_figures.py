@@ -132,9 +132,78 @@ def test_an_arm_whose_requests_all_failed_has_no_increase():
     block = Block(0, 5.0, ("alone", "pods"))
     failed = replace(repeat("pods", block, tokens=1), outcomes=(outcome(ttft=None, tpot=None, error="reset"),))
     figures = arm_figures([repeat("alone", block), failed], "pods", 200.0)
-    assert value(figures, "ttft_p99_ms") == Missing("no request was answered")
-    assert value(figures, "ttft_p99_increase") == Missing("no block has both")
+    assert value(figures, "ttft_p99_ms") == Missing("requests failed")
+    assert value(figures, "ttft_p99_increase") == Missing("requests failed")
+    assert value(figures, "tpot_p50_increase_low") == Missing("1 of the 6 blocks that an interval of 95% takes")
     assert failed.row(0)["ttft_ms_p99"] is None
+
+
+def timing_out(found, count, ttft=None):
+    """The first requests of a repeat fail, before their first token or after a fast one."""
+    failed = [
+        outcome(one.arrival, ttft=ttft, tpot=ttft, error="TimeoutError") if index < count else one
+        for index, one in enumerate(found.outcomes)
+    ]
+    return replace(found, outcomes=tuple(failed))
+
+
+def judged(repeats):
+    obj = report("interference", 0, arm_figures(repeats, "rowen", 200.0), {})
+    return [line for line in lines_of(obj, repeats, ["rowen"]) if line.startswith("  ttft")]
+
+
+def lines_of(obj, repeats, names):
+    return verdict_lines({**obj, "verdicts": verdicts(repeats, names), "unavailable": {}})
+
+
+@pytest.mark.parametrize("ttft", [None, 0.001])
+def test_an_arm_whose_requests_time_out_is_over_the_bar(ttft):
+    pairs = couples([0.05] * PAIRS, [0.05] * PAIRS)
+    repeats = [timing_out(one, 16, ttft) if one.arm == "rowen" else one for one in pairs]
+    assert set(verdicts(repeats, ["rowen"])["rowen"].values()) == {"over the bar"}
+    figures = arm_figures(repeats, "rowen", 200.0)
+    assert value(figures, "errors") == 16 * PAIRS
+    assert value(figures, "tpot_p50_ms") == Missing("requests failed")
+    assert value(figures, "ttft_p50_increase_low") == Missing("requests failed")
+    noise = "noise +0.0% … +0.0%"
+    assert judged(repeats) == [
+        f"  ttft_{name}_increase  requests failed (requests failed … requests failed; {noise}): over the bar"
+        for name in ("p50", "p99")
+    ]
+    report_of = report("interference", 0, figures, {})
+    assert any("failed requests 192 of 240" in line for line in lines_of(report_of, repeats, ["rowen"]))
+
+
+@pytest.mark.parametrize("arm", ["alone", "rowen"])
+def test_with_a_failed_request_on_either_side_nothing_is_within_the_bar(arm):
+    repeats = couples([0.05] * PAIRS, [0.05] * PAIRS)
+    index = next(index for index, one in enumerate(repeats) if one.arm == arm)
+    assert set(verdicts(repeats, ["rowen"])["rowen"].values()) == {"within the bar"}
+    repeats[index] = timing_out(repeats[index], 1)
+    assert set(verdicts(repeats, ["rowen"])["rowen"].values()) == {"cannot tell (failed requests: 1)"}
+
+
+def test_a_failure_in_other_blocks_is_not_held_against_an_arm():
+    other = Block(PAIRS, 5.0, ("alone", "pods"))
+    repeats = [*couples([0.05] * PAIRS, [0.05] * PAIRS), timing_out(repeat("alone", other), 1)]
+    assert set(verdicts(repeats, ["rowen"])["rowen"].values()) == {"within the bar"}
+
+
+def test_an_interval_with_an_infinite_end_tells_the_other():
+    repeats = couples([0.05] * PAIRS, [0.05] * PAIRS)
+    failing = [index for index, one in enumerate(repeats) if one.arm == "rowen"][:4]
+    for index in failing:
+        repeats[index] = timing_out(repeats[index], 16)
+    assert judged(repeats)[0] == (
+        "  ttft_p50_increase  +0.0% (+0.0% … requests failed; noise +0.0% … +0.0%): "
+        "cannot tell (interval wider than the bar)"
+    )
+
+
+def test_a_row_of_failed_requests_is_json():
+    row = timing_out(couple(1)[0], 16).row(0)
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert (row["ttft_ms_p50"], row["errors"], row["ttft_ms"]) == (None, 16, [25.0] * 3 + [50.0])
 
 
 def test_what_the_gate_did_is_of_rowens_repeats():
@@ -172,11 +241,11 @@ def test_people_see_increase_noise_harvest_and_verdict_of_each_arm():
     names = ["rowen", "alone", "pods"]
     lines = verdict_lines({**obj, "verdicts": verdicts(repeats, names), "unavailable": {"pods_idle": "no such file"}})
     assert "increases against the server alone; bars: ttft +5%, tpot +2%" in lines
-    assert "rowen: blocks 12, harvest efficiency 0.90, client lateness p99 0.0 ms" in lines
+    assert "rowen: blocks 12, harvest efficiency 0.90, failed requests 0 of 240, client lateness p99 0.0 ms" in lines
     assert "  ttft_p99_increase  +20.0% (+20.0% … +20.0%; noise +0.0% … +0.0%): over the bar" in lines
-    assert "alone: blocks 6, harvest efficiency -, client lateness p99 0.0 ms" in lines
+    assert "alone: blocks 6, harvest efficiency -, failed requests 0 of 260, client lateness p99 0.0 ms" in lines
     assert "  ttft_p99_increase  +0.0% (+0.0% … +0.0%): within the bar" in lines
-    assert "pods: blocks 1, harvest efficiency 0.00, client lateness p99 0.0 ms" in lines
+    assert "pods: blocks 1, harvest efficiency 0.00, failed requests 0 of 20, client lateness p99 0.0 ms" in lines
     assert (
         "  ttft_p99_increase  +0.0% (no interval; noise +0.0% … +0.0%): "
         "cannot tell (no interval: 1 of the 6 blocks that an interval of 95% takes)"

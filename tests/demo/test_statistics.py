@@ -8,7 +8,15 @@ from rowen.demo.statistics import clip, covered, latency, percentile, recent, un
 
 @pytest.mark.parametrize(
     ("samples", "percent", "expected"),
-    [([1.0], 99, 1.0), ([1.0, 2.0], 50, 1.5), ([3.0, 1.0, 2.0], 100, 3.0), ([1.0, 2.0, 3.0, 4.0, 5.0], 25, 2.0)],
+    [
+        ([math.inf] * 2, 50, math.inf),
+        ([1.0, math.inf], 50, math.inf),
+        ([1.0] * 3 + [math.inf], 50, 1.0),
+        ([1.0], 99, 1.0),
+        ([1.0, 2.0], 50, 1.5),
+        ([3.0, 1.0, 2.0], 100, 3.0),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], 25, 2.0),
+    ],
 )
 def test_percentile(samples, percent, expected):
     assert percentile(samples, percent) == pytest.approx(expected)

@@ -11,13 +11,15 @@ Span = tuple[float, float]
 
 
 def percentile(samples: Iterable[float], percent: float) -> float:
-    """The percentile, linearly interpolated between neighbours; NaN without samples."""
+    """The percentile, linearly interpolated between neighbours; NaN without samples. Samples may be infinite."""
     ordered = sorted(samples)
     if not ordered:
         return math.nan
     position = (len(ordered) - 1) * percent / 100
     lower = math.floor(position)
     upper = math.ceil(position)
+    if ordered[lower] == ordered[upper]:
+        return ordered[lower]
     return ordered[lower] + (ordered[upper] - ordered[lower]) * (position - lower)
 
 
