@@ -100,6 +100,7 @@ def test_a_memory_limit_of_the_templates_own_stays_and_its_devices_are_the_jobs(
     assert snapshot.assignment is not None
     found = job_pod(snapshot, snapshot.assignment, 1)["spec"]["containers"][0]["resources"]["limits"]
     assert found == {"memory": "3Gi", "rowen.dev/harvest": "2"}
+    assert decide(snapshot, NOW).children
 
 
 def finished(snapshot: JobSnapshot) -> tuple[str, str, str]:
