@@ -1,41 +1,63 @@
-"""How long the job has waited for its assignment's tenant to run, on the operator's own clock.
+"""The base model with its LoRA adapter, and the adapter's files."""
 
-Nobody else's time takes part: clocks differ. A restart of the operator begins the wait anew.
-"""
+import json
+from pathlib import Path
+from typing import Any
 
-from dataclasses import dataclass
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import save
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
-
-@dataclass(frozen=True)
-class StartWait:
-    """The wait for one assignment's tenant. Times are Unix seconds."""
-
-    assignment: str
-    """The assignment's id."""
-    attempt: int
-    """Last attempt that ran before; a later one that has run ends the wait."""
-    since: float | None = None
-    """When it was first seen that a pod could be starting; None while none could."""
-    problem_since: float | None = None
-    """When it was first said what is wrong."""
+from rowen.crds.worker import TuningSpec
+from rowen.runtime.failure import WorkerError, input_failure
+from rowen.runtime.files import write_atomically
+from rowen.runtime.tuning.header import add_metadata
+from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY
 
 
-def advanced(
-    before: StartWait | None, assignment: str, attempt: int, now: float, *, idle: bool, problem: bool
-) -> StartWait:
-    """The wait at `now` for an assignment whose tenant does not run.
+def load_tokenizer(folder: Path) -> Any:
+    """The model's tokenizer. Raises `WorkerError`."""
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise input_failure("ModelMissing", f"no tokenizer in {folder}: {error}", error) from error
 
-    `attempt` is the last one that ran. `idle`: no pod could be starting now, so that its silence means nothing.
-    `problem`: somebody says what is wrong.
-    """
-    if before is None or before.assignment != assignment or before.attempt < attempt:
-        before = StartWait(assignment, attempt)
-    since = None if idle else _first(before.since, now)
-    return StartWait(
-        assignment, before.attempt, since, _first(before.problem_since, now) if problem else before.problem_since
+
+def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
+    """The base model in float32 with a fresh adapter whose first weights follow from the seed."""
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise input_failure("ModelMissing", f"{folder} cannot be loaded: {error}", error) from error
+    config = LoraConfig(
+        r=spec.lora.rank,
+        lora_alpha=spec.lora.alpha,
+        target_modules=list(spec.lora.target_modules),
+        task_type="CAUSAL_LM",
     )
+    torch.manual_seed(spec.seed)
+    try:
+        adapted = get_peft_model(base, config)
+    except ValueError as error:
+        raise WorkerError("SpecInvalid", f"lora.targetModules: {error}") from error
+    if not isinstance(adapted, PeftModel):
+        raise TypeError(f"expected a PeftModel, got {type(adapted).__name__}")
+    return adapted
 
 
-def _first(before: float | None, now: float) -> float:
-    """The clock may have been put back."""
-    return now if before is None else min(before, now)
+def write_adapter(folder: Path, model: PeftModel, base_model: str, digest: str) -> None:
+    """Writes the adapter of the job with that digest in PEFT's format. Raises `OSError`."""
+    config = model.peft_config["default"].to_dict() | {"inference_mode": True, "base_model_name_or_path": base_model}
+    weights = {name: tensor.contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
+    data = add_metadata(save(weights, metadata={"format": "pt"}), METADATA_KEY, digest)
+    write_atomically(folder / ADAPTER_FILE, data)
+    text = json.dumps(config, indent=2, sort_keys=True, default=_plain)
+    write_atomically(folder / ADAPTER_CONFIG_FILE, text.encode())
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, set) else str(value)
