@@ -2,8 +2,9 @@
 
 An outlier belongs to a repeat (a hiccup of the machine hits all its requests), so the unit is not the request but the
 block: repeats that ran one after another under the same requests. Each block gives one ratio of per-repeat
-percentiles. The estimate is the median of the ratios; its interval lies between two of the ordered ratios and is
-exact, whatever the noise looks like, as long as blocks are independent.
+percentiles. The estimate is the median of the ratios; its interval lies between two of the ordered ratios. That needs
+no distribution of the noise, but independent blocks. Where the effect differs by stretch or order the blocks have no
+median in common: the interval then is one of the median over just these, with at least the stated coverage.
 """
 
 import math
@@ -52,7 +53,7 @@ class Interval:
     low: float
     high: float
     coverage: float
-    """Probability with which such an interval holds the median."""
+    """Probability with which such an interval holds the median, if the values are independent of each other."""
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
@@ -98,7 +99,10 @@ def increase(pairs: Sequence[tuple[float, float]]) -> Increase:
 
 
 def against_itself(values: Sequence[float]) -> Increase:
-    """Neighbouring repeats of one arm, two by two: what noise makes by itself. An odd last one is left out."""
+    """Neighbouring repeats of one arm, two by two: what noise makes over the time between them.
+
+    An odd last one is left out. Repeats that lie further apart may differ by more.
+    """
     return increase(list(zip(values[1::2], values[::2], strict=False)))
 
 

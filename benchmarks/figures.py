@@ -147,7 +147,14 @@ def verdict_lines(obj: dict[str, Any]) -> list[str]:
         for figure, text in texts.items():
             noise = f"; noise {_range(rows, f'{figure}_noise')}" if arm != "alone" else ""
             lines.append(f"  {figure}  {_percent(rows[figure])} ({_range(rows, figure)}{noise}): {text}")
-    return lines + [f"{arm}: unavailable: {reason}" for arm, reason in obj["unavailable"].items()]
+    lines += [f"{arm}: unavailable: {reason}" for arm, reason in obj["unavailable"].items()]
+    return lines + [_warm_up_line(server, steady) for server, steady in obj["warm_up_steady"].items()]
+
+
+def _warm_up_line(server: str, steady: bool) -> str:
+    if steady:
+        return f"server of {server}: steady after its warm-up"
+    return f"server of {server}: NOT steady after its warm-up; its figures may hold what a cold server takes"
 
 
 def _range(rows: dict[str, Any], name: str) -> str:

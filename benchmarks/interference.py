@@ -15,11 +15,13 @@ same trace:
 First `alone` and `rowen` alternate in blocks of two, then `alone` and all other arms take turns in blocks of all.
 Within each block every arm is compared with `alone`: an increase is the median over the blocks of the ratio of
 per-repeat percentiles, as a fraction; `_low` and `_high` bound its interval (see `blocks.py`), `_noise_low` and
-`_noise_high` that of `alone` against itself. `harvest_efficiency` is the tenant's throughput during the traffic, over
+`_noise_high` that of `alone` against itself in the blocks of two, where the replays compared are nearer to each other
+than those of the later blocks. `harvest_efficiency` is the tenant's throughput during the traffic, over
 its throughput with the server idle times the fraction of the time in which no request was in flight, as the client saw
 it. An arm that harms nobody since it harvests nothing shows there.
 
-`repeats` has the raw values of every repeat. `--quick` takes some 6 minutes, all of it some 35.
+`warm_up_steady` says of each server whether its warm-up got steady. `repeats` has the raw values of every repeat.
+`--quick` takes some 6 minutes, all of it some 35.
 """
 
 import argparse
@@ -36,7 +38,7 @@ from typing import Any
 from blocks import Block, there_and_back
 from colocation import Colocation, colocated
 from figures import arm_figures, gate_figures, verdict_lines, verdicts
-from measure import Arm, measure, solo, warm_up
+from measure import Arm, WarmUp, measure, solo, warm_up
 from repeat import Repeat
 from report import Figures, print_report, report
 from sharing import Weight
@@ -99,16 +101,16 @@ def blocks_of(plan: Plan, missing: Sequence[str]) -> tuple[list[Block], list[Blo
     return pairs, there_and_back(plan.starts, others, plan.others, source, len(pairs))
 
 
-def measure_all(colocation: Colocation, plan: Plan, missing: Sequence[str]) -> tuple[list[Repeat], int]:
-    """All repeats, and how many unmeasured replays went before them."""
+def measure_all(colocation: Colocation, plan: Plan, missing: Sequence[str]) -> tuple[list[Repeat], dict[str, WarmUp]]:
+    """All repeats, and how each server was warmed up before them, by the arm that has it alone."""
     trace = load()
     requests: dict[float, list[Request]] = {
         start: scale(trace, DEMO, start=start, seconds=plan.seconds) for start in plan.starts
     }
-    repeats, warm_ups = [], 0
+    repeats, warm_ups = [], {}
     # Rowen's blocks come first: unmanaged tenants stretch the decode gaps that the gate goes by for a minute.
     for server, blocks in zip(("alone", "plain"), blocks_of(plan, missing), strict=True):
-        warm_ups += warm_up(colocation, ARMS[server], requests[plan.starts[0]], plan.seconds)
+        warm_ups[server] = warm_up(colocation, ARMS[server], requests[plan.starts[0]], plan.seconds)
         repeats += [
             measure(colocation, name, ARMS[name], block, requests[block.start], plan.seconds)
             for block in blocks
@@ -135,7 +137,7 @@ def run(plan: Plan) -> dict[str, Any]:
         **gate_figures(repeats),
         "solo_tokens_per_second": (solo_speed, "tokens/s"),
         "solo_spread": (max(speeds) / min(speeds) - 1, "fraction"),
-        "warm_ups": (warm_ups, "replays"),
+        "warm_ups": (sum(found.replays for found in warm_ups.values()), "replays"),
         "replay_seconds": (plan.seconds, "s"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
@@ -150,6 +152,7 @@ def run(plan: Plan) -> dict[str, Any]:
         **obj,
         "verdicts": verdicts(repeats, ["rowen", *others]),
         "unavailable": missing,
+        "warm_up_steady": {server: found.steady for server, found in warm_ups.items()},
         "repeats": [repeat.row(DEMO.seed) for repeat in repeats],
     }
 

@@ -21,6 +21,8 @@ from rowen.demo.traffic.scaling import Request
 _SETTLE = 1.0
 _WARM_UPS = 4
 _STEADY = 0.05
+# A server that served none of the arms before stands still meanwhile, unlike the one that it is compared with.
+_REWARM_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,15 @@ class Arm:
 def measure(
     colocation: Colocation, name: str, arm: Arm, block: Block, requests: Sequence[Request], seconds: float
 ) -> Repeat:
-    """Sets an arm up, lets it settle and replays the requests. Raises `OSError` as `Arm.arranged` does."""
+    """Sets an arm up, lets it settle and replays the requests. Raises `OSError` as `Arm.arranged` does.
+
+    The server without the plugin answers the first of the requests once before, unmeasured.
+    """
     with arm.arranged(colocation):
         time.sleep(_SETTLE)
+        if arm.plain:
+            first = [request for request in requests if request.arrival < _REWARM_SECONDS]
+            _replay(colocation, arm, first, _REWARM_SECONDS)
         gate = colocation.free if arm.tenant == "free" else colocation.managed
         device = colocation.managed.device
         before, tokens = device.counts(), gate.tokens()
@@ -87,17 +95,26 @@ def measure(
     )
 
 
-def warm_up(colocation: Colocation, arm: Arm, requests: Sequence[Request], seconds: float) -> int:
-    """Replays the requests until the medians are steady, at most four times; returns how often."""
+@dataclass(frozen=True)
+class WarmUp:
+    """Replays of a server that went before those that count."""
+
+    replays: int
+    steady: bool
+    """Whether the medians of the last two differ by at most 5 %."""
+
+
+def warm_up(colocation: Colocation, arm: Arm, requests: Sequence[Request], seconds: float) -> WarmUp:
+    """Replays the requests until the medians are steady, at most four times."""
     previous = dict.fromkeys(METRICS, math.nan)
     with arm.arranged(colocation):
         for replays in range(_WARM_UPS):
             outcomes = _replay(colocation, arm, requests, seconds)
             found = {metric: percentile(values_of(outcomes, metric), 50) for metric in METRICS}
             if all(abs(found[metric] / previous[metric] - 1) <= _STEADY for metric in METRICS):
-                return replays + 1
+                return WarmUp(replays + 1, steady=True)
             previous = found
-    return _WARM_UPS
+    return WarmUp(_WARM_UPS, steady=False)
 
 
 def _replay(colocation: Colocation, arm: Arm, requests: Sequence[Request], seconds: float) -> list[Outcome]:

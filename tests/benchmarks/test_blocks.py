@@ -102,6 +102,17 @@ def test_coverage_is_as_promised(count):
     assert held / RUNS == pytest.approx(promised, abs=0.02)
 
 
+def test_where_the_effect_differs_by_stretch_the_interval_is_of_the_median_over_the_stretches():
+    """Half of the blocks have no effect, half have one of 20 %: half of all ratios lie below 10 %."""
+    source, held = random.Random(4), 0
+    for _ in range(RUNS):
+        levels = [1.0, 1.2] * 10
+        noisy = [repeats(source, 1, level=level, outliers=0)[0] for level in levels]
+        found_here = increase([(value, 1.0) for value in noisy])
+        held += found_here.interval.low <= 0.0954 <= found_here.interval.high
+    assert held / RUNS >= found_here.interval.coverage
+
+
 def test_a_true_effect_is_found():
     source = random.Random(2)
     results = [

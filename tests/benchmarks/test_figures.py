@@ -153,7 +153,7 @@ def judged(repeats):
 
 
 def lines_of(obj, repeats, names):
-    return verdict_lines({**obj, "verdicts": verdicts(repeats, names), "unavailable": {}})
+    return verdict_lines({**obj, "verdicts": verdicts(repeats, names), "unavailable": {}, "warm_up_steady": {}})
 
 
 @pytest.mark.parametrize("ttft", [None, 0.001])
@@ -239,7 +239,14 @@ def test_people_see_increase_noise_harvest_and_verdict_of_each_arm():
         {arm: arm_figures(repeats, arm, 200.0) for arm in ("alone", "pods")},
     )  # fmt: skip
     names = ["rowen", "alone", "pods"]
-    lines = verdict_lines({**obj, "verdicts": verdicts(repeats, names), "unavailable": {"pods_idle": "no such file"}})
+    lines = verdict_lines(
+        {
+            **obj,
+            "verdicts": verdicts(repeats, names),
+            "unavailable": {"pods_idle": "no such file"},
+            "warm_up_steady": {"alone": True, "plain": False},
+        }
+    )
     assert "increases against the server alone; bars: ttft +5%, tpot +2%" in lines
     assert "rowen: blocks 12, harvest efficiency 0.90, failed requests 0 of 240, client lateness p99 0.0 ms" in lines
     assert "  ttft_p99_increase  +20.0% (+20.0% … +20.0%; noise +0.0% … +0.0%): over the bar" in lines
@@ -251,3 +258,5 @@ def test_people_see_increase_noise_harvest_and_verdict_of_each_arm():
         "cannot tell (no interval: 1 of the 6 blocks that an interval of 95% takes)"
     ) in lines
     assert "pods_idle: unavailable: no such file" in lines
+    assert "server of alone: steady after its warm-up" in lines
+    assert "server of plain: NOT steady after its warm-up; its figures may hold what a cold server takes" in lines
