@@ -62,6 +62,7 @@ EVERYWHERE = History(backoffs={("uid-j", EVERY_NODE): Backoff(1, NOW + 60, "NotS
         (many(40), job("j"), None, 8),
         (many(40, jobs=1), job("j"), None, 8),
         (many(40, jobs=2), job("j"), None, 16),
+        ([*many(1, jobs=1, idle=0.9), *many(40, name="o", devices=2, jobs=1)], job("j", priority=1), None, 8),
         (many(40, idle=0.3), job("j", sla=0.4), None, 16),
         (many(40, idle=0.004), job("j"), None, 16),
         (many(40, memory=3 * GIB), job("j", memory=2 * GIB), None, 16),
@@ -116,6 +117,15 @@ def test_empty_devices_come_before_shared_ones() -> None:
     assert chosen([*many(20, jobs=1, idle=0.9), *many(1, name="z", idle=0.2)], job("j")) == "z000"
 
 
+def test_the_idlest_device_comes_first_wherever_its_node_stands() -> None:
+    assert chosen([*many(20, idle=0.3), *many(1, name="z", idle=0.9)], job("j")) == "z000"
+
+
+def test_a_device_that_just_fits_is_found_behind_many_that_do_not() -> None:
+    parts = [*many(20, idle=0.9, memory=3 * GIB), *many(1, name="z", idle=0.2, memory=4 * GIB)]
+    assert chosen(parts, job("j", memory=2 * GIB)) == "z000"
+
+
 def test_shared_devices_go_by_what_is_left_for_the_newcomer() -> None:
     """0.21 is enough and 0.20 is not, though these devices are idler by themselves."""
     parts = [*many(20, jobs=2, idle=0.6, slots=3), *many(1, name="z", jobs=1, idle=0.42, slots=3)]
@@ -142,6 +152,18 @@ def test_closed_devices_fill_an_explanation_up_to_its_limit() -> None:
     parts = [*many(10, idle=0.1), *(node(f"z{i}", schedulable=False) for i in range(20))]
     found = outcome(run(*parts, job("j", sla=0.5)), "j")
     assert [candidate.refusal == "node is cordoned" for candidate in found.candidates] == [False] * 10 + [True] * 6
+
+
+def test_closed_devices_are_told_by_name() -> None:
+    nodes = [node(f"z{i:02}", device(f"z{i:02}", memory=2 * GIB), schedulable=False) for i in reversed(range(20))]
+    found = outcome(run(*nodes, job("j")), "j")
+    assert [candidate.node for candidate in found.candidates] == [f"z{i:02}" for i in range(16)]
+    assert {candidate.prediction.memory for candidate in found.candidates} == {1.0}
+
+
+@pytest.mark.parametrize(("age", "action"), [(15, Action.PLACE), (15.1, Action.WAIT)])
+def test_a_node_takes_jobs_for_as_long_as_a_lease_lasts(age: float, action: Action) -> None:
+    assert outcome(run(node("n", reported=NOW - age), job("j")), "j").action is action
 
 
 def test_a_device_of_unknown_memory_fits_nothing() -> None:
@@ -182,6 +204,14 @@ def test_full_devices_do_not_use_up_a_nodes_share_of_the_search() -> None:
     assert found.placement.devices == ("g6", "g7")
 
 
+def test_devices_that_just_fit_are_found_behind_one_that_does_not() -> None:
+    pools = {"g0": 3 * GIB, "g1": 4 * GIB, "g2": 4 * GIB}
+    world = node("n", *(device("n", id_, idle=0.9 if id_ == "g0" else 0.5, memory=pools[id_]) for id_ in pools))
+    found = outcome(run(world, job("j", devices=2, memory=2 * GIB)), "j")
+    assert found.placement is not None
+    assert found.placement.devices == ("g1", "g2")
+
+
 def test_the_best_aligned_set_is_not_always_the_idlest() -> None:
     early, late = ((NOW - 60, NOW - 30),), ((NOW - 30, NOW),)
     world = node(
@@ -201,6 +231,7 @@ def test_devices_are_aligned_from_the_threshold_on(overlap: float, action: Actio
     second = NOW - 60 + 40 - overlap
     world = node(
         "n",
+        device("n", "unlike", idle=0.9, busy=((NOW - 60, NOW - 59),)),
         device("n", "g0", idle=0.3, busy=((NOW - 60, NOW - 20),)),
         device("n", "g1", idle=0.3, busy=((second, second + 40),)),
     )
@@ -232,8 +263,10 @@ STUFFED = many(16, name="a", devices=2, idle=1.0, memory=2 * GIB)
 
 @pytest.mark.parametrize(("before", "at"), [(15, "z000"), (16, "n000")])
 def test_the_search_for_sets_ends_16_nodes_after_the_first_gain(before: int, at: str) -> None:
-    nodes = many(before, devices=2, idle=0.9)
-    singles = [placed(job(f"s{i}"), f"n{i:03}", "g0") for i in range(before)]
+    """Each adds 0.0005 devices; the last one would add 0.6."""
+    names = [f"n{number:03}" for number in range(before)]
+    nodes = [node(name, device(name, "g0", idle=0.9), device(name, "g1", idle=0.4505)) for name in names]
+    singles = [placed(job(f"s{name}"), name, "g0") for name in names]
     parts = [*STUFFED, *nodes, *singles, *many(1, name="z", devices=2, idle=0.3)]
     assert chosen(parts, job("j", devices=2)) == at
 
