@@ -46,6 +46,8 @@ class Tap:
         """Every call that was made."""
         self.errors: dict[str, Exception] = {}
         """What calls raise instead of being made."""
+        self.lost: dict[str, Exception] = {}
+        """What calls raise after the API server has acted on them."""
         self.deaf: set[str] = set()
         """Watches that deliver nothing, as on a connection that hangs."""
 
@@ -85,6 +87,8 @@ class Tap:
         async with self._api.call_api(method, **arguments) as response:
             if held is not None:
                 await held.wait()
+            if call in self.lost:
+                raise self.lost[call]
             yield _Stream(self, call, response) if stream else response
 
 

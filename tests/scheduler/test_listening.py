@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 from kr8s.asyncio import Api
 from prometheus_client import generate_latest
@@ -130,6 +131,45 @@ async def test_a_loss_waits_for_a_listing_and_listings_are_rare(steps: Steps) ->
     assert await steps.left() == nodes[1:], "it is overdue, and the last listing is too recent for another"
     await steps.go(2, reporting=nodes[2:])
     assert await steps.left() == nodes[2:]
+
+
+async def test_a_listing_that_fails_holds_back_the_loss_and_nothing_else(steps: Steps) -> None:
+    nodes = [await steps.stage.node(name, slots=1) for name in ("a", "b", "c")]
+    await placed(steps, nodes, "j", "k", "l")
+    steps.tap.errors["GET pods"] = httpx.ReadTimeout("slow")
+    await steps.go(18, reporting=nodes[1:])
+    await steps.stage.job("late")
+    await steps.go(2, reporting=nodes[1:])
+    assert steps.loop.now() - unix_time(await renewed_first(steps, nodes[0])) > 18.0
+    assert await steps.left() == nodes
+    assert condition(await steps.job("late"), "Placed")["status"] == "False"
+    steps.tap.errors.clear()
+    await steps.go(6, reporting=nodes[1:])
+    assert await steps.left() == nodes[1:]
+
+
+async def renewed_first(steps: Steps, node: str) -> str:
+    """When the lease of the job on the node was renewed last."""
+    found = [(await steps.job(name)).get("assignment", {}) for name in steps.jobs]
+    return str(next(held["lease"]["renewTime"] for held in found if held.get("node") == node))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_withdrawal_without_an_answer_begins_one_backoff(steps: Steps, stored: bool) -> None:
+    """Whether it has arrived is not known; it is written again, and counts once."""
+    node = await steps.stage.node("a")
+    await placed(steps, [node], "j")
+    await steps.go(18)
+    (steps.tap.lost if stored else steps.tap.errors)["PATCH offlinejobs"] = httpx.ReadTimeout("lost")
+    await steps.go(2)
+    (begun,) = steps.loop.history.backoffs.values()
+    assert begun.count == 1
+    await steps.go(8)
+    steps.tap.errors.clear()
+    steps.tap.lost.clear()
+    await steps.go(20)
+    assert await steps.left() == []
+    assert list(steps.loop.history.backoffs.values()) == [begun]
 
 
 async def test_a_node_that_was_lost_before_is_listed_anew_when_it_falls_silent_again(steps: Steps) -> None:

@@ -31,7 +31,7 @@ def after(failures: int, gist: object, now: float = 0.0) -> Refusal:
 def test_waits_double_up_to_their_limits(failures: int, gist: str | None, same: float, other: float) -> None:
     found = after(failures, gist, 1000.0)
     assert found.count == failures
-    assert (found.same - 1000.0, found.other - 1000.0) == (same, other)
+    assert (found.until(gist) - 1000.0, found.other - 1000.0) == (same, other)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,28 @@ def test_waits_double_up_to_their_limits(failures: int, gist: str | None, same: 
 )
 def test_what_was_refused_waits_longer_than_anything_else(refusal: Refusal, gist: str, now: float, holds: bool) -> None:
     assert refusal.holds(gist, now) == holds
+
+
+def test_each_thing_waits_by_its_own_failures() -> None:
+    """A withdrawal that is refused once waits as any first refusal, whatever became of assignments before it."""
+    found = refused(after(9, "assignment"), "withdrawal", 1000.0)
+    assert (found.until("withdrawal"), found.until("assignment"), found.until("else")) == (1002.0, 300.0, 1010.0)
+    assert refused(found, "assignment", 1000.0).until("assignment") == 1300.0
+    assert refused(found, "withdrawal", 1000.0).until("withdrawal") == 1004.0
+
+
+def test_what_was_refused_stays_refused_while_something_else_is_taken() -> None:
+    found = refused(refused(after(8, "a"), "b", 0.0), None, 0.0)
+    left = found.forgiven("b")
+    assert left is not None
+    assert (left.until("a"), refused(left, "b", 50.0).until("b")) == (256.0, 52.0)
+    assert left.forgiven("a") is None
+    assert after(3, None).forgiven("a") is None
+
+
+def test_as_many_things_are_remembered_as_are_of_use() -> None:
+    found = after(3, 0)
+    for number in range(1, 16):
+        found = refused(found, number, 0.0)
+    assert refused(found, 0, 0.0).until(0) == 16.0
+    assert refused(refused(found, 16, 0.0), 0, 0.0).until(0) == 2.0

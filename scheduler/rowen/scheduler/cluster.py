@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from kr8s.asyncio import Api
@@ -26,6 +27,7 @@ from rowen.scheduler.snapshot import JobView, Snapshot
 
 _SILENT_SECONDS = WATCH_SECONDS + 15.0
 _HEAR_SECONDS = 1.0
+_LISTING_SECONDS = 30.0
 _PROBE_SECONDS, _PROBE_TIMEOUT_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 3.0, 10.0
 
 log = structlog.get_logger()
@@ -60,9 +62,16 @@ class Cluster:
         mirrors = (self.jobs, self.harvests, self.services, self.nodes, self.pods)
         return max(mirror.silent_seconds() for mirror in mirrors) <= _SILENT_SECONDS
 
-    async def refresh(self) -> None:
-        """Lists again what withdrawals rest on. Raises one of `mirror.FAILURES`."""
-        await asyncio.gather(self.jobs.refresh(), self.harvests.refresh(), self.nodes.refresh(), self.pods.refresh())
+    async def refresh(self) -> list[str]:
+        """Lists again what withdrawals rest on; returns the resources that could not be listed."""
+        mirrors: dict[str, Mirror[Any]] = {
+            "offlinejobs": self.jobs,
+            "nodeharvests": self.harvests,
+            "nodes": self.nodes,
+            "pods": self.pods,
+        }
+        listed = await asyncio.gather(*(_listed(name, mirror) for name, mirror in mirrors.items()))
+        return [name for name, well in zip(mirrors, listed, strict=True) if not well]
 
     def snapshot(self, now: float) -> Snapshot:
         """The cluster now."""
@@ -106,3 +115,13 @@ class Cluster:
             return False
         self._answered = time.monotonic()
         return True
+
+
+async def _listed(resource: str, mirror: Mirror[Any]) -> bool:
+    try:
+        async with asyncio.timeout(_LISTING_SECONDS):
+            await mirror.refresh()
+    except (*FAILURES, TimeoutError) as error:
+        log.warning("cannot be listed", resource=resource, error=str(error) or type(error).__name__)
+        return False
+    return True

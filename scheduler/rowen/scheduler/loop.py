@@ -59,6 +59,8 @@ class Loop:
         self._store = Store(api, namespace)
         self._written: dict[JobKey, float] = {}
         self._refused: dict[JobKey, Refusal] = {}
+        # The assignments whose withdrawal has begun a back-off.
+        self._withdrawn: dict[JobKey, str] = {}
         self._saved, self._saved_at = "", float("-inf")
         self._beat, self._worked = time.monotonic(), 0.0
         self._loaded = False
@@ -144,9 +146,11 @@ class Loop:
         self._doubt = self._doubt.after(decision)
         if self._doubt.calls_for_listing(decision, time.monotonic()):
             self._doubt = replace(self._doubt, asked=time.monotonic())
-            await self._step(self.cluster.refresh())
+            missing = await self._step(self.cluster.refresh())
             snapshot, decision = self._decide()
-            self._doubt = replace(self._doubt, confirmed=suspects(decision))
+            # What no full listing has shown is not written; the rest of the pass does not depend on it.
+            if not missing:
+                self._doubt = replace(self._doubt, confirmed=suspects(decision))
         self._tell(decision)
         await self._write(decision)
         with self._working():
@@ -175,6 +179,7 @@ class Loop:
         known = {outcome.job.uid for outcome in decision.outcomes}
         self._written = {uid: at for uid, at in self._written.items() if uid in known}
         self._refused = {uid: refusal for uid, refusal in self._refused.items() if uid in known}
+        self._withdrawn = {uid: id_ for uid, id_ in self._withdrawn.items() if uid in known}
         writers = asyncio.Semaphore(_WRITERS)
         for withdrawals in (True, False):
             due = self._due([outcome for outcome in decision.outcomes if (outcome.loss is not None) is withdrawals])
@@ -199,6 +204,7 @@ class Loop:
         job = outcome.job
         try:
             async with writers:
+                self._back_off(outcome, decision)
                 stored = await self._step(apply_status(self._api, manifest(job, new), manager=SCHEDULER_MANAGER))
         except FAILURES as error:
             self._failed(outcome, new, error)
@@ -206,30 +212,39 @@ class Loop:
         self.cluster.jobs.put(stored)
         self._written[job.uid] = time.monotonic()
         self._forgive(job.uid, new)
-        self._count(outcome, decision)
+        self._count(outcome)
 
     def _failed(self, outcome: Outcome, new: Wanted, error: Exception) -> None:
         """Holds the write back for a while; whether it has arrived after all shows in the next list."""
         job, code, now = outcome.job, _status_code(error), time.monotonic()
         final = code is not None and 400 <= code < 500 and code not in _TRY_LATER
-        refusal = refused(self._refused.get(job.uid), gist(new) if final else None, now)
+        about = gist(new) if final else None
+        refusal = refused(self._refused.get(job.uid), about, now)
         self._refused[job.uid] = refusal
         if code != 404:
-            retry = round(refusal.same - now)
+            retry = round(refusal.until(about) - now)
             log.warning("status not written", job=job.label, error=str(error), retry_seconds=retry)
 
     def _forgive(self, uid: JobKey, new: Wanted) -> None:
         """What has been refused stays refused while something else is taken."""
-        refusal = self._refused.get(uid)
-        if refusal is not None and refusal.gist in (None, gist(new)):
-            del self._refused[uid]
+        before = self._refused.pop(uid, None)
+        after = before.forgiven(gist(new)) if before is not None else None
+        if after is not None:
+            self._refused[uid] = after
 
-    def _count(self, outcome: Outcome, decision: Decision) -> None:
+    def _back_off(self, outcome: Outcome, decision: Decision) -> None:
+        """The back-off begins before the write: the answer may be lost. An assignment begins one, however often."""
+        job, lost = outcome.job, outcome.loss
+        key = backoff_key(job, lost) if lost else None
+        if key is None or job.placement is None or self._withdrawn.get(job.uid) == job.placement.id:
+            return
+        self._withdrawn[job.uid] = job.placement.id
+        self.history = replace(self.history, backoffs={**self.history.backoffs, key: decision.backoffs[key]})
+
+    def _count(self, outcome: Outcome) -> None:
         if outcome.action not in (Action.PLACE, Action.REVOKE):
             return
-        job, key = outcome.job, backoff_key(outcome.job, outcome.loss) if outcome.loss else None
-        if key is not None:
-            self.history = replace(self.history, backoffs={**self.history.backoffs, key: decision.backoffs[key]})
+        job = outcome.job
         self.metrics.written(outcome, self.now())
         reason = outcome.loss.reason.value if outcome.loss else "Placed"
         log.info(outcome.action.value, job=job.label, reason=reason, message=outcome.message)

@@ -1,5 +1,6 @@
 """A job's status as the scheduler wants it, and whether it is worth a write. Pure."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import floor, log10
@@ -92,11 +93,11 @@ def worth_writing(new: Wanted, old: Wanted, quiet_for: float, policy: Policy) ->
     )
 
 
-def gist(status: Wanted) -> object:
+def gist(status: Wanted) -> Hashable:
     """What a write says, without times, wording and figures, and without the id, which is new with every attempt."""
     held = status.assignment
-    conditions = [(condition.type, condition.status, condition.reason) for condition in status.conditions]
-    return conditions, (held.node, held.devices) if held else None, status.evictions
+    conditions = tuple((condition.type, condition.status, condition.reason) for condition in status.conditions)
+    return conditions, (held.node, tuple(held.devices)) if held else None, status.evictions
 
 
 def rfc3339(time: float, precision: Literal["seconds", "microseconds"] = "microseconds") -> str:
