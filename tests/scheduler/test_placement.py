@@ -9,7 +9,7 @@ from rowen.scheduler import fleet
 from rowen.scheduler.backoff import Backoff
 from rowen.scheduler.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.decision import Action
-from rowen.scheduler.eligibility import exclusion
+from rowen.scheduler.eligibility import admits
 from rowen.scheduler.history import History
 from rowen.scheduler.profile import PredictionError
 from rowen.scheduler.snapshot import JobView, NodeView
@@ -339,11 +339,11 @@ def test_an_excluded_node_is_told_before_its_backoff() -> None:
 def test_a_node_is_looked_at_once_for_all_jobs_with_the_same_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def counted(view: NodeView, constraints: Constraints) -> str:
+    def counted(view: NodeView, constraints: Constraints) -> bool:
         asked.append((view.name, constraints))
-        return exclusion(view, constraints)
+        return admits(view, constraints)
 
-    monkeypatch.setattr(fleet, "exclusion", counted)
+    monkeypatch.setattr(fleet, "admits", counted)
     nodes = [node(name, taints=(TAINT,)) for name in "abc"]
     singles = [job(f"s{i}", memory=GIB + i) for i in range(4)]
     tolerant = [job(f"t{i}", memory=GIB + i, constraints=TOLERANT) for i in range(4)]

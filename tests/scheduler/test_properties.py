@@ -21,6 +21,7 @@ from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 HISTORY = History()
 TAINT = Taint("dedicated", "db", "NoSchedule")
 TOLERANT = constraints_of({"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}})
+IN_A = constraints_of({"spec": {"nodeSelector": {"zone": "a"}}})
 
 
 @st.composite
@@ -46,6 +47,7 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
         ready=draw(st.integers(0, 9)) > 0,
         reported=draw(st.sampled_from([NOW, NOW, NOW - 10, NOW - 16, NOW - 100, None])),
         taints=draw(st.sampled_from([(), (), (TAINT,)])),
+        labels={"zone": draw(st.sampled_from("ab"))},
     )
 
 
@@ -57,7 +59,7 @@ def jobs(draw: st.DrawFn, name: str) -> JobView:
         devices=draw(st.sampled_from([1, 1, 2, 3])),
         sla=draw(st.sampled_from([None, None, 0.1, 0.2, 0.4])),
         priority=draw(st.integers(-1, 1)),
-        constraints=draw(st.sampled_from([Constraints(), TOLERANT])),
+        constraints=draw(st.sampled_from([Constraints(), TOLERANT, IN_A])),
         created=float(draw(st.integers(0, 2))),
         suspended=draw(st.integers(0, 9)) == 0,
     )
@@ -167,7 +169,7 @@ def test_a_placement_lowers_the_total_only_for_a_job_that_goes_before_all_who_pa
 
 def state_of(fleet: Fleet) -> object:
     devices = {key: (dict(state.claims), state.free) for key, state in fleet.devices.items()}
-    return devices, {name: state.free_slots for name, state in fleet.nodes.items()}, list(fleet._ranks)
+    return devices, {name: state.free_slots for name, state in fleet.nodes.items()}, list(fleet.ranked())
 
 
 @settings(max_examples=100, deadline=None)

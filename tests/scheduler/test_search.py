@@ -1,6 +1,6 @@
 """Which places a search looks at, in which order, and where it ends."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from rowen.scheduler import placement
 from rowen.scheduler.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.constraints import constraints_of
 from rowen.scheduler.decision import Action
+from rowen.scheduler.fleet import DeviceState, Fleet
 from rowen.scheduler.history import History
 from rowen.scheduler.profile import PredictionError
 from rowen.scheduler.snapshot import JobView, NodeView
@@ -328,3 +329,43 @@ def test_who_holds_no_devices_holds_slots_all_the_same() -> None:
     stranger = pod(job("old", devices=3), "n")
     decision = run(node("n", slots=2), stranger, job("j"))
     assert "no free harvest slot (0 of 2 free on the node)" in outcome(decision, "j").message
+
+
+def test_a_walk_passes_over_excluded_devices_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 nodes where the pods cannot run stand before the ten where they can."""
+    seen: list[str] = []
+    real = Fleet.group
+
+    def counted(*arguments: Any) -> Iterator[DeviceState]:
+        for state in real(*arguments):
+            seen.append(state.view.node)
+            yield state
+
+    monkeypatch.setattr(Fleet, "group", counted)
+    parts = [*many(200, name="a", idle=0.9), *many(10, name="z", idle=0.5, labels={"zone": "a"})]
+    decision = run(*parts, *(job(f"j{i}", constraints=IN_A) for i in range(5)))
+    assert all(entry.placement and entry.placement.node.startswith("z") for entry in decision.outcomes)
+    assert set(seen) == {f"z{i:03}" for i in range(10)}
+    assert len(seen) <= 5 * 10
+
+
+def test_devices_stay_in_order_for_jobs_with_different_constraints() -> None:
+    """More sets of nodes than are kept, asked for in turn, each twice."""
+    parts = [node(f"n{i:02}", slots=2, labels={"host": f"n{i:02}"}) for i in range(40)]
+    hosts = [constraints_of({"spec": {"nodeSelector": {"host": f"n{i:02}"}}}) for i in range(40)]
+    jobs = [job(f"j{turn}{i:02}", constraints=hosts[i]) for turn in range(3) for i in range(40)]
+    decision = run(*parts, *jobs)
+    for turn, action in enumerate((Action.PLACE, Action.PLACE, Action.WAIT)):
+        assert {outcome(decision, f"j{turn}{i:02}").action for i in range(40)} == {action}
+
+
+def test_excluded_devices_fill_an_explanation_up_to_the_first_that_could_still_be_looked_at() -> None:
+    parts = [
+        *many(3, name="a", idle=0.9),
+        *many(9, name="b", idle=0.5, labels={"zone": "a"}),
+        *many(9, name="c", idle=0.1),
+    ]
+    found = outcome(run(*parts, job("j", constraints=IN_A)), "j")
+    assert [entry.node[0] for entry in found.candidates] == [*"b" * 8, *"a" * 3]
+    refused = outcome(run(*parts, job("j", sla=0.6, constraints=IN_A)), "j")
+    assert [entry.node[0] for entry in refused.candidates] == [*"b" * 9, *"a" * 3, *"c" * 4]

@@ -1,6 +1,7 @@
 """Whether a pod can run on a node, by the rules of kube-scheduler. Pure."""
 
 import re
+from collections.abc import Iterator
 
 from rowen.scheduler.constraints import Constraints, Requirement, Taint, Term, Toleration
 from rowen.scheduler.snapshot import NodeView
@@ -10,8 +11,20 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 _LIMIT = 2**63
 
 
+def admits(node: NodeView, constraints: Constraints) -> bool:
+    """Whether a pod with these constraints can run on the node."""
+    return (
+        constraints.node in ("", node.name)
+        and all(node.labels.get(key) == value for key, value in constraints.selector)
+        and _untolerated(node, constraints) is None
+        and _affine(node, constraints)
+    )
+
+
 def exclusion(node: NodeView, constraints: Constraints) -> str:
     """Why a pod with these constraints cannot run on the node; empty when it can."""
+    if admits(node, constraints):
+        return ""
     reason = (
         _other_node(node, constraints)
         or _taint(node, constraints)
@@ -27,12 +40,17 @@ def _other_node(node: NodeView, constraints: Constraints) -> str:
 
 
 def _taint(node: NodeView, constraints: Constraints) -> str:
+    taint = _untolerated(node, constraints)
+    return f"taint {taint} is not tolerated" if taint else ""
+
+
+def _untolerated(node: NodeView, constraints: Constraints) -> Taint | None:
     # A pod that names its node does not pass kube-scheduler: the kubelet asks for NoExecute alone.
     effects = ("NoExecute",) if constraints.node else ("NoSchedule", "NoExecute")
     for taint in node.taints:
         if taint.effect in effects and not any(_tolerates(entry, taint) for entry in constraints.tolerations):
-            return f"taint {taint} is not tolerated"
-    return ""
+            return taint
+    return None
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -48,24 +66,28 @@ def _selector(node: NodeView, constraints: Constraints) -> str:
     return ""
 
 
+def _affine(node: NodeView, constraints: Constraints) -> bool:
+    return constraints.terms is None or any(next(_failing(node, term), None) is None for term in constraints.terms)
+
+
 def _affinity(node: NodeView, constraints: Constraints) -> str:
-    if constraints.terms is None:
-        return ""
     if not constraints.terms:
         return "node affinity: an empty term matches no node"
-    failures = [_failure(node, term) for term in constraints.terms]
-    return f"node affinity {'; '.join(failures)}" if all(failures) else ""
+    return f"node affinity {'; '.join(_failure(node, term) for term in constraints.terms)}"
 
 
 def _failure(node: NodeView, term: Term) -> str:
-    """The first requirement that does not hold, with what the node has; empty when all hold."""
-    for requirement in term.labels:
-        if not _holds(requirement, node.labels.get(requirement.key)):
-            return f"{requirement}: {_label(node, requirement.key)}"
-    for requirement in term.fields:
-        if not _holds(requirement, node.name):
-            return f"{requirement}: the node is {node.name}"
-    return ""
+    """The first requirement that does not hold, with what the node has."""
+    requirement = next(_failing(node, term))
+    if requirement in term.fields:
+        return f"{requirement}: the node is {node.name}"
+    return f"{requirement}: {_label(node, requirement.key)}"
+
+
+def _failing(node: NodeView, term: Term) -> Iterator[Requirement]:
+    """The requirements that do not hold, those of labels first."""
+    yield from (entry for entry in term.labels if not _holds(entry, node.labels.get(entry.key)))
+    yield from (entry for entry in term.fields if not _holds(entry, node.name))
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:

@@ -1,25 +1,24 @@
 """The harvested devices while a pass decides: who holds what, and what a newcomer would change."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import combinations
+from itertools import combinations, islice
 
 from rowen.scheduler.alignment import alignment
 from rowen.scheduler.constraints import Constraints
-from rowen.scheduler.eligibility import exclusion
+from rowen.scheduler.eligibility import admits
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction, idle_fraction
 from rowen.scheduler.snapshot import DeviceKey, DeviceView, NodeView
 
-Exclusion = Callable[[str], str]
-"""From a node's name to why a pod cannot run there; empty when it can."""
 Rank = tuple[int, float, str, str]
 """Order of single devices: empty, shared and full ones; in each by predicted fraction, then by name."""
 EMPTY, SHARED, FULL = 0, 1, 2
 _DIGITS = 9
 """What is smaller than these decimal places is rounding."""
+_RANKINGS = 32
+"""Most sets of nodes whose devices are kept in order; of others the order is worked out anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,21 @@ class NodeState:
     """Why nothing is placed on it; empty when it is open."""
 
 
+@dataclass(slots=True)
+class Ranking:
+    """The open devices of some nodes in order, after so many moves."""
+
+    ranks: list[Rank]
+    moves: int
+
+    def move(self, before: Rank, after: Rank) -> None:
+        """Puts a device that is in it to its new place."""
+        at = bisect_left(self.ranks, before)
+        if at < len(self.ranks) and self.ranks[at] == before:
+            del self.ranks[at]
+            insort(self.ranks, after)
+
+
 class Fleet:
     """A working copy of the cluster for one pass."""
 
@@ -108,14 +122,16 @@ class Fleet:
         self.devices: dict[DeviceKey, DeviceState] = {}
         self.closed: list[tuple[DeviceKey, str]] = []
         """Devices on which nothing is placed, by name, and why."""
-        self._ranks: list[Rank] = []
+        self._all = Ranking([], 0)
+        self._moves: list[tuple[Rank, Rank]] = []
+        self._rankings: dict[frozenset[str], Ranking] = {}
         self._open: dict[str, list[DeviceState]] = {}
         self._alignments: dict[tuple[DeviceKey, DeviceKey], float] = {}
         self._impacts: dict[str, dict[tuple[str, ...], Impact]] = {}
-        self._exclusions: dict[Constraints, Exclusion] = {}
+        self._eligible: dict[Constraints, frozenset[str]] = {}
         for name in sorted(nodes):
             self._enter(nodes[name], now, policy)
-        self._ranks.sort()
+        self._all.ranks.sort()
 
     def _enter(self, node: NodeView, now: float, policy: Policy) -> None:
         refusal = node_refusal(node, now, policy)
@@ -128,7 +144,7 @@ class Fleet:
             if reason:
                 self.closed.append((device.key, reason))
             else:
-                self._ranks.append(state.rank())
+                self._all.ranks.append(state.rank())
                 self._open.setdefault(node.name, []).append(state)
 
     def add(self, claim: Claim) -> None:
@@ -142,35 +158,49 @@ class Fleet:
             before = state.rank()
             state.claims[claim.key] = claim
             state.free -= claim.memory
-            self._move(before, state.rank())
+            self._moves.append((before, state.rank()))
 
     def _states(self, claim: Claim) -> list[DeviceState]:
         """The claim's devices that are known."""
         return [self.devices[claim.node, id_] for id_ in claim.devices if (claim.node, id_) in self.devices]
 
-    def _move(self, before: Rank, after: Rank) -> None:
-        at = bisect_left(self._ranks, before)
-        if at < len(self._ranks) and self._ranks[at] == before:
-            del self._ranks[at]
-            insort(self._ranks, after)
+    def ranked(self, nodes: frozenset[str] | None = None) -> Iterator[DeviceState]:
+        """Open devices of these nodes, or of all, in the order in which a job on one device takes them."""
+        return (self.devices[node, id_] for _, _, node, id_ in self._ranks(nodes))
 
-    def group(self, group: int) -> Iterator[DeviceState]:
-        """Open devices that are EMPTY, SHARED or FULL, in the order in which a job on one device takes them."""
-        first, last = (bisect_left(self._ranks, (edge, float("-inf"), "", "")) for edge in (group, group + 1))
-        for at in range(first, last):
-            _, _, node, id_ = self._ranks[at]
-            yield self.devices[node, id_]
+    def group(self, group: int, nodes: frozenset[str]) -> Iterator[DeviceState]:
+        """Those of them that are EMPTY, SHARED or FULL."""
+        ranks = self._ranks(nodes)
+        first, last = (bisect_left(ranks, (edge, float("-inf"), "", "")) for edge in (group, group + 1))
+        return (self.devices[ranks[at][2], ranks[at][3]] for at in range(first, last))
+
+    def _ranks(self, nodes: frozenset[str] | None) -> list[Rank]:
+        """Brought up to date only when it is asked for: most sets of nodes are asked for by few jobs."""
+        ranking = self._all if nodes is None or len(nodes) == len(self._open) else self._ranking(nodes)
+        for before, after in islice(self._moves, ranking.moves, None):
+            if nodes is None or before[2] in nodes:
+                ranking.move(before, after)
+        ranking.moves = len(self._moves)
+        return ranking.ranks
+
+    def _ranking(self, nodes: frozenset[str]) -> Ranking:
+        if nodes not in self._rankings:
+            if len(self._rankings) == _RANKINGS:
+                del self._rankings[next(iter(self._rankings))]
+            ranks = [rank for rank in self._ranks(None) if rank[2] in nodes]
+            self._rankings[nodes] = Ranking(ranks, len(self._moves))
+        return self._rankings[nodes]
 
     def open_nodes(self, count: int) -> Iterator[list[DeviceState]]:
         """The open devices of each node that has at least `count` of them."""
         return (states for states in self._open.values() if len(states) >= count)
 
-    def exclusions(self, constraints: Constraints) -> Exclusion:
-        """Where pods with these constraints cannot run; each node is looked at once."""
-        if constraints not in self._exclusions:
-            nodes = self.nodes
-            self._exclusions[constraints] = cache(lambda name: exclusion(nodes[name].view, constraints))
-        return self._exclusions[constraints]
+    def eligible(self, constraints: Constraints) -> frozenset[str]:
+        """The open nodes on which pods with these constraints can run; each node is looked at once."""
+        if constraints not in self._eligible:
+            found = frozenset(name for name in self._open if admits(self.nodes[name].view, constraints))
+            self._eligible[constraints] = found
+        return self._eligible[constraints]
 
     def predict(self, devices: Sequence[DeviceState], memory: int) -> Prediction:
         """The factors for a newcomer of `memory` bytes per device."""

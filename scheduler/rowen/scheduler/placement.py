@@ -1,11 +1,12 @@
 """Chooses where a job goes: the greedy rule, and the reason for every candidate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
 from rowen.scheduler.backoff import EVERY_NODE, Backoff
+from rowen.scheduler.eligibility import exclusion
 from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet, Impact
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction
@@ -79,36 +80,39 @@ class Choice:
 
 def choose(request: Request, fleet: Fleet, policy: Policy) -> Choice:
     """The candidate that adds most harvested device time and keeps every promise."""
-    eligible = _Eligible(request, fleet, policy)
+    eligible = fleet.eligible(request.job.constraints)
     search = _singles if request.job.devices == 1 else _sets
     found = sorted(search(request, fleet, eligible, policy), key=lambda candidate: candidate.rank)
-    told = (*found, *eligible.others)[:EXPLAINED]
+    others = islice(_excluded(request, fleet, eligible, len(found)), max(0, EXPLAINED - len(found)))
+    told = (*found[:EXPLAINED], *(evaluate(request, fleet, devices, policy) for devices in others))
     return Choice((*told, *islice(_closed(fleet), EXPLAINED - len(told))))
 
 
-class _Eligible:
-    """Tells whether the job's pod can run on a node at all; remembers the first candidates on other nodes."""
+def _excluded(
+    request: Request, fleet: Fleet, eligible: Collection[str], looked_at: int
+) -> Iterator[tuple[DeviceState, ...]]:
+    """Places where the job's pod cannot run, in order; on one device up to the first that could still be looked at."""
+    count = request.job.devices
+    if count > 1:
+        sets = (tuple(states[:count]) for states in fleet.open_nodes(count))
+        yield from (devices for devices in sets if devices[0].view.node not in eligible)
+        return
+    for state in fleet.ranked():
+        if state.view.node not in eligible:
+            yield (state,)
+        elif looked_at == 0:
+            return
+        else:
+            looked_at -= 1
 
-    def __init__(self, request: Request, fleet: Fleet, policy: Policy) -> None:
-        self._request, self._fleet, self._policy = request, fleet, policy
-        self._exclusion = fleet.exclusions(request.job.constraints)
-        self.others: list[Candidate] = []
 
-    def __call__(self, devices: Sequence[DeviceState]) -> bool:
-        if not self._exclusion(devices[0].view.node):
-            return True
-        if len(self.others) < EXPLAINED:
-            self.others.append(evaluate(self._request, self._fleet, tuple(devices), self._policy))
-        return False
-
-
-def _singles(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -> list[Candidate]:
+def _singles(request: Request, fleet: Fleet, eligible: frozenset[str], policy: Policy) -> list[Candidate]:
     """Walks the devices in rank order. Within a group predictions only fall, so each walk ends early."""
     found: list[Candidate] = []
     least = max(request.need, _LEAST_FRACTION)
     placed, vain = False, 0
     for group in (EMPTY, SHARED, FULL):
-        for state in fleet.group(group):
+        for state in fleet.group(group, eligible):
             explained = len(found) >= EXPLAINED
             enough = (placed and len(found) >= _ALTERNATIVES) or vain >= _AFTER_VAIN_FIT
             if enough or (explained and (group == FULL or request.barred)):
@@ -116,7 +120,7 @@ def _singles(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy
             share = state.view.idle / (len(state.claims) + 1)
             if explained and share < least:
                 break
-            if (explained and _hopeless(request.job, fleet, state, share)) or not eligible((state,)):
+            if explained and _hopeless(request.job, fleet, state, share):
                 continue
             candidate = evaluate(request, fleet, (state,), policy)
             found.append(candidate)
@@ -132,7 +136,7 @@ def _hopeless(job: JobView, fleet: Fleet, state: DeviceState, share: float) -> b
     return state.free < job.memory or impact.forbids(impact.gain(share), job.priority)
 
 
-def _sets(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -> list[Candidate]:
+def _sets(request: Request, fleet: Fleet, eligible: frozenset[str], policy: Policy) -> list[Candidate]:
     """Sets of devices of one node, nodes with the highest bound first.
 
     It ends when no further node can beat the best found, or a few nodes after the first that fits.
@@ -157,11 +161,11 @@ def _sets(request: Request, fleet: Fleet, eligible: _Eligible, policy: Policy) -
     return found
 
 
-def _bounds(fleet: Fleet, count: int, eligible: _Eligible) -> Iterator[tuple[float, list[DeviceState]]]:
-    """Nodes with enough open devices, best first; each with its devices and the most that `count` of them can give."""
+def _bounds(fleet: Fleet, count: int, eligible: Collection[str]) -> Iterator[tuple[float, list[DeviceState]]]:
+    """Eligible nodes with enough open devices, best first, with them and the most that `count` of them can give."""
     bounds = []
     for states in fleet.open_nodes(count):
-        if eligible(states[:count]):
+        if states[0].view.node in eligible:
             shares = sorted((state.view.idle / (len(state.claims) + 1) for state in states), reverse=True)
             bounds.append((-shares[count - 1], states[0].view.node, states))
     bounds.sort(key=lambda bound: bound[:2])
@@ -227,7 +231,7 @@ def _refusal(
     request: Request, fleet: Fleet, devices: tuple[DeviceState, ...], prediction: Prediction, policy: Policy
 ) -> str:
     node = fleet.nodes[devices[0].view.node]
-    excluded = fleet.exclusions(request.job.constraints)(node.view.name)
+    excluded = exclusion(node.view, request.job.constraints)
     if excluded:
         return excluded
     waits = _backed_off(request, node.view.name)
