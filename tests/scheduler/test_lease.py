@@ -266,3 +266,20 @@ def test_a_withdrawn_place_is_free_in_the_same_pass_and_told_once() -> None:
 def test_a_job_that_is_being_deleted_is_told_once() -> None:
     decision = run(node("n"), replace(placed(job("a"), "n"), deleting=True))
     assert [entry.action for entry in decision.outcomes] == [Action.HOLD]
+
+
+@pytest.mark.parametrize(
+    ("running", "reported", "action"),
+    [(True, False, Action.KEEP), (False, True, Action.KEEP), (False, False, Action.REVOKE)],
+)
+def test_a_pod_that_runs_after_all_has_started(running: bool, reported: bool, action: Action) -> None:
+    view = not_started(placed(job("j"), "n"))
+    own = replace(pod(view, "n"), running=running)
+    world = node("n", device("n", tenants=(tenant(view),) if reported else ()))
+    assert outcome(run(world, view, own), "j").action is action
+
+
+def test_the_pod_of_an_older_assignment_shows_nothing() -> None:
+    view = not_started(placed(job("j"), "n"))
+    world = node("n", device("n", tenants=(tenant(view),)))
+    assert outcome(run(world, view, pod(view, "n", assignment="id-older")), "j").action is Action.REVOKE

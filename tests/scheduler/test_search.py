@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, world
 
 from rowen.scheduler import placement
 from rowen.scheduler.backoff import EVERY_NODE, Backoff
@@ -12,6 +12,7 @@ from rowen.scheduler.constraints import constraints_of
 from rowen.scheduler.decision import Action
 from rowen.scheduler.fleet import DeviceState, Fleet
 from rowen.scheduler.history import History
+from rowen.scheduler.metrics import Metrics
 from rowen.scheduler.profile import PredictionError
 from rowen.scheduler.snapshot import JobView, NodeView
 
@@ -112,6 +113,48 @@ def test_a_refusal_for_a_backoff_is_no_answer_for_others_of_its_shape(place: str
 def test_a_backoff_lasts_until_its_end(place: str, until: float, action: Action) -> None:
     history = History(backoffs={("uid-j", place): Backoff(1, until, "NotStarted")})
     assert outcome(run(node("n"), job("j"), history=history), "j").action is action
+
+
+def test_backoffs_are_looked_at_once_however_many_jobs_wait() -> None:
+    """Each back-off's end is read as often for 40 jobs as for one, by the decision and by the metrics."""
+
+    class Counted(float):
+        reads = 0
+
+        def __gt__(self, other: object) -> bool:
+            Counted.reads += 1
+            return float(self) > other  # type: ignore[operator]
+
+    def reads(count: int) -> int:
+        Counted.reads = 0
+        history = History(backoffs={(f"uid-x{i}", "n"): Backoff(1, Counted(NOW + 60), "NodeLost") for i in range(30)})
+        parts = [node("n", slots=0), *(job(f"j{i}") for i in range(count))]
+        Metrics().observe(world(*parts), history, run(*parts, history=history), NOW)
+        return Counted.reads
+
+    assert reads(40) == reads(1) == 60
+
+
+class CountedUid(str):
+    """A UID that counts how often it is looked up."""
+
+    __slots__ = ()
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        CountedUid.looked_up += 1
+        return str.__hash__(self)
+
+
+def test_a_job_is_not_looked_up_for_each_node() -> None:
+    history = History(backoffs={("uid-x", "n000"): Backoff(1, NOW + 60, "NodeLost")})
+
+    def look_ups(count: int) -> int:
+        CountedUid.looked_up = 0
+        run(*many(count, slots=0), job("j", uid=CountedUid("uid-j")), history=history)
+        return CountedUid.looked_up
+
+    assert look_ups(50) == look_ups(1)
 
 
 def test_empty_devices_come_before_shared_ones() -> None:

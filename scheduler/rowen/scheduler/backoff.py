@@ -2,6 +2,9 @@
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey
@@ -18,8 +21,8 @@ EVERY_NODE_LIMIT_SECONDS = 300.0
 class Backoff:
     """A job's evictions from a node, or from all."""
 
-    count: int
-    until: float
+    count: Annotated[int, Field(ge=1, le=10**12)]
+    until: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Unix time before which the job is not placed there again."""
     reason: str
 
@@ -31,6 +34,15 @@ def next_backoff(previous: Backoff | None, reason: str, node: str, now: float, p
     if node == EVERY_NODE:
         limit = min(limit, EVERY_NODE_LIMIT_SECONDS)
     return Backoff(count, now + min(limit, policy.backoff_seconds * 2.0 ** min(count - 1, 30)), reason)
+
+
+def ahead(backoffs: Mapping[BackoffKey, Backoff], now: float) -> dict[JobKey, dict[str, Backoff]]:
+    """Those that have not ended: of each job by node, or `EVERY_NODE`."""
+    found: dict[JobKey, dict[str, Backoff]] = {}
+    for (job, node), backoff in backoffs.items():
+        if now < backoff.until:
+            found.setdefault(job, {})[node] = backoff
+    return found
 
 
 def kept(

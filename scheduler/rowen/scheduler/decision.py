@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 
-from rowen.scheduler.backoff import EVERY_NODE, Backoff, BackoffKey, next_backoff
+from rowen.scheduler.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.constraints import Constraints
 from rowen.scheduler.disruption import spared
 from rowen.scheduler.fleet import Claim, Fleet
@@ -71,7 +71,7 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
     # 2. Enter what stays, and every pod that still holds slots, into the fleet.
     fleet, held = build_fleet(snapshot, history, losses, now, policy)
     # 3. Place the waiting jobs in order; each sees what the ones before it took.
-    backoffs = dict(history.backoffs)
+    backoffs, waits = dict(history.backoffs), ahead(history.backoffs, now)
     outcomes: list[Outcome] = []
     known: dict[Shape, Choice] = {}
     for job in sorted(snapshot.jobs.values(), key=lambda job: job.order):
@@ -81,7 +81,7 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
         elif job.finished or job.suspended or job.deleting:
             outcomes.append(_hold(job))
         elif job.placement is None:
-            outcomes.append(_place(job, fleet, history, backoffs, known, now, policy))
+            outcomes.append(_place(job, fleet, history, waits.get(job.uid, {}), known, now, policy))
     # 4. What stays is told last, when every newcomer has taken its share.
     for uid, (placement, claim) in held.items():
         outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, silent=placement.node in waited_for))
@@ -117,9 +117,12 @@ def _losses(
     violators: list[tuple[JobView, Placement, Loss]] = []
     for job, placement in _held(snapshot):
         node, pod = snapshot.nodes.get(placement.node), pod_of(job, pods.get(job.uid, []))
-        found = loss(job, placement, node, pod, history, now, policy, overdue=placement.node in lost)
+        found = loss(
+            job, placement, node, pod, history, now, policy,
+            listening=snapshot.listening, overdue=placement.node in lost,
+        )  # fmt: skip
         # That no pod starts where the node or the device is gone is a consequence: the cause is told.
-        found = found or not_started(job)
+        found = found or not_started(job, node, pod)
         violated = None if found else violation(job, history, now, policy)
         if found is not None:
             losses[job.uid] = found
@@ -207,13 +210,13 @@ def _place(
     job: JobView,
     fleet: Fleet,
     history: History,
-    backoffs: Mapping[BackoffKey, Backoff],
+    backoffs: Mapping[str, Backoff],
     known: dict[Shape, Choice],
     now: float,
     policy: Policy,
 ) -> Outcome:
     """Places one job. A request like one that was refused before is refused alike: capacity only shrinks."""
-    request = request_of(job, fleet, history, backoffs, now)
+    request = request_of(job, fleet, history, backoffs)
     shape = (job.devices, job.memory, job.sla, request.need, job.priority, job.constraints)
     choice = known.get(shape) if not request.backoffs else None
     if choice is None:
@@ -233,13 +236,10 @@ def _place(
     return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
 
 
-def request_of(
-    job: JobView, fleet: Fleet, history: History, backoffs: Mapping[BackoffKey, Backoff], now: float
-) -> Request:
-    """What the job asks for; its margin covers the predictor's error for its class."""
-    own = ((place, backoffs.get((job.uid, place))) for place in (EVERY_NODE, *fleet.nodes)) if backoffs else ()
-    ahead = {place: backoff for place, backoff in own if backoff is not None and now < backoff.until}
-    return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), ahead)
+def request_of(job: JobView, fleet: Fleet, history: History, backoffs: Mapping[str, Backoff]) -> Request:
+    """What the job asks for; its margin covers the predictor's error for its class. `backoffs`: the job's, by node."""
+    known = {place: backoff for place, backoff in backoffs.items() if place == EVERY_NODE or place in fleet.nodes}
+    return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), known)
 
 
 def snapshot_time(fleet: Fleet, node: str, now: float) -> float:

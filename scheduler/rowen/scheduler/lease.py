@@ -75,6 +75,7 @@ def loss(
     now: float,
     policy: Policy,
     *,
+    listening: Listening,
     overdue: bool,
 ) -> Loss | None:
     """Why the job's assignment cannot stay; None when it can. `overdue`: its node's lease has run out."""
@@ -89,27 +90,34 @@ def loss(
     if not node.ready and not _reported(node, pod):
         return Loss(Reason.NODE_LOST, f"{placement.node}: node is not Ready and the job does not run there")
     for id_ in current.devices:
-        found = _device_loss(node, id_, history, now, policy)
+        found = _device_loss(node, id_, history, listening, now, policy)
         if found is not None:
             return found
     return None
 
 
-def _device_loss(node: NodeView, id_: str, history: History, now: float, policy: Policy) -> Loss | None:
+def _device_loss(
+    node: NodeView, id_: str, history: History, listening: Listening, now: float, policy: Policy
+) -> Loss | None:
     device = node.device(id_)
     if device is None:
         return Loss(Reason.DEVICE_GONE, f"{node.name}/{id_}: the node no longer reports this device")
     if device.refusal:
         return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: {device.refusal}")
-    absent = 0.0 if device.attached else now - history.absences.get(device.key, now)
+    absent = 0.0 if device.attached else listening.silence(history.absences.get(device.key, now), now)
     if absent > policy.absence_seconds:
         return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: no online engine attached for {absent:.0f} s")
     return None
 
 
-def not_started(job: JobView) -> Loss | None:
-    """What the operator says of the present assignment: no pod could be started on it."""
+def not_started(job: JobView, node: NodeView | None, pod: PodView | None) -> Loss | None:
+    """What the operator says of the present assignment: no pod could be started on it.
+
+    It is out of date where the assignment's pod runs after all, by its phase or by its node's report.
+    """
     placement, failure = job.placement, job.status.start_failure
+    if pod is not None and (pod.running or (node is not None and _reported(node, pod))):
+        return None
     if placement is None or failure is None or failure.assignment != placement.id:
         return None
     message = f"{placement.node}: {failure.reason}: {failure.message}"
@@ -122,7 +130,7 @@ def violation(job: JobView, history: History, now: float, policy: Policy) -> Los
     placement = job.placement
     if placement is None or job.sla is None or track is None or track.violating_since is None:
         return None
-    if track.assignment != placement.id or now - placement.time < policy.dwell_seconds:
+    if track.assignment != placement.id or now - track.since < policy.dwell_seconds:
         return None
     if now - track.time > policy.lease_seconds:
         return None

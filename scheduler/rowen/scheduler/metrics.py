@@ -1,14 +1,15 @@
 """What the scheduler tells Prometheus."""
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from rowen.scheduler.backoff import ahead
 from rowen.scheduler.decision import Action, Decision, Outcome
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor import ErrorSample
-from rowen.scheduler.snapshot import Snapshot
+from rowen.scheduler.snapshot import JobKey, Snapshot
 
 _FLAP_SECONDS = 1800.0
 
@@ -71,7 +72,8 @@ class Metrics:
         self._margin.clear()
         for workload in {job.workload for job in snapshot.jobs.values()} & history.errors.keys():
             self._margin.labels(workload).set(history.errors[workload].bound)
-        tally = Tally(_state(outcome, history, now) for outcome in decision.outcomes)
+        backed_off = ahead(history.backoffs, now)
+        tally = Tally(_state(outcome, backed_off) for outcome in decision.outcomes)
         for state in ("waiting", "backoff", "suspended"):
             self._queue.labels(state).set(tally[state])
 
@@ -107,11 +109,9 @@ class Metrics:
                 self._flaps.inc()
 
 
-def _state(outcome: Outcome, history: History, now: float) -> str:
+def _state(outcome: Outcome, backed_off: Container[JobKey]) -> str:
     if outcome.action is Action.HOLD:
         return "suspended" if outcome.job.suspended and not outcome.job.finished else "out"
     if outcome.placement is not None:
         return "placed"
-    uid = outcome.job.uid
-    waits = any(key[0] == uid and now < backoff.until for key, backoff in history.backoffs.items())
-    return "backoff" if waits else "waiting"
+    return "backoff" if outcome.job.uid in backed_off else "waiting"

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from rowen.scheduler.backoff import ahead
 from rowen.scheduler.decision import Decision, build_fleet, decide, request_of
 from rowen.scheduler.history import History
 from rowen.scheduler.placement import Choice, choose
@@ -13,7 +14,8 @@ from rowen.scheduler.snapshot import JobView, Snapshot
 def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Choice:
     """Where a job would go if it were alone in the queue, with every candidate's factors."""
     fleet, _ = build_fleet(snapshot, history, (), now, policy)
-    return choose(request_of(job, fleet, history, history.backoffs, now), fleet, policy)
+    backoffs = ahead(history.backoffs, now).get(job.uid, {})
+    return choose(request_of(job, fleet, history, backoffs), fleet, policy)
 
 
 def changed(
