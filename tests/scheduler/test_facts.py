@@ -242,7 +242,7 @@ def test_labels_and_taints_reach_the_node_with_or_without_a_report(reports: list
 
 
 def test_a_node_is_as_old_as_it_was_heard_and_not_as_its_report_says() -> None:
-    hearing = Hearing({"n": Word(unix_time(STAMP), 9000.0)}, Listening(7000.0, 9010.0))
+    hearing = Hearing({"n": Word(unix_time(STAMP), 9000.0, 8000.0)}, Listening(7000.0, 9010.0))
     nodes = [node_facts({"metadata": {"name": name}}) for name in ("n", "without-report")]
     found = assemble([], [harvest_facts(harvest(None))], nodes, [], [], hearing)
     assert found.listening == Listening(7000.0, 9010.0)

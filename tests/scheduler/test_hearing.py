@@ -3,12 +3,12 @@
 import pytest
 from scheduler.builders import NOW
 
-from rowen.scheduler.hearing import BLIND_SECONDS, Hearing, Listening, Word, advanced
+from rowen.scheduler.hearing import BLIND_SECONDS, Hearing, Listening, Word, advanced, stalled
 
 
 def heard(hearing: Hearing, now: float, contact: float | None = None, **stamps: float) -> Hearing:
     """One look at the reports; the API server has just answered unless `contact` is given."""
-    return advanced(hearing, stamps, now if contact is None else contact, now)
+    return advanced(hearing, stamps, now if contact is None else contact, now, 15.0)
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ def heard(hearing: Hearing, now: float, contact: float | None = None, **stamps: 
     [(NOW - 3, NOW - 3), (NOW, NOW), (NOW + 3600, NOW), (NOW - 3600, NOW - 3600)],
 )
 def test_a_report_that_is_seen_first_is_as_old_as_it_says_and_never_in_the_future(stamp: float, first: float) -> None:
-    assert heard(Hearing(), NOW, n=stamp).words == {"n": Word(stamp, first)}
+    assert heard(Hearing(), NOW, n=stamp).words == {"n": Word(stamp, first, first)}
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, 0.0, 3600.0])
@@ -29,7 +29,7 @@ def test_a_node_is_heard_when_its_report_changes_whatever_its_clock_says(wrong: 
 
 def test_a_nodes_clock_that_is_put_back_is_a_change_too() -> None:
     first = heard(Hearing(), NOW, n=NOW)
-    assert heard(first, NOW + 5, n=NOW - 600).words["n"] == Word(NOW - 600, NOW + 5)
+    assert heard(first, NOW + 5, n=NOW - 600).words["n"] == Word(NOW - 600, NOW + 5, NOW + 5)
 
 
 def test_only_nodes_with_a_report_are_remembered() -> None:
@@ -83,3 +83,45 @@ def test_silence_is_what_was_listened_to(since: float, until: float, last: float
 
 def test_by_default_everything_was_listened_to() -> None:
     assert Listening().silence(NOW - 20, NOW) == 20.0
+
+
+@pytest.mark.parametrize("stall", [1.0, 4.9, 5.1, 15.0, 30.0])
+def test_a_dead_node_is_silent_for_long_however_long_each_pass_computes(stall: float) -> None:
+    """In each round the scheduler computes, then listens for four seconds."""
+    hearing, now = heard(Hearing(), NOW, n=NOW), NOW
+    for listened in range(4, 41, 4):
+        hearing, now = stalled(hearing, now, now + stall), now + stall + 4
+        hearing = heard(hearing, now, n=NOW)
+        assert hearing.listening.silence(NOW, now) == pytest.approx(listened)
+
+
+@pytest.mark.parametrize(("free", "silence"), [(5.0, 5.0), (5.1, 0.0)])
+def test_no_answer_although_nothing_was_computed_is_an_outage(free: float, silence: float) -> None:
+    hearing = stalled(heard(Hearing(), NOW, n=NOW), NOW, NOW + 20)
+    after = heard(hearing, NOW + 20 + free, n=NOW)
+    assert after.listening.silence(NOW, NOW + 20 + free) == pytest.approx(silence)
+
+
+@pytest.mark.parametrize(("stall", "counts"), [(0.9, 4.0), (1.0, 3.0)])
+def test_short_computing_is_no_stall(stall: float, counts: float) -> None:
+    after = heard(stalled(heard(Hearing(), NOW), NOW, NOW + stall), NOW + 4)
+    assert after.listening.silence(NOW, NOW + 4) == pytest.approx(counts)
+
+
+def test_the_oldest_of_many_stalls_is_forgotten() -> None:
+    hearing = Hearing()
+    for number in range(101):
+        hearing = stalled(hearing, NOW + number, NOW + number + 1)
+    assert hearing.listening.stalled(NOW, NOW + 101) == 100.0
+
+
+@pytest.mark.parametrize(
+    ("gap", "set_by", "begins"),
+    [(15.0, 0.0, False), (15.5, 0.0, True), (5.0, -5.5, True), (5.0, -4.5, False), (5.0, 10.0, False),
+     (5.0, 10.5, True), (-1.0, 3.0, True)],
+)  # fmt: skip
+def test_reports_follow_one_another_unless_there_is_a_silence_or_a_clock_is_set(
+    gap: float, set_by: float, begins: bool
+) -> None:
+    word = heard(heard(Hearing(), NOW, n=NOW), NOW + gap, n=NOW + gap + set_by).words["n"]
+    assert word.steady == (NOW + gap if begins else NOW)

@@ -1,6 +1,7 @@
 """Whether a node is lost, or the scheduler was not listening: pass by pass, against a real API server."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from scheduler.tap import Tap
 
 from rowen.crds.apply import apply_status
 from rowen.crds.names import API_VERSION, SCHEDULER_MANAGER
+from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.facts import unix_time
 from rowen.scheduler.loop import Loop
 from rowen.scheduler.policy import Policy
@@ -119,6 +121,24 @@ async def test_after_a_restart_nodes_have_a_lease_to_report(steps: Steps, dead: 
     assert kept(await steps.job("j"), id_)
     await steps.go(4, reporting=[] if dead else [node])
     assert condition(await steps.job("j"), "Placed")["reason"] == reason
+
+
+@pytest.mark.parametrize("seconds", [1.0, 6.0, 12.0])
+async def test_a_dead_node_is_lost_however_long_a_pass_computes(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    node = await steps.stage.node("a")
+    await placed(steps, [node], "j")
+
+    def slow(*arguments: Any) -> Decision:
+        steps.stage.clock.offset += seconds
+        return decide(*arguments)
+
+    monkeypatch.setattr("rowen.scheduler.loop.decide", slow)
+    await steps.go(16)
+    assert await steps.left() == [node]
+    await steps.go(8)
+    assert condition(await steps.job("j"), "Placed")["reason"] == "NodeLost"
 
 
 async def test_a_loss_waits_for_a_listing_and_listings_are_rare(steps: Steps) -> None:

@@ -127,26 +127,41 @@ def test_a_node_whose_clock_is_wrong_is_measured_all_the_same(clock: float) -> N
 
 
 @pytest.mark.parametrize(
-    ("gap", "set_by", "begins"),
-    [
-        (15.0, 0.0, False),
-        (15.5, 0.0, True),
-        (5.0, -5.0, True),
-        (5.0, -4.5, False),
-        (5.0, 10.0, False),
-        (5.0, 10.5, True),
-    ],
+    ("at", "steady", "stamp", "begins"),
+    [(70.0, 65.0, 70.0, False), (70.0, 65.1, 70.0, True), (70.0, 0.0, 65.0, True), (20.0, 0.0, 70.0, True)],
 )
-def test_a_silence_or_a_clock_that_is_set_begins_a_new_window(gap: float, set_by: float, begins: bool) -> None:
+def test_a_silence_or_a_clock_that_is_set_begins_a_new_window(
+    at: float, steady: float, stamp: float, begins: bool
+) -> None:
     history = known()
     for step in range(14):
         history = measured(history, 5.0 * step, 5 + 150 * step)
     assert history.tracks["uid-j"].violating_since is not None
-    track = measured(history, 65.0 + gap, 5 + 150 * 13, clock=set_by).tracks["uid-j"]
+    tenants = (tenant(VIEW, 2000, 20.0),)
+    seen = node("n", device("n", tenants=tenants), reported=NOW + stamp, heard=NOW + at, steady=NOW + steady)
+    track = observe(history, world(seen, VIEW, pod(VIEW, "n")), NOW + at, POLICY).history.tracks["uid-j"]
     assert (len(track.samples) == 1) == begins
     assert (track.violating_since is None) == begins
     assert (track.fraction is None) == begins
     assert (track.tokens_per_second is None) == begins
+    assert track.time == NOW + at
+
+
+@pytest.mark.parametrize("every", [5, 16, 20, 22])
+def test_a_shortfall_is_seen_however_far_apart_passes_are(every: int) -> None:
+    history = known()
+    for at in range(0, 241, every):
+        history = measured(history, float(at), 5 + 30 * at)
+    track = history.tracks["uid-j"]
+    assert track.fraction == pytest.approx(0.3)
+    assert track.violating_since is not None
+    assert NOW + 240 - track.violating_since >= POLICY.sustain_seconds
+
+
+def test_an_absence_does_not_lie_ahead() -> None:
+    away = world(node("n", device("n", attached=False), heard=NOW - 3600))
+    history = History(absences={("n", "cpu0"): NOW})
+    assert observe(history, away, NOW - 3600, POLICY).history.absences == {("n", "cpu0"): NOW - 3600}
 
 
 def test_loading_does_not_count_as_shortfall_until_the_start_is_overdue() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, job, node, outcome, placed, run, world
+from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run, world
 
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.hearing import Listening
@@ -102,3 +102,12 @@ def test_a_user_may_take_a_job_from_a_node_that_is_waited_for() -> None:
     parts = silent_nodes(3)
     parts[0] = replace(parts[0], suspended=True)
     assert outcome(run(*parts), "j0").action is Action.REVOKE
+
+
+@pytest.mark.parametrize(("since", "action"), [(30, "keep"), (31, "revoke")])
+def test_only_what_was_listened_to_is_absence(since: float, action: str) -> None:
+    """A clock that jumps ahead, or an outage, makes no absence."""
+    parts = (node("n", device("n", attached=False)), placed(job("j"), "n"))
+    snapshot = replace(world(*parts), listening=Listening(NOW - since, NOW))
+    history = History(absences={("n", "cpu0"): NOW - 3600})
+    assert outcome(decide(snapshot, history, NOW, POLICY), "j").action == action

@@ -44,8 +44,9 @@ def _node(
     if harvest is None:
         return view
     devices = tuple(_device(node.name, device, pods, services) for device in harvest.devices)
-    heard = word.heard if word is not None else None
-    return replace(view, reported=harvest.reported, heard=heard, window=harvest.window, devices=devices)
+    if word is not None:
+        view = replace(view, heard=word.heard, steady=word.steady)
+    return replace(view, reported=harvest.reported, window=harvest.window, devices=devices)
 
 
 def _device(

@@ -21,7 +21,7 @@ from rowen.scheduler.facts import (
     pod_facts,
     service_facts,
 )
-from rowen.scheduler.hearing import Hearing, advanced
+from rowen.scheduler.hearing import Hearing, advanced, stalled
 from rowen.scheduler.mirror import FAILURES, WATCH_SECONDS, Mirror
 from rowen.scheduler.snapshot import JobView, Snapshot
 
@@ -36,17 +36,17 @@ log = structlog.get_logger()
 class Cluster:
     """Mirrors of everything that decisions rest on. `changed` is called when a decision may change.
 
-    `clock` gives Unix seconds.
+    `clock` gives Unix seconds. Reports of a node follow one another that are no more than `lease_seconds` apart.
     """
 
-    def __init__(self, api: Api, changed: Callable[[], None], clock: Callable[[], float]) -> None:
+    def __init__(self, api: Api, changed: Callable[[], None], clock: Callable[[], float], lease_seconds: float) -> None:
         self.jobs: Mirror[JobView] = Mirror(api, API_VERSION, "offlinejobs", job_view, changed)
         self.harvests: Mirror[HarvestFacts] = Mirror(api, API_VERSION, "nodeharvests", harvest_facts, changed)
         self.services: Mirror[ServiceFacts] = Mirror(api, API_VERSION, "onlineservices", service_facts, changed)
         self.nodes: Mirror[NodeFacts] = Mirror(api, "v1", "nodes", node_facts, changed)
         # Pods of a whole cluster change all the time: the next regular pass is early enough for them.
         self.pods: Mirror[PodFacts] = Mirror(api, "v1", "pods", pod_facts, lambda: None)
-        self._clock = clock
+        self._clock, self._lease_seconds = clock, lease_seconds
         self._hearing = Hearing()
         self._answered = float("-inf")
 
@@ -85,9 +85,15 @@ class Cluster:
             self._hearing,
         )
 
+    def stalled(self, seconds: float) -> None:
+        """Tells that for so long, until now, nothing could be heard for computing."""
+        now = self._clock()
+        self._hearing = stalled(self._hearing, now - seconds, now)
+
     def _hear(self, now: float) -> None:
         stamps = {found.node: found.reported for found in self.harvests.values() if found.reported is not None}
-        self._hearing = advanced(self._hearing, stamps, now - self._silent_seconds(), now)
+        contact = now - self._silent_seconds()
+        self._hearing = advanced(self._hearing, stamps, contact, now, self._lease_seconds)
 
     def _silent_seconds(self) -> float:
         """Seconds without a sign that reports would be heard."""

@@ -66,7 +66,7 @@ class Loop:
         self._loaded = False
         self.policy = policy
         self._doubt, self._waited_for = Doubt(), frozenset[str]()
-        self.cluster = Cluster(api, self._wake.set, clock)
+        self.cluster = Cluster(api, self._wake.set, clock, policy.lease_seconds)
         self.metrics = Metrics()
         self.history = History()
 
@@ -114,12 +114,13 @@ class Loop:
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
-        """Counts processor time: that of the API server's answers is not the loop's."""
-        started = time.thread_time()
+        """Counts processor time: that of the API server's answers is not the loop's. Meanwhile nothing is heard."""
+        started, began = time.thread_time(), time.monotonic()
         try:
             yield
         finally:
             self._worked += time.thread_time() - started
+            self.cluster.stalled(time.monotonic() - began)
 
     async def _sleep(self) -> None:
         try:
@@ -135,7 +136,8 @@ class Loop:
         if not self.cluster.current():
             return
         if not self._loaded:
-            self.history = await self._step(self._store.load())
+            latest = self.now() + self.policy.backoff_limit_seconds
+            self.history = await self._step(self._store.load(latest))
             self._saved = encode(self.history)
             self._loaded = True
         await self.step()

@@ -27,6 +27,8 @@ class Reading:
     pod: PodView
     heard: float
     """When the report was new to the scheduler."""
+    steady: float
+    """Since when the node's reports have followed one another."""
     stamp: float
     """The node's own time of it."""
     tokens: int
@@ -130,6 +132,7 @@ def _reading(
         placement=placement,
         pod=pod,
         heard=heard,
+        steady=node.steady,
         stamp=stamp,
         tokens=max(tenant.tokens for _, tenant in held),
         granted=max(tenant.granted for _, tenant in held),
@@ -152,10 +155,11 @@ def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
     """The track after the report; one that was read before changes nothing."""
     if track is None:
         track = _begin(reading)
-    elif reading.heard <= track.time:
+    elif reading.heard == track.time:
         return track
-    elif not _follows(track, reading, policy):
-        track = replace(track, samples=(), violating_since=None, tokens_per_second=None, fraction=None)
+    elif not _follows(track, reading):
+        since = min(track.since, reading.heard)
+        track = replace(track, since=since, samples=(), violating_since=None, tokens_per_second=None, fraction=None)
     samples = track.samples
     if reading.tokens > 0 or samples:
         samples = (*samples, Sample(reading.stamp, reading.tokens))
@@ -172,15 +176,14 @@ def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
     )
 
 
-def _follows(track: Track, reading: Reading, policy: Policy) -> bool:
+def _follows(track: Track, reading: Reading) -> bool:
     """Whether the report continues the window.
 
-    It does not after a silence longer than the lease, in which offline work stood still, nor where the node's clock
-    has been set.
+    It does not after a silence, in which offline work stood still, nor where the node's clock has been set, nor where
+    the scheduler's own was put back. How far apart passes are does not matter.
     """
-    if reading.heard - track.time > policy.lease_seconds:
-        return False
-    return not track.samples or 0.0 < reading.stamp - track.samples[-1].time <= policy.lease_seconds
+    set_back = bool(track.samples) and reading.stamp <= track.samples[-1].time
+    return reading.steady <= track.time < reading.heard and not set_back
 
 
 def _begin(reading: Reading) -> Track:
@@ -191,7 +194,7 @@ def _begin(reading: Reading) -> Track:
         pod=reading.pod.name,
         workload=reading.job.workload,
         device_type=reading.device_type,
-        since=reading.placement.time,
+        since=min(reading.placement.time, reading.heard),
         time=reading.heard,
         tokens=0 if alone else reading.tokens,
         granted=0.0 if alone else reading.granted,
@@ -250,7 +253,7 @@ def _compare(track: Track, reading: Reading, policy: Policy) -> tuple[Track, Err
 
 def _absences(history: History, snapshot: Snapshot, now: float) -> dict[tuple[str, str], float]:
     return {
-        device.key: history.absences.get(device.key, now)
+        device.key: min(now, history.absences.get(device.key, now))
         for node in snapshot.nodes.values()
         for device in node.devices
         if not device.attached

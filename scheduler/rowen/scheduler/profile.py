@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
+from typing import Annotated
+
+from pydantic import Field
 
 ProfileKey = tuple[str, str]
 """Workload class and device type."""
@@ -17,10 +20,10 @@ _BOUND_LEAST, _BOUND_MOST = 0.02, 0.5
 class Profile:
     """Throughput alone on a device: tokens per granted second."""
 
-    tokens_per_second: float
-    weight: float
+    tokens_per_second: Annotated[float, Field(gt=0, le=1e12)]
+    weight: Annotated[float, Field(ge=0, le=_WEIGHT_LIMIT)]
     """Granted seconds behind the figure; limited, so that it follows a changed workload."""
-    updated: float
+    updated: Annotated[float, Field(allow_inf_nan=False)]
     """Unix time of the last change."""
 
 
@@ -31,9 +34,9 @@ class PredictionError:
     The start is a prior: no bias, a standard deviation of 5 %.
     """
 
-    mean: float = 0.0
-    variance: float = 0.0025
-    samples: int = 0
+    mean: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    variance: Annotated[float, Field(ge=0, le=4)] = 0.0025
+    samples: Annotated[int, Field(ge=0, le=10**12)] = 0
 
     @property
     def bound(self) -> float:

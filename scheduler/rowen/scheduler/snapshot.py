@@ -65,6 +65,8 @@ class NodeView:
     """When the report was made by the node's own clock, Unix seconds; None when there is none."""
     heard: float | None = None
     """When the report was new to the scheduler, Unix seconds; None when there is none."""
+    steady: float = float("-inf")
+    """Since when reports have followed one another, Unix seconds."""
     window: float = 60.0
     """Seconds that the report covers."""
     devices: tuple[DeviceView, ...] = ()

@@ -1,5 +1,6 @@
 """Profiles, prediction errors and back-offs in a ConfigMap, so that they outlive the scheduler."""
 
+import contextlib
 import json
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -27,18 +28,20 @@ log = structlog.get_logger()
 
 
 class _Stored(BaseModel):
-    """The stored form; a key of two parts is a pair."""
+    """The stored form: pairs of key and value; a key of two parts is a pair too."""
 
     model_config = ConfigDict(extra="ignore")
 
     version: int
-    profiles: list[tuple[tuple[str, str], Profile]] = []
-    errors: list[tuple[str, PredictionError]] = []
-    backoffs: list[tuple[tuple[str, str], Backoff]] = []
+    profiles: list[Any] = []
+    errors: list[Any] = []
+    backoffs: list[Any] = []
 
 
-_STORED = TypeAdapter(_Stored)
 _ENTRY: TypeAdapter[object] = TypeAdapter(object)
+_PROFILE: TypeAdapter[tuple[tuple[str, str], Profile]] = TypeAdapter(tuple[tuple[str, str], Profile])
+_ERROR: TypeAdapter[tuple[str, PredictionError]] = TypeAdapter(tuple[str, PredictionError])
+_BACKOFF: TypeAdapter[tuple[tuple[str, str], Backoff]] = TypeAdapter(tuple[tuple[str, str], Backoff])
 
 
 def encode(history: History) -> str:
@@ -67,12 +70,29 @@ def _fitting(items: Iterable[T], most: int) -> list[T]:
     return found
 
 
-def decode(text: str) -> History:
-    """The history of the JSON. Raises `ValueError` when it is of another format."""
-    stored = _STORED.validate_json(text)
+def decode(text: str, latest: float) -> History:
+    """The history of the JSON, without the entries that are out of range, which are told.
+
+    No back-off is later than `latest`, Unix seconds. Raises `ValueError` when the JSON is of another format.
+    """
+    stored = _Stored.model_validate_json(text)
     if stored.version != FORMAT:
         raise ValueError(f"{_KEY} has format {stored.version}, this scheduler reads {FORMAT}")
-    return History(dict(stored.profiles), dict(stored.errors), dict(stored.backoffs))
+    profiles, errors = _valid(stored.profiles, _PROFILE), _valid(stored.errors, _ERROR)
+    backoffs = [(key, backoff) for key, backoff in _valid(stored.backoffs, _BACKOFF) if backoff.until <= latest]
+    dropped = len(stored.profiles) + len(stored.errors) + len(stored.backoffs)
+    dropped -= len(profiles) + len(errors) + len(backoffs)
+    if dropped:
+        log.warning("stored entries are out of range and dropped", entries=dropped)
+    return History(dict(profiles), dict(errors), dict(backoffs))
+
+
+def _valid(entries: Iterable[object], form: TypeAdapter[T]) -> list[T]:
+    found = []
+    for entry in entries:
+        with contextlib.suppress(ValidationError):
+            found.append(form.validate_python(entry))
+    return found
 
 
 class Store:
@@ -82,8 +102,11 @@ class Store:
         self._api = api
         self._namespace = namespace
 
-    async def load(self) -> History:
-        """What was stored; empty when there is none, or none that can be read: it is measured again."""
+    async def load(self, latest: float) -> History:
+        """What was stored; empty when there is none, or none that can be read: it is measured again.
+
+        No back-off is later than `latest`, Unix seconds.
+        """
         async with self._api.call_api(
             "GET", version="v1", namespace=self._namespace, url=f"configmaps/{NAME}", raise_for_status=False, timeout=10
         ) as response:
@@ -93,7 +116,7 @@ class Store:
         if response.is_error:
             raise kr8s.ServerError(str(found.get("message")), status=str(response.status_code), response=response)
         try:
-            return decode((found.get("data") or {})[_KEY])
+            return decode((found.get("data") or {})[_KEY], latest)
         except (KeyError, ValidationError, ValueError, json.JSONDecodeError) as error:
             log.warning("stored profiles cannot be read and are measured again", error=str(error))
             return History()
