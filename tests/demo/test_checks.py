@@ -49,7 +49,7 @@ def test_requests_unanswered(outcomes, expected):
 
 def samples(*values):
     alone = Exposure(
-        recorded=True, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0
+        recorded=True, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0, period=1
     )
     return [Sample(value, alone) for value in values]
 

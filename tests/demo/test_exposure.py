@@ -8,7 +8,9 @@ from rowen.demo.timeline import ServedRequest, Transition
 
 # Sent at 10, the gate closed 2 ms later, offline work stood still 1 ms after that.
 BURST = Transition(closed=10.002, acknowledged=10.003, opened=12.0, latency=0.001, tenants=2)
-ALONE = Exposure(recorded=True, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0)
+ALONE = Exposure(
+    recorded=True, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0, period=1
+)
 
 
 def one(given, *transitions):
@@ -75,10 +77,10 @@ def test_others_in_flight_are_those_sent_before_and_not_yet_answered():
 
 def exposed(recorded=10, unrecorded=0, met=0):
     met_one = Exposure(
-        recorded=True, tenant=True, preempted=True, met_stop=True, way=0.0, stop=0.0, still=1.0, others=0
+        recorded=True, tenant=True, preempted=True, met_stop=True, way=0.0, stop=0.0, still=1.0, others=0, period=1
     )
     nothing = Exposure(
-        recorded=False, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0
+        recorded=False, tenant=False, preempted=False, met_stop=False, way=0.0, stop=0.0, still=0.0, others=0, period=1
     )
     return [ALONE] * (recorded - met) + [met_one] * met + [nothing] * unrecorded
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rowen.demo.comparison import Case, chance
 from rowen.demo.exposure import Exposure
 from rowen.demo.objective import Target
 from rowen.demo.statistics import percentile
@@ -14,8 +15,10 @@ from rowen.demo.traffic.replay import Outcome
 _MATERIAL = 0.05
 # Requests below which a group is not compared, whatever the percentile.
 _FEWEST = 20
-# The slow requests lie among the exposed ones by chance less often than this.
+# The slow requests lie among the exposed ones by chance less often than this; above it nothing is suspected.
 _CHANCE = 0.05
+# Two groups are compared, and where slow ones are rare chance is judged too low: together below one in twenty.
+_ACCUSED = 0.005
 
 
 class Cause(StrEnum):
@@ -115,10 +118,17 @@ def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
         "that met a stop of offline work": lambda sample: sample.exposure.met_stop,
         "served with offline work on the device": lambda sample: sample.exposure.tenant,
     }
+    doubts = []
     for name, exposed in groups.items():
         split = _Split.of(samples, target, exposed)
-        if split.concentrated():
-            return Finding(Cause.TENANT, f"above it were {split.told(name)}")
+        if not split.concentrated():
+            continue
+        told = f"above it were {split.told(name)}"
+        if _beyond_queueing(samples, target, exposed):
+            return Finding(Cause.TENANT, f"{told}, more than queueing makes")
+        doubts.append(f"{told}: queueing alone may have made that")
+    if doubts:
+        return Finding(Cause.UNKNOWN, doubts[0])
     split = _Split.of(samples, target, lambda sample: sample.exposure.met_stop)
     told = f"above it were {split.told('that met a stop of offline work')}"
     others = [sample.seconds - sample.stop for sample in samples if not sample.exposure.met_stop]
@@ -132,6 +142,14 @@ def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
         Cause.SERVICE,
         f"{told}; stops took at most {_ms(longest)}; those above it found {waiting:.0f} others in flight (p50)",
     )
+
+
+def _beyond_queueing(samples: Sequence[Sample], target: Target, exposed: Callable[[Sample], bool]) -> bool:
+    cases = [
+        Case(sample.exposure.period, sample.exposure.others, exposed(sample), _above(sample, target))
+        for sample in samples
+    ]
+    return chance(cases) < _ACCUSED
 
 
 @dataclass(frozen=True)
@@ -156,13 +174,14 @@ class _Split:
         )
 
     def concentrated(self) -> bool:
-        """Whether those above the target lie among the exposed requests more than chance explains."""
+        """Whether those above the target lie among the exposed requests more than independent ones would by chance."""
         above, total = self.exposed_above + self.others_above, self.exposed + self.others
         ways = sum(
             math.comb(self.exposed, count) * math.comb(self.others, above - count)
             for count in range(self.exposed_above, min(above, self.exposed) + 1)
         )
-        return ways < _CHANCE * math.comb(total, above)
+        # Both are too large for floats.
+        return ways / math.comb(total, above) < _CHANCE
 
 
 def _above(sample: Sample, target: Target) -> bool:

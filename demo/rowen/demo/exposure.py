@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rowen.demo.statistics import union
 from rowen.demo.timeline import ServedRequest, Transition
 from rowen.demo.traffic.replay import Outcome
 
@@ -37,6 +38,8 @@ class Exposure:
     """When that was; 0 without a tenant."""
     others: int
     """Requests in flight when it was sent."""
+    period: int
+    """Number of the time with at least one request in flight that it was sent in."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def exposures(outcomes: Sequence[Outcome], transitions: Iterable[Transition]) ->
     """The exposure of each request, in the given order."""
     bursts = [_burst(transition, outcomes) for transition in transitions]
     starts, ends = sorted(map(sent, outcomes)), sorted(outcome.end for outcome in outcomes)
+    periods = [start for start, _ in union((sent(outcome), outcome.end) for outcome in outcomes)]
     found = []
     for outcome in outcomes:
         moment = sent(outcome)
@@ -83,6 +87,7 @@ def exposures(outcomes: Sequence[Outcome], transitions: Iterable[Transition]) ->
                 stop=max((burst.stop for burst in stopped), default=0.0),
                 still=max((burst.still for burst in stopped), default=0.0),
                 others=bisect_left(starts, moment) - bisect_right(ends, moment),
+                period=bisect_right(periods, moment),
             )
         )
     return found
