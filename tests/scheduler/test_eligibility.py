@@ -301,3 +301,23 @@ def test_a_job_with_a_malformed_template_is_read() -> None:
     found = job_view({"metadata": meta, "spec": {"template": {"spec": spec}, "memory": "1Gi"}})
     assert found is not None
     assert found.constraints == Constraints(terms=(Term(),), tolerations=(Toleration(operator="Exists"),))
+
+
+HAS_A: tuple[str, str, list[str]] = ("a", "Exists", [])
+
+
+@pytest.mark.parametrize(
+    ("most", "spec"),
+    [
+        (32, lambda count: affinity(*[{"matchExpressions": expressions(("zone", "In", ["b"]))}] * count)),
+        (256, lambda count: affinity({"matchExpressions": expressions(("zone", "In", ["b"] * count))})),
+        (64, lambda count: tolerating(*[{**DEDICATED, "key": "other"}] * count)),
+        (15, lambda count: affinity({"matchExpressions": expressions(*[HAS_A] * count, ("b", "Exists", []))})),
+        (63, lambda count: {"nodeSelector": {**{f"k{i:03}": "v" for i in range(count)}, "zone": "b"}}),
+    ],
+)  # fmt: skip
+def test_what_is_too_long_to_be_read_excludes_no_node(most: int, spec: Any) -> None:
+    labels = {"zone": "a", "a": "", **{f"k{i:03}": "v" for i in range(64)}}
+    taints = (Taint("dedicated", "db", "NoSchedule"),) if "tolerations" in spec(1) else ()
+    assert excluded(spec(most), *taints, **labels) != ""
+    assert excluded(spec(most + 1), *taints, **labels) == ""

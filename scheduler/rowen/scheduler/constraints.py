@@ -72,6 +72,12 @@ class Constraints:
 
 NODE_FIELD = "metadata.name"
 """The only field of a node that a term can name."""
+_MOST_TERMS = 32
+_MOST_REQUIREMENTS = 16
+"""Most of a term, of its labels and its fields each."""
+_MOST_VALUES = 256
+_MOST_TOLERATIONS = 64
+_MOST_LABELS = 64
 _TOLERATES_ALL = Toleration(operator="Exists")
 _TOLERATION, _REQUIREMENT = TypeAdapter(Toleration), TypeAdapter(Requirement)
 
@@ -83,15 +89,26 @@ def constraints_of(template: Mapping[str, Any] | None) -> Constraints:
     node, selector = spec.get("nodeName"), _mapping(spec.get("nodeSelector"))
     return Constraints(
         node=node if isinstance(node, str) else "",
-        selector=tuple(sorted((key, value) for key, value in selector.items() if isinstance(value, str))),
+        selector=tuple(
+            sorted((key, value) for key, value in selector.items() if isinstance(value, str))[:_MOST_LABELS]
+        ),
         terms=_terms(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")),
-        tolerations=tuple(_read(_TOLERATION, raw) or _TOLERATES_ALL for raw in _entries(spec.get("tolerations"))),
+        tolerations=_tolerations(_entries(spec.get("tolerations"))),
     )
 
 
+def _tolerations(entries: list[Any]) -> tuple[Toleration, ...]:
+    """Too many are not read: one of them may tolerate any taint."""
+    if len(entries) > _MOST_TOLERATIONS:
+        return (_TOLERATES_ALL,)
+    return tuple(_read(_TOLERATION, raw) or _TOLERATES_ALL for raw in entries)
+
+
 def _terms(required: object) -> tuple[Term, ...] | None:
-    """The terms, without the empty ones: those hold nowhere."""
+    """The terms, without the empty ones: those hold nowhere. Of too many, one may hold anywhere."""
     terms = _entries(_mapping(required).get("nodeSelectorTerms"))
+    if len(terms) > _MOST_TERMS:
+        return None
     return tuple(_term(raw) for raw in terms if not _empty(raw)) if terms else None
 
 
@@ -108,7 +125,7 @@ def _term(raw: object) -> Term:
 
 
 def _requirements(raw: object) -> tuple[Requirement, ...]:
-    found = (_read(_REQUIREMENT, entry) for entry in _entries(raw))
+    found = (_read(_REQUIREMENT, entry) for entry in _entries(raw)[:_MOST_REQUIREMENTS])
     return tuple(entry for entry in found if entry and _right_count(entry))
 
 
@@ -116,7 +133,7 @@ def _right_count(requirement: Requirement) -> bool:
     """Whether it has as many values as its operator takes."""
     match requirement.operator:
         case "In" | "NotIn":
-            return bool(requirement.values)
+            return 0 < len(requirement.values) <= _MOST_VALUES
         case "Gt" | "Lt":
             return len(requirement.values) == 1
         case "Exists" | "DoesNotExist":
