@@ -12,5 +12,6 @@ def outcome(
     tokens: int = 8,
     error: str | None = None,
     lateness: float = 0.0,
+    lag: float = 0.0,
 ) -> Outcome:
-    return Outcome(arrival, lateness, arrival + seconds, ttft, tpot, tokens, error)
+    return Outcome(arrival, lateness, arrival + seconds, ttft, tpot, tokens, error, lag)

@@ -46,6 +46,14 @@ def test_a_late_replayer_is_no_excuse_for_what_is_slow_anyway():
     assert blame(some(20, 0.76, late=0.25), P50).cause is not Cause.REPLAYER
 
 
+@pytest.mark.parametrize(("lag", "cause"), [(0.4, Cause.UNKNOWN), (0.39, Cause.SERVICE)])
+def test_where_late_reading_could_explain_it_the_service_alone_is_not_blamed(lag, cause):
+    given = exposure(tenant=False)
+    answers = [outcome(10.0, ttft=0.9, tpot=0.09, tokens=11, lag=lag)] * 200
+    assert blame(ttft_samples([(one, given) for one in answers]), P99).cause is cause
+    assert blame(tpot_samples([(one, given) for one in answers]), Target(99, 0.05)).cause is cause
+
+
 def test_a_late_replayer_needs_no_evidence_of_the_agent():
     assert blame(some(10, 0.75, late=0.25), P50, "no agent").cause is Cause.REPLAYER
 

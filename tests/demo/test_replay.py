@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -96,6 +97,30 @@ async def test_no_server_is_an_error():
         url = server.url
     outcomes = await replay(REQUESTS[:1], endpoint=lambda: url, model="chat", progress=Progress())
     assert outcomes[0].error is not None
+
+
+async def test_a_replayer_that_stands_still_tells_how_late_it_read():
+    """It stands still between the first token and the rest, so its own delay is in no lateness."""
+    async with Server() as server:
+        running = asyncio.create_task(send(server, REQUESTS[:1]))
+        await server.arrived.acquire()
+        time.sleep(0.3)  # noqa: ASYNC251 - the loop is meant to stand still
+        server.release.set()
+        found = (await running)[0]
+    assert found.error is None
+    assert found.lag > 0.2
+
+
+async def test_what_passed_while_the_loop_ran_is_no_lag_of_a_request():
+    """The loop stands still in the first request's time only."""
+    requests = [REQUESTS[0], Request(0.6, (11,), 3)]
+    async with Server() as server:
+        running = asyncio.create_task(send(server, requests))
+        await server.arrived.acquire()
+        time.sleep(0.3)  # noqa: ASYNC251
+        server.release.set()
+        first, second = await running
+    assert first.lag > 0.2 > second.lag
 
 
 async def test_a_replay_is_bounded():

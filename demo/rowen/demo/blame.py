@@ -45,6 +45,8 @@ class Sample:
     """Until the gate closed: offline work may have kept the engine from its device, or the machine was busy."""
     stop: float = 0.0
     """Most that the stop of offline work can have taken of it."""
+    lag: float = 0.0
+    """Most that the replayer's late reading can have taken of it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Finding:
 def ttft_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
     """Times to first token. A stop delays the request that meets it and all that wait behind that one."""
     return [
-        Sample(outcome.ttft, exposure, max(0.0, outcome.lateness), exposure.way, exposure.stop)
+        Sample(outcome.ttft, exposure, max(0.0, outcome.lateness), exposure.way, exposure.stop, outcome.lag)
         for outcome, exposure in found
         if outcome.ttft is not None
     ]
@@ -71,6 +73,7 @@ def tpot_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
             outcome.tpot,
             exposure,
             stop=max(0.0, exposure.still - outcome.arrival - outcome.ttft) / (outcome.tokens - 1),
+            lag=outcome.lag / (outcome.tokens - 1),
         )
         for outcome, exposure in found
         if outcome.ttft is not None and outcome.tpot is not None
@@ -97,6 +100,11 @@ def blame(samples: Sequence[Sample], target: Target, doubt: str = "") -> Finding
         late = percentile([sample.late for sample in samples], target.percentile)
         return Finding(
             Cause.REPLAYER, f"the replayer sent {_ms(late)} late ({name}); without that it is {_ms(on_time)}"
+        )
+    prompt = without(lambda sample: sample.late, lambda sample: sample.lag)
+    if prompt <= target.seconds:
+        return Finding(
+            Cause.UNKNOWN, f"the replayer's own loop was late; without what that may have taken it is {_ms(prompt)}"
         )
     if doubt:
         return Finding(Cause.UNKNOWN, doubt)

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 
 import httpx
 
@@ -12,6 +14,7 @@ from rowen.demo.traffic.scaling import Request
 
 MAX_REQUESTS = 2000
 MAX_SECONDS = 600.0
+_LAG_PERIOD = 0.01
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class Outcome:
     """Tokens received."""
     error: str | None
     """Why it failed; None where it was answered in full."""
+    lag: float = 0.0
+    """The longest that the replayer's event loop was late while it was in flight: so late may a token have been read.
+
+    Known when the whole replay is over; lags below the sampling period may be missed.
+    """
 
 
 @dataclass
@@ -88,12 +96,41 @@ async def replay(
             progress.outcomes.append(outcome)
             return outcome
 
+        lags: list[_Lag] = []
+        sampler = group.create_task(_sample_lags(lags))
         tasks = []
         for request in requests:
             await asyncio.sleep(max(0.0, origin + request.arrival - time.monotonic()))
             progress.sent += 1
             tasks.append(group.create_task(one(request)))
-    return [task.result() for task in tasks]
+        await asyncio.gather(*tasks)
+        # A stall that the last answer came in is noted when the sampler wakes after it.
+        await asyncio.sleep(2 * _LAG_PERIOD)
+        sampler.cancel()
+    return [_with_lag(task.result(), lags, unix_offset) for task in tasks]
+
+
+@dataclass(frozen=True)
+class _Lag:
+    """The event loop was to come back at one time and came at another; monotonic."""
+
+    due: float
+    came: float
+
+
+async def _sample_lags(lags: list[_Lag]) -> None:
+    while True:
+        due = time.monotonic() + _LAG_PERIOD
+        await asyncio.sleep(_LAG_PERIOD)
+        lags.append(_Lag(due, time.monotonic()))
+
+
+def _with_lag(outcome: Outcome, lags: Sequence[_Lag], unix_offset: float) -> Outcome:
+    """With the longest lag of the time from when it was due to its end."""
+    start, end = outcome.arrival - unix_offset, outcome.end - unix_offset
+    first = bisect_left(lags, start, key=lambda lag: lag.came)
+    during = takewhile(lambda lag: lag.due < end, islice(lags, first, None))
+    return replace(outcome, lag=max((lag.came - lag.due for lag in during), default=0.0))
 
 
 @dataclass
