@@ -8,7 +8,7 @@ from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, 
 
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.hearing import Listening
-from rowen.scheduler.history import History
+from rowen.scheduler.history import History, Track
 from rowen.scheduler.snapshot import JobView
 
 
@@ -111,3 +111,9 @@ def test_only_what_was_listened_to_is_absence(since: float, action: str) -> None
     snapshot = replace(world(*parts), listening=Listening(NOW - since, NOW))
     history = History(absences={("n", "cpu0"): NOW - 3600})
     assert outcome(decide(snapshot, history, NOW, POLICY), "j").action == action
+
+
+def test_an_assignment_that_was_made_by_a_clock_ahead_can_be_evicted() -> None:
+    view = placed(job("j", sla=0.3), "n", at=NOW + 3600)
+    track = Track("id-j", "j-1", "class", "cpu", NOW - 120, NOW, 0, 0.0, violating_since=NOW - 60, fraction=0.2)
+    assert outcome(run(view, node("n"), history=History(tracks={"uid-j": track})), "j").action is Action.REVOKE
