@@ -73,6 +73,7 @@ def measured(fraction: float | None) -> tuple[JobView, History]:
     [
         (None, ("Unknown", "Measuring"), "less than 60 s measured so far"),
         (0.61, ("True", "Met"), "measured 0.61 ≥ SLA 0.50 over 60 s"),
+        (0.5, ("True", "Met"), "measured 0.50 ≥ SLA 0.50 over 60 s"),
         (0.41, ("False", "BelowSLA"), "measured 0.41 < SLA 0.50 over 60 s"),
     ],
 )
@@ -81,6 +82,81 @@ def test_sla_met_carries_the_numbers(fraction: float | None, expected: tuple[str
     written = status_of(outcome(run(node("n"), view, history=history), "j"), history)
     assert said(written)["SLAMet"] == expected
     assert written.conditions[2].message == message
+
+
+def test_sla_met_tells_of_an_eviction_until_the_next_placement() -> None:
+    view, history = measured(0.2)
+    track = replace(history.tracks["uid-j"], violating_since=NOW - 90)
+    lost = status_of(outcome(run(node("n"), view, history=History(tracks={"uid-j": track})), "j"))
+    assert said(lost)["SLAMet"] == ("False", "SLAViolated")
+    assert lost.conditions[2].message == lost.conditions[1].message
+    waiting = status_of(outcome(run(stored(replace(view, placement=None), lost)), "j"))
+    assert said(waiting)["SLAMet"] == ("False", "SLAViolated")
+    again = status_of(outcome(run(node("n"), stored(replace(view, placement=None), waiting)), "j"))
+    assert said(again)["SLAMet"] == ("Unknown", "Profiling")
+
+
+def test_sla_met_of_a_job_that_lost_its_node_is_unknown() -> None:
+    view, history = measured(0.61)
+    view = stored(view, status_of(outcome(run(node("n"), view, history=history), "j"), history))
+    assert view.placement is not None
+    silent = replace(view, placement=replace(view.placement, renewed=NOW - 60))
+    lost = status_of(outcome(run(silent), "j"))
+    assert said(lost)["SLAMet"] == ("Unknown", "NotPlaced")
+
+
+def test_a_finished_job_keeps_what_was_measured_last() -> None:
+    view, history = measured(0.61)
+    running = status_of(outcome(run(node("n"), view, history=history), "j"), history)
+    ended = status_of(outcome(run(node("n"), replace(stored(view, running), finished=True)), "j"))
+    assert said(ended)["SLAMet"] == ("True", "Met")
+    assert ended.throughput == running.throughput
+    never = status_of(outcome(run(node("n"), replace(view, finished=True)), "j"))
+    assert said(never)["SLAMet"] == ("Unknown", "NotPlaced")
+
+
+def test_what_was_measured_on_an_older_assignment_is_not_told() -> None:
+    view, history = measured(0.61)
+    older = replace(history, tracks={"uid-j": replace(history.tracks["uid-j"], assignment="older")})
+    written = status_of(outcome(run(node("n"), view, history=older), "j"), older)
+    assert said(written)["SLAMet"] == ("Unknown", "Measuring")
+    assert written.throughput is None
+    waiting = replace(view, placement=None)
+    assert status_of(outcome(run(waiting, history=history), "j"), history).throughput is None
+
+
+def test_without_a_profile_nothing_is_predicted_in_tokens() -> None:
+    view, history = measured(0.61)
+    bare = replace(history, profiles={})
+    written = status_of(outcome(run(node("n"), view, history=bare), "j"), bare)
+    assert written.throughput is not None
+    assert written.throughput.to_wire() == {"measuredTokensPerSecond": 75.3, "measuredFraction": 0.61}
+
+
+@pytest.mark.parametrize("counts_tokens", [True, False])
+def test_admitted_tells_when_the_throughput_alone_is_known(counts_tokens: bool) -> None:
+    view = job("j", counts_tokens=counts_tokens)
+    known = History(profiles={("class", "cpu"): Profile(100.0, 60, NOW)})
+    written = status_of(outcome(run(node("n"), view), "j"), known)
+    assert said(written)["Admitted"] == ("True", "Admitted")
+    assert written.conditions[0].message.endswith("the throughput of its workload class alone is known")
+    unknown = status_of(outcome(run(node("n"), view), "j"))
+    assert said(unknown)["Admitted"] == ("True", "Profiling" if counts_tokens else "Admitted")
+
+
+def test_a_job_that_is_resumed_waits_like_any_other() -> None:
+    held = status_of(outcome(run(job("j", suspended=True)), "j"))
+    assert said(held)["Placed"] == ("False", "Suspended")
+    resumed = status_of(outcome(run(stored(job("j"), held)), "j"))
+    assert said(resumed)["Placed"] == ("False", "Waiting")
+
+
+def test_the_explanation_of_a_placement_stays_while_the_job_does() -> None:
+    first = outcome(run(node("n"), job("j")), "j")
+    view = replace(stored(job("j"), status_of(first)), placement=first.placement)
+    kept = status_of(outcome(run(node("n", device("n", idle=0.1)), view), "j"))
+    assert kept.explanation == view.status.explanation
+    assert kept.explanation is not None
 
 
 def test_throughput_is_told_in_round_numbers() -> None:
