@@ -87,6 +87,20 @@ def test_a_reason_that_turns_brings_its_own_words() -> None:
     assert worth_writing(told(view, known), owned(view.status), 0.0, POLICY)
 
 
+def test_words_that_turn_are_told_though_no_figure_has_moved() -> None:
+    view = placed(job("j", counts_tokens=False), "n")
+    view = stored(view, told(view))
+    known = History(profiles={("class", "cpu"): Profile(100.0, 60, NOW)})
+    assert told(view, known).conditions[0].message.endswith("alone is known")
+
+
+def test_a_condition_follows_the_explanation() -> None:
+    view = job("j", sla=0.9)
+    view = stored(view, told(view, idle=0.5))
+    assert "idle 0.50" in told(view, idle=0.54).conditions[1].message
+    assert "idle 0.56" in told(view, idle=0.56).conditions[1].message
+
+
 def test_words_that_turn_are_told_though_status_and_reason_stay() -> None:
     view = job("j", sla=0.9)
     view = stored(view, told(view, idle=0.5))

@@ -83,8 +83,6 @@ def wanted(outcome: Outcome, history: History, now: float, policy: Policy) -> Wa
 
 def worth_writing(new: Wanted, old: Wanted, quiet_for: float, policy: Policy) -> bool:
     """Whether to write now. `quiet_for`: seconds since the last write of this job."""
-    if new == old:
-        return False
     if _facts(new) != _facts(old):
         return True
     return abs(_renewal(new, old)) >= policy.lease_seconds / 3.0 or (
@@ -146,7 +144,7 @@ def _placed(outcome: Outcome) -> Told:
     if outcome.action is Action.HOLD:
         return "Placed", "False", "Finished" if job.finished else "Suspended", outcome.message
     previous = _previous(job, "Placed")
-    if previous is not None and previous[1] == "False" and previous[2] in _STICKY:
+    if previous is not None and previous[2] in _STICKY:
         return previous
     return "Placed", "False", "Waiting", outcome.message
 
@@ -190,7 +188,7 @@ def _throughput(outcome: Outcome, history: History, track: Track | None) -> Thro
     """Absent while the job has no place; a finished job keeps what was measured last."""
     if outcome.job.finished:
         return outcome.job.status.throughput
-    if outcome.placement is None or track is None:
+    if track is None:
         return None
     solo = history.solo(track.workload, track.device_type)
     predicted = solo * outcome.fraction if solo is not None and outcome.fraction is not None else None
@@ -224,10 +222,11 @@ def _steady(new: Wanted, old: Wanted) -> Wanted:
 def _calm(new: Condition, before: tuple[Condition, ...]) -> Condition:
     """The old condition while only figures in its message differ."""
     old = find_condition(before, new.type)
-    same = old is not None and new.status == old.status and new.reason == old.reason
-    if old is None or not same or wording(new.message) != wording(old.message):
-        return new
-    return new.model_copy(update={"message": old.message})
+    return new.model_copy(update={"message": old.message}) if old is not None and _says(old) == _says(new) else new
+
+
+def _says(condition: Condition) -> tuple[str, str, str]:
+    return condition.status, condition.reason, wording(condition.message)
 
 
 def _near(new: Throughput | None, old: Throughput | None) -> bool:
