@@ -36,6 +36,14 @@ class Stage:
         self.api, self.namespace, self.clock = api, namespace, clock
         self._made: list[tuple[str, str, str | None]] = []
 
+    async def alone(self) -> None:
+        """Takes away the jobs that other tests have left behind: a scheduler sees the whole cluster."""
+        async with self.api.call_api("GET", version=API_VERSION, url="offlinejobs") as response:
+            left = response.json()["items"]
+        for job in left:
+            meta = job["metadata"]
+            await self.delete(API_VERSION, f"offlinejobs/{meta['name']}", meta["namespace"])
+
     async def make(self, manifest: dict[str, Any], plural: str) -> dict[str, Any]:
         meta = manifest["metadata"]
         self._made.append((manifest["apiVersion"], f"{plural}/{meta['name']}", meta.get("namespace")))

@@ -142,10 +142,10 @@ async def test_what_was_learned_since_the_last_save_is_stored_at_the_end(stage: 
     async with stage.scheduler(POLICY) as loop:
         await stage.job("j")
         found = await stage.await_job("j", lambda status: bool(status.get("conditions")))
-        backoffs = {(found["metadata"]["uid"], "n"): Backoff(2, stage.clock() + 3600.0, "SLAViolated")}
+        backoffs = {(found["metadata"]["uid"], "n"): Backoff(2, stage.clock() + 1000.0, "SLAViolated")}
         loop.history = replace(loop.history, backoffs=backoffs)
         loop._saved_at = time.monotonic()
-    assert (await Store(stage.api, stage.namespace).load()).backoffs == backoffs
+    assert (await Store(stage.api, stage.namespace).load(stage.clock() + 2000.0)).backoffs == backoffs
     async with stage.scheduler(POLICY) as loop:
         await stage.job("k")
         await stage.await_job("k", lambda status: bool(status.get("conditions")))

@@ -23,6 +23,7 @@ from rowen.scheduler.status import rfc3339
 @pytest.fixture
 async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
     made = Stage(kube, namespace, Frozen())
+    await made.alone()
     await made.service()
     yield made
     await made.clear()
