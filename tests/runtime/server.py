@@ -35,7 +35,7 @@ def serving(model: Path, log: Path, arguments: list[str], **more: str) -> Iterat
     port = _free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
-    # In bfloat16 the engine takes AMX kernels, which end it with SIGILL on machines that name AMX and do not run it.
+    # In bfloat16 an engine of a model this small was seen to end with SIGILL in its AMX attention.
     command += ["--dtype", "float32", "--kv-cache-memory-bytes", "64M", "--distributed-executor-backend", UNIPROC]
     command += ["--scheduler-cls", SCHEDULER, "--middleware", MIDDLEWARE, *arguments]
     with log.open("w") as stream:
