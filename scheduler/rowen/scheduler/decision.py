@@ -122,11 +122,12 @@ def _losses(
             listening=snapshot.listening, overdue=placement.node in lost,
         )  # fmt: skip
         # That no pod starts where the node or the device is gone is a consequence: the cause is told.
-        found = found or not_started(job, node, pod)
-        violated = None if found else violation(job, history, now, policy)
+        found = found or not_started(job, placement, node, pod)
         if found is not None:
             losses[job.uid] = found
-        elif violated is not None:
+            continue
+        violated = violation(job, placement, history, now, policy)
+        if violated is not None:
             violators.append((job, placement, violated))
     losses |= _one_per_device(violators)
     return losses
