@@ -1,10 +1,9 @@
 """What takes an assignment away, at each bound."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, device, job, node, not_started, outcome, placed, pod, run, tenant
+from scheduler.builders import NOW, device, job, node, outcome, placed, pod, run, tenant
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History, Track
@@ -86,13 +85,6 @@ def test_an_assignment_that_stays_is_told_with_its_prediction() -> None:
 def test_what_counts_as_a_shortfall(changed: dict[str, Any], action: Action) -> None:
     view = placed(job("j", sla=0.3), "n")
     assert outcome(run(node("n"), view, history=shortfall(view, **changed)), "j").action is action
-
-
-def test_a_pod_that_has_not_started_on_a_node_that_is_gone_is_given_up() -> None:
-    view = not_started(placed(job("j"), "gone", renewed=NOW - 5))
-    found = outcome(run(view, replace(pod(view, "gone"), running=False)), "j")
-    assert found.loss is not None
-    assert found.loss.reason == "NotStarted"
 
 
 @pytest.mark.parametrize(("stayed", "action"), [(119, Action.KEEP), (120, Action.REVOKE)])

@@ -122,12 +122,11 @@ def _losses(
             listening=snapshot.listening, overdue=placement.node in lost,
         )  # fmt: skip
         # That no pod starts where the node or the device is gone is a consequence: the cause is told.
-        found = found or not_started(job, placement, node, pod)
+        found = found or not_started(job, node, pod)
+        violated = None if found else violation(job, history, now, policy)
         if found is not None:
             losses[job.uid] = found
-            continue
-        violated = violation(job, placement, history, now, policy)
-        if violated is not None:
+        elif violated is not None:
             violators.append((job, placement, violated))
     losses |= _one_per_device(violators)
     return losses

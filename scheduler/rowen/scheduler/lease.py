@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from rowen.scheduler.hearing import Listening
 from rowen.scheduler.history import History
-from rowen.scheduler.occupancy import tenancies
+from rowen.scheduler.occupancy import devices_of, tenancies
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView
 
@@ -42,8 +42,13 @@ def renewed(placement: Placement, node: NodeView | None, pod: PodView | None, no
     heard = _heard(placement, node, now)
     if node is None or node.heard is None:
         return replace(placement, renewed=heard)
-    seen = tuple(device.id for device, _ in tenancies(node, pod)) if pod is not None else ()
-    return replace(placement, renewed=heard, duration=policy.lease_seconds, devices=seen or placement.devices)
+    devices = devices_of(node, pod) if pod is not None else ()
+    return replace(
+        placement,
+        renewed=heard,
+        duration=policy.lease_seconds,
+        devices=devices if devices and _reported(node, pod) else placement.devices,
+    )
 
 
 def silence(placement: Placement, node: NodeView | None, listening: Listening, now: float) -> float:
@@ -105,24 +110,25 @@ def _device_loss(
     return None
 
 
-def not_started(job: JobView, placement: Placement, node: NodeView | None, pod: PodView | None) -> Loss | None:
+def not_started(job: JobView, node: NodeView | None, pod: PodView | None) -> Loss | None:
     """What the operator says of the present assignment: no pod could be started on it.
 
     It is out of date where the assignment's pod runs after all, by its phase or by its node's report.
     """
-    failure = job.status.start_failure
+    placement, failure = job.placement, job.status.start_failure
     if pod is not None and (pod.running or (node is not None and _reported(node, pod))):
         return None
-    if failure is None or failure.assignment != placement.id:
+    if placement is None or failure is None or failure.assignment != placement.id:
         return None
     message = f"{placement.node}: {failure.reason}: {failure.message}"
     return Loss(Reason.NOT_STARTED, message, everywhere=failure.cause == "Cluster")
 
 
-def violation(job: JobView, placement: Placement, history: History, now: float, policy: Policy) -> Loss | None:
+def violation(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:
     """The eviction that the SLA monitor asks for, after the dwell and a sustained shortfall."""
     track = history.tracks.get(job.uid)
-    if job.sla is None or track is None or track.violating_since is None:
+    placement = job.placement
+    if placement is None or job.sla is None or track is None or track.violating_since is None:
         return None
     if track.assignment != placement.id or now - track.since < policy.dwell_seconds:
         return None
