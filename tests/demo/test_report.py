@@ -143,6 +143,16 @@ def test_a_machine_that_is_too_slow_is_marked_apart(changes, mark):
     assert marks == [mark]
 
 
+def test_the_last_line_counts_what_does_not_hold():
+    missed = replace(run(), found=PodEvidence(adapter_error="no pod"))
+    report = make_report(missed)
+    console = Console(record=True, width=40)
+    show(report, missed, console)
+    last = console.export_text().splitlines()[-1]
+    assert last == f"{len(failing(report))} of {len(report.checks)} checks do not hold."
+    assert len(failing(report)) == 3
+
+
 def failing(report):
     return [check.name for check in report.checks if not check.passed]
 
@@ -210,6 +220,7 @@ def test_the_report_is_shown(tmp_path):
     show_next("default", tmp_path, console)
     text = console.export_text()
     assert "FAIL" not in text
+    assert f"All {len(make_report(run()).checks)} checks hold." in text
     assert "6.9000 before, 4.2000 after" in text
     assert "p99 ≤ 500 ms" in text
     assert "kubectl rowen explain" in text

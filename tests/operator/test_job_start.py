@@ -398,3 +398,8 @@ def test_a_limit_that_is_lowered_later_ends_the_job_with_what_was_told() -> None
 def test_a_long_cause_is_cut_to_what_the_api_takes() -> None:
     long = Problem("CreateContainerError", "x" * 2000, "mine")
     assert len(failure(decide(since(OLD, pending(long)), NOW))["message"]) == 1024
+
+
+def test_one_attempt_is_told_as_one() -> None:
+    decision = decide(since(OLD, pending(attempt=1), spec={**TEMPLATE_JOB, "backoffLimit": 0}), NOW)
+    assert said(decision, "Finished")[2].startswith("1 attempt failed, backoffLimit is 0; ImagePullBackOff: ")

@@ -65,6 +65,14 @@ def test_what_decided_is_one_line_however_narrow_the_terminal_is() -> None:
     assert any(line.endswith("Waiting: [n] idle") for line in told)
 
 
+def test_of_a_finished_job_the_placement_is_told_as_its_last() -> None:
+    heading = "Where the scheduler placed it last:"
+    assert heading not in shown(STATUS)
+    for status, told in (("True", True), ("False", False)):
+        finished = {**STATUS.to_wire()["conditions"][0], "type": "Finished", "status": status}
+        assert (heading in shown(OfflineJobStatus.from_wire({**STATUS.to_wire(), "conditions": [finished]}))) is told
+
+
 def test_a_job_that_was_not_seen_yet() -> None:
     assert "has not looked at it yet" in shown(OfflineJobStatus())
 
@@ -94,7 +102,8 @@ async def test_a_job_is_looked_for_in_its_namespace_only(
     job = samples.offline_job("j")
     await apply(kube, {**job, "metadata": {**job["metadata"], "namespace": namespace}}, manager="test")
     monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
-    assert await read_status("j", namespace) == OfflineJobStatus()
+    for name in ("j", "ojob/j", "offlinejob/j", "offlinejobs/j", "offlinejob.rowen.dev/j"):
+        assert await read_status(name, namespace) == OfflineJobStatus()
     with pytest.raises(StatusError, match="no OfflineJob j in namespace default"):
         await read_status("j", None)
 
@@ -104,6 +113,9 @@ async def test_a_job_is_looked_for_in_its_namespace_only(
     [
         ([""], "'' cannot be the name of a job"),
         (["other/status"], "'other/status' cannot be the name of a job"),
+        (["ojob/j/status"], "'ojob/j/status' cannot be the name of a job"),
+        (["ojob/"], "'ojob/' cannot be the name of a job"),
+        (["pod/j"], "'pod/j' cannot be the name of a job"),
         (["j?watch=true"], "'j?watch=true' cannot be the name of a job"),
         (["j", "-n", ""], "'' cannot be the namespace"),
         (["j", "-n", "a/b"], "'a/b' cannot be the namespace"),
@@ -170,14 +182,14 @@ def test_a_cluster_without_rowen_is_told(api_server: ApiServer, monkeypatch: pyt
 def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    assert f"{path} is missing or cannot be used: " in explain(monkeypatch, path, "j")
+    assert f"{path} cannot be used as a kubeconfig: " in explain(monkeypatch, path, "j")
 
 
 def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "none"
-    assert f"{path} is missing or cannot be used: " in explain(monkeypatch, path, "j")
-    assert "~/.kube/config is missing or cannot be used: " in explain(monkeypatch, "", "j")
+    assert f"there is no {path}; set KUBECONFIG" in explain(monkeypatch, path, "j")
+    assert "there is no ~/.kube/config; set KUBECONFIG" in explain(monkeypatch, "", "j")
 
 
 def test_help_names_the_command() -> None:

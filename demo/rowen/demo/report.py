@@ -213,10 +213,19 @@ def show(report: Report, run: Run, console: Console) -> None:
             f"({device.harvested_of_idle:.0%} of the idle time); {device.preemptions} preemptions, stopped in "
             f"p50 {device.stop_ms_p50:.2f} ms, p99 {device.stop_ms_p99:.2f} ms",
             highlight=False,
+            soft_wrap=True,
         )
     console.print()
     for check in report.checks:
-        console.print(Text.assemble(_mark(check), (check.name, "bold"), f": {check.evidence}"))
+        console.print(Text.assemble(_mark(check), (check.name, "bold"), f": {check.evidence}"), soft_wrap=True)
+    console.print(_verdict(report))
+
+
+def _verdict(report: Report) -> Text:
+    missed = sum(not check.passed for check in report.checks)
+    if not missed:
+        return Text(f"All {len(report.checks)} checks hold.", style="bold green")
+    return Text(f"{missed} of {len(report.checks)} checks do not hold.", style="bold red")
 
 
 def _mark(check: Check) -> Text:

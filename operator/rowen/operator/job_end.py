@@ -54,4 +54,5 @@ def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure 
     if failure and failure.cause == "Job":
         reason, end, time = failure.reason, f"{failure.reason}: {failure.message}", None
     limit = snapshot.spec.backoff_limit
-    return End(Say("True", reason, f"{attempts.failures} attempts failed, backoffLimit is {limit}; {end}"), time)
+    count = f"{attempts.failures} attempt{'' if attempts.failures == 1 else 's'}"
+    return End(Say("True", reason, f"{count} failed, backoffLimit is {limit}; {end}"), time)

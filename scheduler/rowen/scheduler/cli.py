@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rowen.crds.common import find_condition
 from rowen.crds.offline_job import CandidateExplanation, OfflineJobStatus
 from rowen.scheduler.lookup import StatusError, read_status
 
@@ -49,6 +50,9 @@ def show(job: str, status: OfflineJobStatus, console: Console) -> None:
     if status.explanation is None:
         say(f"{job}: the scheduler has not looked at it yet")
         return
+    finished = find_condition(status.conditions, "Finished")
+    if finished is not None and finished.status == "True":
+        say("Where the scheduler placed it last:")
     say(status.explanation.message)
     if status.explanation.candidates:
         console.print(_factors(status.explanation.candidates))

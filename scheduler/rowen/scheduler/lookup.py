@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +20,8 @@ LIMIT_SECONDS = 15.0
 """So long the API server may take in all."""
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
+_KIND = re.compile(r"(ojob|offlinejobs?(\.rowen\.dev)?)/(?=[^/]+$)")
+"""What `kubectl get -o name` and its users put before a name."""
 
 
 class StatusError(Exception):
@@ -25,11 +29,12 @@ class StatusError(Exception):
 
 
 async def read_status(job: str, namespace: str | None) -> OfflineJobStatus:
-    """Status of an OfflineJob; `namespace` is the context's by default.
+    """Status of an OfflineJob, by `NAME` or `ojob/NAME`; `namespace` is the context's by default.
 
     Raises:
         StatusError: It could not be read.
     """
+    job = _KIND.sub("", job, count=1)
     _check_name("name of a job", job)
     if namespace is not None:
         _check_name("namespace", namespace)
@@ -81,4 +86,6 @@ def _reason(error: Exception) -> str:
         return f"the API server answers: {error}"
     if isinstance(error, httpx.TransportError | kr8s.APITimeoutError | TimeoutError):
         return f"the API server that {kubeconfig} names does not answer: {str(error) or 'no reply in time'}"
-    return f"{kubeconfig} is missing or cannot be used: {type(error).__name__}: {error}"
+    if not any(Path(each).expanduser().exists() for each in kubeconfig.split(os.pathsep)):
+        return f'there is no {kubeconfig}; set KUBECONFIG, for the local cluster with `eval "$(make -s env)"`'
+    return f"{kubeconfig} cannot be used as a kubeconfig: {error or type(error).__name__}"

@@ -73,11 +73,12 @@ def members(group: str) -> set[int]:
     """All processes in the group and the groups below it."""
     pids: set[int] = set()
     for tree in _all_trees():
-        for procs in (tree / group).rglob("cgroup.procs"):
+        # os.walk passes over groups that go away while it walks; rglob raises.
+        for folder, _, _ in os.walk(tree / group):
             try:
-                pids.update(int(word) for word in procs.read_text().split())
+                pids.update(int(word) for word in (Path(folder) / "cgroup.procs").read_text().split())
             except OSError:
-                continue  # the group went away while we were reading
+                continue
     return pids
 
 
