@@ -116,6 +116,7 @@ async def test_a_job_is_looked_for_in_its_namespace_only(
         (["ojob/j/status"], "'ojob/j/status' cannot be the name of a job"),
         (["ojob/"], "'ojob/' cannot be the name of a job"),
         (["pod/j"], "'pod/j' cannot be the name of a job"),
+        (["myojob/j"], "'myojob/j' cannot be the name of a job"),
         (["j?watch=true"], "'j?watch=true' cannot be the name of a job"),
         (["j", "-n", ""], "'' cannot be the namespace"),
         (["j", "-n", "a/b"], "'a/b' cannot be the namespace"),

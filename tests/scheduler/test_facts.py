@@ -16,7 +16,7 @@ from rowen.scheduler.facts import (
     unix_time,
 )
 from rowen.scheduler.hearing import Hearing, Listening, Word
-from rowen.scheduler.snapshot import DeviceView
+from rowen.scheduler.snapshot import DeviceView, TenantView
 
 STAMP = "2026-01-02T03:04:05Z"
 
@@ -58,6 +58,13 @@ def one_device(report: dict[str, Any], *pods: dict[str, Any], services: tuple[Se
 
 
 CHAT = ServiceFacts("ns", "chat", harvest=True)
+
+
+def test_a_tenant_is_what_its_node_reports_of_it() -> None:
+    told = {"pod": {"namespace": "a", "name": "j-1"}, "attached": False, "tokens": 7, "grantedSeconds": 2.5}
+    tenants = [told, {**told, "attached": True}]
+    device = one_device(harvest(online(), tenants=tenants), services=(CHAT,))
+    assert device.tenants == (TenantView("a", "j-1", 7, 2.5, attached=False), TenantView("a", "j-1", 7, 2.5))
 
 
 @pytest.mark.parametrize(

@@ -269,13 +269,18 @@ def test_a_job_that_is_being_deleted_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "reported", "action"),
-    [(True, False, Action.KEEP), (False, True, Action.KEEP), (False, False, Action.REVOKE)],
-)
-def test_a_pod_that_runs_after_all_has_started(running: bool, reported: bool, action: Action) -> None:
+    ("running", "attached", "action"),
+    [
+        (True, None, Action.KEEP), (True, False, Action.KEEP), (False, True, Action.KEEP),
+        (False, False, Action.REVOKE), (False, None, Action.REVOKE),
+    ],
+)  # fmt: skip
+def test_a_pod_that_runs_after_all_has_started(running: bool, attached: bool | None, action: Action) -> None:
+    """The node reports a pod with a device, also while its image is pulled."""
     view = not_started(placed(job("j"), "n"))
     own = replace(pod(view, "n"), running=running)
-    world = node("n", device("n", tenants=(tenant(view),) if reported else ()))
+    entry = replace(tenant(view), attached=bool(attached))
+    world = node("n", device("n", tenants=() if attached is None else (entry,)))
     assert outcome(run(world, view, own), "j").action is action
 
 

@@ -57,6 +57,12 @@ def test_each_thing_waits_by_its_own_failures() -> None:
     assert refused(found, "withdrawal", 1000.0).until("withdrawal") == 1004.0
 
 
+def test_an_old_write_without_an_answer_frees_nothing_that_is_new() -> None:
+    found = refused(refused(None, None, 0.0), "a", 1000.0)
+    assert (found.until("a"), found.until("b")) == (1002.0, 1004.0)
+    assert refused(found, None, 1100.0).until("a") == 1104.0
+
+
 def test_what_was_refused_stays_refused_while_something_else_is_taken() -> None:
     found = refused(refused(after(8, "a"), "b", 0.0), None, 0.0)
     left = found.forgiven("b")

@@ -83,7 +83,7 @@ def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -
 
 
 def _tenant(tenant: OfflineTenant) -> TenantView:
-    return TenantView(tenant.pod.namespace, tenant.pod.name, tenant.tokens, tenant.granted_seconds)
+    return TenantView(tenant.pod.namespace, tenant.pod.name, tenant.tokens, tenant.granted_seconds, tenant.attached)
 
 
 def _holder(pod: PodFacts) -> PodView:

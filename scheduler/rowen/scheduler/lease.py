@@ -66,6 +66,10 @@ def _reported(node: NodeView, pod: PodView | None) -> bool:
     return pod is not None and bool(tenancies(node, pod))
 
 
+def _attached(node: NodeView, pod: PodView) -> bool:
+    return any(tenant.attached for _, tenant in tenancies(node, pod))
+
+
 def loss(
     job: JobView,
     placement: Placement,
@@ -113,10 +117,11 @@ def _device_loss(
 def not_started(job: JobView, node: NodeView | None, pod: PodView | None) -> Loss | None:
     """What the operator says of the present assignment: no pod could be started on it.
 
-    It is out of date where the assignment's pod runs after all, by its phase or by its node's report.
+    It is out of date where the assignment's pod runs after all, by its phase or by its node's report. That the node
+    reports the pod is not enough: the kubelet gives a pod its devices before it pulls the image.
     """
     placement, failure = job.placement, job.status.start_failure
-    if pod is not None and (pod.running or (node is not None and _reported(node, pod))):
+    if pod is not None and (pod.running or (node is not None and _attached(node, pod))):
         return None
     if placement is None or failure is None or failure.assignment != placement.id:
         return None

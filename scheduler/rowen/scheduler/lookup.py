@@ -20,7 +20,7 @@ LIMIT_SECONDS = 15.0
 """So long the API server may take in all."""
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-_KIND = re.compile(r"(ojob|offlinejobs?(\.rowen\.dev)?)/(?=[^/]+$)")
+_KIND = re.compile(r"^(ojob|offlinejobs?(\.rowen\.dev)?)/(?=[^/]+$)")
 """What `kubectl get -o name` and its users put before a name."""
 
 

@@ -32,7 +32,9 @@ class Refusal:
 
     def until(self, gist: Hashable) -> float:
         """Before when a write about `gist` has to wait. One without an answer holds everything."""
-        return max((wait.until for wait in self.waits if wait.gist in (None, gist)), default=self.other)
+        own = [wait.until for wait in self.waits if wait.gist == gist]
+        unanswered = [wait.until for wait in self.waits if wait.gist is None]
+        return max([*(own or [self.other]), *unanswered])
 
     def holds(self, gist: Hashable, now: float) -> bool:
         """Whether a write about `gist` has to wait."""

@@ -23,6 +23,8 @@ class TenantView:
     tokens: int = 0
     granted: float = 0.0
     """Seconds for which it could run so far."""
+    attached: bool = True
+    """Whether a process of it waits on the gate: a pod whose image is still pulled holds its device too."""
 
 
 @dataclass(frozen=True, slots=True)
