@@ -111,11 +111,14 @@ def measure_all(colocation: Colocation, plan: Plan, missing: Sequence[str]) -> t
     # Rowen's blocks come first: unmanaged tenants stretch the decode gaps that the gate goes by for a minute.
     for server, blocks in zip(("alone", "plain"), blocks_of(plan, missing), strict=True):
         warm_ups[server] = warm_up(colocation, ARMS[server], requests[plan.starts[0]], plan.seconds)
-        repeats += [
-            measure(colocation, name, ARMS[name], block, requests[block.start], plan.seconds)
-            for block in blocks
-            for name in block.arms
-        ]
+        turns = [(block, name) for block in blocks for name in block.arms]
+        for (block, name), before in zip(turns, [server, *(name for _, name in turns)], strict=False):
+            stood_still = ARMS[name].plain != ARMS[before].plain
+            repeats.append(
+                measure(
+                    colocation, name, ARMS[name], block, requests[block.start], plan.seconds, stood_still=stood_still
+                )
+            )
     return repeats, warm_ups
 
 

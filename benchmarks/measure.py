@@ -21,7 +21,7 @@ from rowen.demo.traffic.scaling import Request
 _SETTLE = 1.0
 _WARM_UPS = 4
 _STEADY = 0.05
-# A server that served none of the arms before stands still meanwhile, unlike the one that it is compared with.
+# Without and with the plugin it is not the same server: one stands still while the other serves.
 _REWARM_SECONDS = 4.0
 
 
@@ -53,15 +53,22 @@ class Arm:
 
 
 def measure(
-    colocation: Colocation, name: str, arm: Arm, block: Block, requests: Sequence[Request], seconds: float
+    colocation: Colocation,
+    name: str,
+    arm: Arm,
+    block: Block,
+    requests: Sequence[Request],
+    seconds: float,
+    *,
+    stood_still: bool,
 ) -> Repeat:
     """Sets an arm up, lets it settle and replays the requests. Raises `OSError` as `Arm.arranged` does.
 
-    The server without the plugin answers the first of the requests once before, unmeasured.
+    A server that stood still before answers the first of the requests once, unmeasured.
     """
     with arm.arranged(colocation):
         time.sleep(_SETTLE)
-        if arm.plain:
+        if stood_still:
             first = [request for request in requests if request.arrival < _REWARM_SECONDS]
             _replay(colocation, arm, first, _REWARM_SECONDS)
         gate = colocation.free if arm.tenant == "free" else colocation.managed

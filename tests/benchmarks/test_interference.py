@@ -1,6 +1,7 @@
 import os
 from itertools import chain
 
+import interference
 import pytest
 from blocks import LEAST_BLOCKS, median_interval
 from interference import ARMS, FULL, QUICK, blocks_of, unavailable
@@ -36,6 +37,21 @@ def test_rowen_and_its_noise_have_blocks_enough_for_an_interval(plan):
 def test_the_full_run_has_intervals_for_every_arm():
     _, others = blocks_of(FULL, [])
     assert median_interval([0.0] * len(others)) is not None
+
+
+def test_a_server_that_stood_still_during_the_replay_before_is_told_to(monkeypatch):
+    served = []
+    monkeypatch.setattr(interference, "warm_up", lambda colocation, arm, *_: served.append(arm.plain))
+
+    def measured(colocation, name, arm, *_, stood_still):
+        assert stood_still is (served[-1] != arm.plain), name
+        served.append(arm.plain)
+
+    monkeypatch.setattr(interference, "measure", measured)
+    pairs, others = blocks_of(FULL, [])
+    repeats, _ = interference.measure_all(None, FULL, [])
+    assert len(repeats) == len(served) - 2 == sum(len(block.arms) for block in (*pairs, *others))
+    assert served.count(True) == len(others) + 1
 
 
 @PLANS

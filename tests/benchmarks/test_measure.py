@@ -46,10 +46,10 @@ def colocation(server):
     return SimpleNamespace(url=url, plain_url=url, managed=gate, free=gate, arrange=lambda tenant: None)
 
 
-@pytest.mark.parametrize(("arm", "before"), [(Arm(plain=True), [[9], [10]]), (Arm(), [])])
-def test_a_server_that_stood_still_answers_the_first_part_once_before(server, arm, before):
+@pytest.mark.parametrize(("stood_still", "before"), [(True, [[9], [10]]), (False, [])])
+def test_a_server_that_stood_still_answers_the_first_part_once_before(server, stood_still, before):
     block = Block(0, 0.0, ("alone", "plain"))
-    found = measure(colocation(server), "plain" if arm.plain else "alone", arm, block, REQUESTS, 0.1)
+    found = measure(colocation(server), "alone", Arm(), block, REQUESTS, 0.1, stood_still=stood_still)
     # Each is sent on a connection of its own, so they may arrive in another order.
     assert sorted(server.prompts) == sorted([*before, [9], [10], [11]])
     assert (len(found.outcomes), found.errors) == (3, 0)

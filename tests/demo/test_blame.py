@@ -110,6 +110,21 @@ def test_counts_may_be_larger_than_floats():
     assert blame(samples, P99).cause is Cause.SERVICE
 
 
+@pytest.mark.parametrize(("late", "lag", "cause"), [(0.2, 0.0, "tenant"), (0.0, 0.2, "tenant"), (0.0, 0.0, "service")])
+def test_the_replayers_delays_hide_no_harm(late, lag, cause):
+    """Ten that met no stop are above the target: by the replayer's delay alone, or by themselves."""
+    slow = [Sample(0.6, exposure(), late=late, lag=lag) for _ in range(10)]
+    samples = [*some(94, 0.1, met=True), *some(6, 0.9, met=True), *some(290, 0.1), *slow]
+    assert blame(samples, P99).cause == cause
+
+
+@pytest.mark.parametrize(("way", "cause"), [(0.12, Cause.UNKNOWN), (0.08, Cause.SERVICE)])
+def test_the_way_to_the_gate_is_not_the_services_where_those_without_a_stop_are_compared(way, cause):
+    """At once only those without a stop would be fast enough; the target is missed by the others too."""
+    samples = [*some(300, 0.1), *some(10, 0.6, way=way), *some(180, 0.1, met=True), *some(6, 0.9, met=True)]
+    assert blame(samples, P99).cause is cause
+
+
 def first_half(moment):
     return moment < SECONDS / 2
 

@@ -48,6 +48,11 @@ class Sample:
     lag: float = 0.0
     """Most that the replayer's late reading can have taken of it."""
 
+    @property
+    def served(self) -> float:
+        """What is neither the replayer's nor a stop's."""
+        return self.seconds - self.stop - self.late - self.lag
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -139,7 +144,7 @@ def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
         return Finding(Cause.UNKNOWN, doubts[0])
     split = _Split.of(samples, target, lambda sample: sample.exposure.met_stop)
     told = f"above it were {split.told('that met a stop of offline work')}"
-    others = [sample.seconds - sample.stop for sample in samples if not sample.exposure.met_stop]
+    others = [sample.served - sample.way for sample in samples if not sample.exposure.met_stop]
     if len(others) < _least(target):
         return Finding(Cause.UNKNOWN, f"{told}: too few of those to compare with")
     if percentile(others, target.percentile) <= target.seconds:
@@ -193,7 +198,7 @@ class _Split:
 
 
 def _above(sample: Sample, target: Target) -> bool:
-    return sample.seconds - sample.stop > target.seconds
+    return sample.served > target.seconds
 
 
 def _least(target: Target) -> int:
