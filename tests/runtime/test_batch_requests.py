@@ -47,6 +47,14 @@ def test_both_routes(tmp_path: Path) -> None:
         (row(tools=[]), "body.tools"),
         (row(prompt=""), "body.prompt"),
         (row(custom_id=""), "custom_id"),
+        (row(stop=""), "body.stop"),
+        (row(stop=["a", ""]), "body.stop"),
+        (row(stop="a\ud800"), "body.stop"),
+        (row(stop=["a\ud800"]), "body.stop"),
+        (row(prompt="a\ud800"), "body.prompt"),
+        (row(seed=2**63), "body.seed"),
+        (row(seed=-(2**63) - 1), "body.seed"),
+        ("[" * 5000, "nested too deeply"),
         (row("b", "/v1/chat/completions", messages=[]), "body.messages"),
     ],
 )
@@ -54,6 +62,14 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str, place: str) -> Non
     text = problem(tmp_path, line)
     assert text.startswith("in.jsonl:2: ")
     assert place in text
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, -(2**63)])
+def test_any_seed_of_64_bits_is_taken(seed: int, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(row(seed=seed))
+    (request,) = read_requests(tmp_path / "in.jsonl")
+    assert request.row is not None
+    assert request.row.body.seed == seed
 
 
 def test_a_repeated_custom_id_is_refused_and_says_where_it_was_used(tmp_path: Path) -> None:

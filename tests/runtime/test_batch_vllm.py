@@ -1,9 +1,11 @@
 """The batch worker with a real engine, as the operator starts it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runtime.server import environment
@@ -11,14 +13,31 @@ from runtime.server import environment
 from rowen.crds.worker import BatchSpec, ModelLocation
 from rowen.demo.samples import requests, write_lines
 
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": list(range(10, 40)) * 40}, "the prompt has 1200 tokens"),
+    ({"prompt": [10, -1]}, "vocabulary"),
+    ({"prompt": [10, 10**9]}, "vocabulary"),
+    ({"prompt": [10**26]}, "vocabulary"),
+    ({"prompt": "x", "stop": [""]}, "body.stop"),
+    ({"prompt": "x", "seed": 10**26}, "body.seed"),
+    ({"messages": [{"role": "user", "content": "a\ud800"}]}, "the chat template refuses the messages"),
+]
+"""Bodies that the model cannot answer, and what is said of each."""
+FITTING = [{"prompt": [10, 11], "seed": 2**63 - 1}, {"prompt": [10, 11], "seed": -(2**63)}]
+
+
+def _line(custom_id: str, body: dict[str, Any]) -> str:
+    url = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+    return json.dumps({"custom_id": custom_id, "method": "POST", "url": url, "body": body}) + "\n"
+
 
 @pytest.mark.timeout(600)
 def test_rows_are_answered_in_the_openai_format(tiny_model: Path, tmp_path: Path) -> None:
     write_lines(tmp_path / "in.jsonl", requests(20))
     with (tmp_path / "in.jsonl").open("a") as stream:
         stream.write("broken\n")
-        body = {"prompt": list(range(10, 40)) * 40}
-        stream.write(json.dumps({"custom_id": "long", "method": "POST", "url": "/v1/completions", "body": body}))
+        stream.writelines(_line(f"odd-{number}", body) for number, (body, _) in enumerate(ODD))
+        stream.writelines(_line(f"fitting-{number}", body) for number, body in enumerate(FITTING))
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(tiny_model)),
         input_path=str(tmp_path / "in.jsonl"),
@@ -30,10 +49,14 @@ def test_rows_are_answered_in_the_openai_format(tiny_model: Path, tmp_path: Path
     ended = subprocess.run(command, env=settings, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-4000:]
     results = {value["id"]: value for value in map(json.loads, Path(job.output_path).read_text().splitlines())}
-    assert len(results) == 22
-    assert [results[f"batch_req_{line}"]["error"] is None for line in (1, 2, 21, 22)] == [True, True, False, False]
+    assert {line for line in range(1, 31) if results[f"batch_req_{line}"]["error"]} == set(range(21, 29))
+    assert len(results) == 30
+    for line, (_, said) in enumerate(ODD, start=22):
+        message = results[f"batch_req_{line}"]["error"]["message"]
+        assert re.search(rf"\b(line |in\.jsonl:){line}: ", message)
+        assert said in message
     chat, completion = (results[f"batch_req_{line}"]["response"]["body"] for line in (1, 2))
     assert (chat["object"], chat["choices"][0]["message"]["role"]) == ("chat.completion", "assistant")
     assert completion["object"] == "text_completion"
     assert completion["usage"]["completion_tokens"] > 0
-    assert '"22 rows, 2 of them errors (see results.jsonl)"' in ended.stderr
+    assert '"30 rows, 8 of them errors (see results.jsonl)"' in ended.stderr

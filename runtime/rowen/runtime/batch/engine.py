@@ -70,6 +70,7 @@ class VllmEngine(Engine):
     @override
     def add(self, request: Request) -> None:
         from vllm import SamplingParams, TokensPrompt
+        from vllm.exceptions import VLLMClientError
 
         row = request.row
         if row is None:
@@ -79,19 +80,19 @@ class VllmEngine(Engine):
         if room < 1:
             raise UnanswerableError(f"the prompt has {len(tokens)} tokens, the model takes {self._max_length}")
         body = row.body
-        parameters = SamplingParams(
-            max_tokens=min(_wanted_tokens(row, room), room),
-            temperature=body.temperature,
-            top_p=body.top_p,
-            frequency_penalty=body.frequency_penalty,
-            presence_penalty=body.presence_penalty,
-            stop=body.stop,
-            # Without a seed of its own a row takes its line number, so that attempts agree.
-            seed=body.seed if body.seed is not None else request.line,
-        )
         try:
+            parameters = SamplingParams(
+                max_tokens=min(_wanted_tokens(row, room), room),
+                temperature=body.temperature,
+                top_p=body.top_p,
+                frequency_penalty=body.frequency_penalty,
+                presence_penalty=body.presence_penalty,
+                stop=body.stop,
+                # Without a seed of its own a row takes its line number, so that attempts agree.
+                seed=body.seed if body.seed is not None else request.line,
+            )
             self._engine.add_request(str(request.line), TokensPrompt(prompt_token_ids=tokens), parameters)
-        except ValueError as error:
+        except (ValueError, VLLMClientError) as error:
             raise UnanswerableError(str(error)) from error
 
     @override

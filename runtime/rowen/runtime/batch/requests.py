@@ -10,7 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rowen.runtime.failure import WorkerError, reading
 
-Prompt = Annotated[str, Field(min_length=1)] | Annotated[list[int], Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
+Prompt = Text | Annotated[list[int], Field(min_length=1)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""What torch takes."""
 
 
 class _Body(BaseModel):
@@ -29,8 +32,8 @@ class _Body(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
-    seed: int | None = None
-    stop: str | list[str] | None = None
+    seed: Seed | None = None
+    stop: Text | list[Text] | None = None
     n: Literal[1] = 1
     stream: Literal[False] = False
 
@@ -60,7 +63,7 @@ class ChatBody(_Body):
 class _Row(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    custom_id: Annotated[str, Field(min_length=1)]
+    custom_id: Text
     method: Literal["POST"]
 
 
@@ -121,6 +124,8 @@ def _request(name: str, number: int, line: bytes) -> Request:
         value = json.loads(line)
     except ValueError as error:
         return Request(number, None, None, f"{name}:{number}: not JSON: {error}")
+    except RecursionError:
+        return Request(number, None, None, f"{name}:{number}: nested too deeply")
     custom_id = value.get("custom_id") if isinstance(value, dict) else None
     custom_id = custom_id if isinstance(custom_id, str) else None
     try:
