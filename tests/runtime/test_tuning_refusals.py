@@ -59,6 +59,29 @@ def test_malformed_rows_are_named_by_file_and_line(job: TuningSpec, monkeypatch:
         assert f"{job.dataset_path}:{line}: " in error.message
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[" * 5000, "nested too deeply"),
+        ('{"text": "a\\ud800"}', "text holds half of a surrogate pair"),
+        ('{"text": "\\udfffb"}', "text holds half of a surrogate pair"),
+        ('{"prompt": "a\\ude00\\ud83d", "completion": "b"}', "prompt holds half of a surrogate pair"),
+        ('{"prompt": "a", "completion": "\\udc00"}', "completion holds half of a surrogate pair"),
+    ],
+)
+def test_what_no_tokenizer_takes_is_named_by_file_and_line(line: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text('{"text": "fine"}\n' + line)
+    with pytest.raises(WorkerError) as caught:
+        read_rows(tmp_path / "data.jsonl")
+    assert (caught.value.reason, caught.value.code) == ("DatasetMalformed", ExitCode.USER_ERROR)
+    assert f"{tmp_path / 'data.jsonl'}:2: {said}" in caught.value.message
+
+
+def test_a_whole_surrogate_pair_is_a_character(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text('{"text": "\\ud83d\\ude00\\ud7ff\\ue000"}')
+    assert [row.completion for row in read_rows(tmp_path / "data.jsonl")] == ["\U0001f600\ud7ff\ue000"]
+
+
 def test_a_dataset_that_leaves_nothing_to_learn(job: TuningSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refusal(job.model_copy(update={"sequence_length": 8}), monkeypatch)
     assert error.reason == "DatasetMalformed"

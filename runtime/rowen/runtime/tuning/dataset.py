@@ -1,6 +1,7 @@
 """The dataset of a fine-tuning job: JSONL rows."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 from rowen.runtime.failure import WorkerError, reading
 
 _REPORTED_LINES = 5
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a pair: whole ones have become one character when JSON is read."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,16 @@ def _row(line: bytes) -> Row:
         value = json.loads(line)
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     fields = {name: value[name] for name in ("text", "prompt", "completion") if name in value}
     for name, text in fields.items():
         if not isinstance(text, str) or not text:
             raise ValueError(f"{name} is not a text, or is empty")
+        if _SURROGATE.search(text):
+            raise ValueError(f"{name} holds half of a surrogate pair, which no tokenizer takes")
     if fields.keys() == {"text"}:
         return Row("", fields["text"])
     if fields.keys() == {"prompt", "completion"}:
