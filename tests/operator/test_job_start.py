@@ -55,7 +55,7 @@ def since(
     """
     names = ("failures", "attempts", "countedAttempt", "conditions")
     status = {name: values.pop(name) for name in names if name in values}
-    wait = StartWait("a1", 0, NOW - (age if silent is None else silent), NOW - age)
+    wait = StartWait("a1", 0, NOW - (age if silent is None else silent), "it", NOW - age)
     # Nobody else's time takes part.
     return job(spec, placed(made=NOW + 100_000, **status), pods=pods, wait=wait, **values)
 

@@ -31,7 +31,14 @@ from rowen.operator.world import World, pod_group
 
 JOB = Key("OfflineJob", "team", "job")
 PULL = Problem("ErrImagePull", "connection reset", "worker")
-BEFORE = StartWait("a1", 1, NOW - 500, NOW - 90)
+BACK_OFF = Problem("ImagePullBackOff", "Back-off", "worker")
+BEFORE = StartWait("a1", 1, NOW - 500, "pod p1", NOW - 90)
+BEGUN = replace(BEFORE, problem_since=NOW)
+SILENT = StartWait("a1", 1, NOW - 500)
+MAKING = StartWait("a1", 1, NOW - 500, "make 1", NOW - 90)
+TURNED_AWAY = replace(MAKING, obstacle="turned away")
+STOPPING = StartWait("a1", 1, None, "stop p1", NOW)
+QUOTA = Refusal(403, "exceeded quota")
 SPEC = job().spec.to_wire()
 
 
@@ -39,27 +46,40 @@ def snapshot(*pods: PodView, id_: str = "a1", **values: Any) -> JobSnapshot:
     return job(status=placed(id_, made=NOW - 9999), pods=pods, **values)
 
 
-def turned_away(ago: float = 1.0) -> PodView:
-    return pending(2, phase="Failed", finished_at=NOW - ago, end_reason="NodeAffinity", disrupted=True)
+def turned_away(attempt: int = 2, ago: float = 1.0) -> PodView:
+    return pending(attempt, phase="Failed", finished_at=NOW - ago, end_reason="NodeAffinity", disrupted=True)
 
 
 ADVANCES: list[tuple[str, JobSnapshot, StartWait | None, StartWait | None]] = [
     ("first seen", snapshot(), None, StartWait("a1", 0, NOW)),
-    ("first seen with a problem", snapshot(pending(problem=PULL)), None, StartWait("a1", 0, NOW, NOW)),
+    ("first seen with a problem", snapshot(pending(problem=PULL)), None, StartWait("a1", 0, NOW, "pod p1", NOW)),
     ("silent still", snapshot(pending()), BEFORE, BEFORE),
     ("a pod can be made", snapshot(), BEFORE, BEFORE),
     ("the problem stays", snapshot(pending(problem=PULL)), BEFORE, BEFORE),
-    ("a clock was put back", snapshot(pending(problem=PULL)), StartWait("a1", 1, NOW + 1, NOW + 1),
-     StartWait("a1", 1, NOW, NOW)),
-    ("a problem comes", snapshot(pending(problem=PULL)), replace(BEFORE, problem_since=None),
-     replace(BEFORE, problem_since=NOW)),
-    ("the pod is refused", snapshot(refusal=Refusal(403, "quota")), StartWait("a1", 0, NOW - 5),
-     StartWait("a1", 0, NOW - 5, NOW)),
-    ("the pod is turned away", snapshot(turned_away()), StartWait("a1", 0, NOW - 5), StartWait("a1", 0, NOW - 5, NOW)),
-    ("turned away long ago", snapshot(turned_away(ago=60)), BEFORE, BEFORE),
-    ("an older pod stops", snapshot(running(assignment_id="a0")), BEFORE, replace(BEFORE, since=None)),
-    ("it begins to stop", snapshot(running(assignment_id="a0")), None, StartWait("a1", 1, None, NOW)),
-    ("it has stopped", snapshot(), StartWait("a1", 1, None, NOW - 300), StartWait("a1", 1, NOW, NOW - 300)),
+    ("its words change", snapshot(pending(problem=BACK_OFF)), BEFORE, BEFORE),
+    ("a clock was put back", snapshot(pending(problem=PULL)), StartWait("a1", 1, NOW + 1, "pod p1", NOW + 1),
+     StartWait("a1", 1, NOW, "pod p1", NOW)),
+    ("a problem comes", snapshot(pending(problem=PULL)), SILENT, BEGUN),
+    ("another attempt has one", snapshot(pending(2, problem=PULL)), BEFORE,
+     replace(BEFORE, obstacle="pod p2", problem_since=NOW)),
+    ("a pod is refused", snapshot(refusal=QUOTA), SILENT, replace(SILENT, obstacle="make 1", problem_since=NOW)),
+    ("it is refused otherwise", snapshot(refusal=Refusal(0, "timed out")), MAKING, MAKING),
+    ("a later one is refused", snapshot(turned_away(ago=60), refusal=QUOTA), MAKING,
+     replace(MAKING, obstacle="make 3", problem_since=NOW)),
+    ("it could be made at last", snapshot(pending(problem=PULL)), MAKING, BEGUN),
+    ("a pod is turned away", snapshot(turned_away()), SILENT,
+     replace(SILENT, obstacle="turned away", problem_since=NOW)),
+    ("so is the next", snapshot(turned_away(attempt=3)), TURNED_AWAY, TURNED_AWAY),
+    ("turned away long ago", snapshot(turned_away(ago=60)), TURNED_AWAY, TURNED_AWAY),
+    ("an older pod stops", snapshot(running(assignment_id="a0")), BEFORE,
+     StartWait("a1", 1, None, "stop p1", NOW)),
+    ("it begins to stop", snapshot(running(assignment_id="a0")), None, STOPPING),
+    ("it stops still", snapshot(running(assignment_id="a0")), replace(STOPPING, problem_since=NOW - 300),
+     replace(STOPPING, problem_since=NOW - 300)),
+    ("another one stops", snapshot(running(2, assignment_id="a0")), replace(STOPPING, attempt=2, problem_since=NOW - 9),
+     replace(STOPPING, attempt=2, obstacle="stop p2")),
+    ("it has stopped", snapshot(pending(2, problem=PULL)), replace(STOPPING, problem_since=NOW - 300),
+     StartWait("a1", 1, NOW, "pod p2", NOW)),
     ("an init container works", snapshot(pending(initializing=True)), BEFORE, replace(BEFORE, since=None)),
     ("back-off after a run", snapshot(ended(1, 1)), BEFORE, replace(BEFORE, since=None)),
     ("the lease has run out", job(status=placed(renewed=NOW - 100)), BEFORE, replace(BEFORE, since=None)),
@@ -137,6 +157,22 @@ def test_a_problem_that_is_said_late_has_its_own_time() -> None:
     assert one.told(0.001) == "ErrImagePull"
 
 
+@pytest.mark.parametrize("refusal", [Refusal(0, "the API server did not answer"), QUOTA])
+def test_a_pod_that_could_be_made_at_last_has_its_own_time(refusal: Refusal) -> None:
+    one = Job()
+    assert one.told(0, refusal) is None
+    assert one.told(60) is None
+    one.waits(waiting={"reason": "ContainerCreating"})
+    assert one.told(300) is None
+    one.waits(waiting=PULLING)
+    assert one.told(0) is None
+    one.waits(waiting={"reason": "ContainerCreating"})
+    assert one.told(60) is None
+    one.waits(waiting={"reason": "ImagePullBackOff"})
+    assert one.told(60) is None
+    assert one.told(0.001) == "ImagePullBackOff"
+
+
 def test_silence_is_reckoned_by_the_operators_clock_alone() -> None:
     """The assignment is of tomorrow and the pod of yesterday."""
     one = Job()
@@ -192,7 +228,7 @@ def test_what_was_told_is_told_again_once_the_tenant_has_stopped_running() -> No
     assert runs is not None
     assert ("startFailure" in runs, runs["failures"]) == (False, 1)
     stored = {**status, **runs, "conditions": [*PLACED, *runs["conditions"]]}
-    wait = StartWait("a1", 1, NOW - 500, NOW - 121)
+    wait = StartWait("a1", 1, NOW - 500, "pod p2", NOW - 121)
     again = decide(
         job(status=stored, pods=(ended(1, 1, finished_at=NOW - 60), pending(2, problem=PULL)), wait=wait), NOW
     )

@@ -36,8 +36,8 @@ class Delay:
     reason: str
     message: str
     cause: Cause
-    said: bool = True
-    """Whether somebody has said what is wrong."""
+    obstacle: str | None
+    """What is in the way, the same word for as long as it is the same thing; None where nobody has said."""
     not_before: float = 0.0
     """Unix time until which it is in order."""
 
@@ -74,7 +74,7 @@ def place_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Place:
     running = _running(snapshot, attempts, assignment, pod, now)
     delay = None
     if assignment and running.status != "True":
-        delay = _pod_delay(snapshot, pod) if pod else _no_pod_delay(snapshot, assignment, running)
+        delay = _pod_delay(snapshot, pod) if pod else _no_pod_delay(snapshot, attempts, assignment, running)
     return Place(assignment, pod, running, delay)
 
 
@@ -121,22 +121,23 @@ def _lease_holds(snapshot: JobSnapshot, assignment: Assignment, now: float) -> b
 
 def _pod_delay(snapshot: JobSnapshot, pod: PodView) -> Delay | None:
     if pod.problem:
-        return Delay(pod.problem.reason, pod.problem.message, _problem_cause(snapshot, pod.problem))
+        return Delay(pod.problem.reason, pod.problem.message, _problem_cause(snapshot, pod.problem), f"pod {pod.uid}")
     if pod.initializing:
         return None
     message = _silence(pod, snapshot.start_deadline_seconds)
-    return Delay("StartDeadlineExceeded", message, "Node", said=False)
+    return Delay("StartDeadlineExceeded", message, "Node", None)
 
 
-def _no_pod_delay(snapshot: JobSnapshot, assignment: Assignment, running: Say) -> Delay | None:
+def _no_pod_delay(snapshot: JobSnapshot, attempts: Attempts, assignment: Assignment, running: Say) -> Delay | None:
     if running.reason in _OBSTACLES:
         # The older pod has the time that it was given to stop.
-        deadlines = [pod.deletion_deadline or 0.0 for pod in _stopping(snapshot)]
-        until = max(deadlines, default=0.0) + FORCE_SECONDS
-        return Delay(running.reason, running.message, _obstacle_cause(snapshot), not_before=until)
+        stopping = _stopping(snapshot)
+        until = max((pod.deletion_deadline or 0.0 for pod in stopping), default=0.0) + FORCE_SECONDS
+        obstacle = f"stop {stopping[0].uid}" if stopping else f"make {attempts.started + 1}"
+        return Delay(running.reason, running.message, _obstacle_cause(snapshot), obstacle, not_before=until)
     ended = [pod for pod in snapshot.pods if pod.ended and pod.assignment == assignment.id]
     if running.reason == "BackOff" and ended and ended[-1].turned_away:
-        return Delay(_word(ended[-1].end_reason), describe_end(ended[-1]), "Node")
+        return Delay(_word(ended[-1].end_reason), describe_end(ended[-1]), "Node", "turned away")
     return None
 
 

@@ -15,7 +15,7 @@ from rowen.operator.say import Say
 from rowen.operator.start_wait import StartWait, advanced
 
 PROBLEM_SECONDS = 120.0
-"""Longest start after somebody has said what is wrong with it."""
+"""Longest start after somebody has first said what is in its way, while that is the same."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def waited(snapshot: JobSnapshot, before: StartWait | None, now: float) -> Start
     if place.assignment is None or place.running.status == "True":
         return None
     ran = max((pod.attempt for pod in snapshot.pods if pod.started_at is not None), default=0)
-    problem = place.delay is not None and place.delay.said
-    return advanced(before, place.assignment.id, ran, now, idle=place.idle, problem=problem)
+    obstacle = place.delay.obstacle if place.delay else None
+    return advanced(before, place.assignment.id, ran, now, idle=place.idle, obstacle=obstacle)
 
 
 def _due(snapshot: JobSnapshot, delay: Delay | None) -> float | None:
@@ -80,7 +80,7 @@ def _due(snapshot: JobSnapshot, delay: Delay | None) -> float | None:
         return None
     longest = snapshot.start_deadline_seconds
     begun, seconds = snapshot.wait.since, longest
-    if delay.said:
+    if delay.obstacle:
         begun, seconds = snapshot.wait.problem_since, min(PROBLEM_SECONDS, longest)
     return None if begun is None else max(begun + seconds, delay.not_before)
 

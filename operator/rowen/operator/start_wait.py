@@ -3,7 +3,7 @@
 Nobody else's time takes part: clocks differ. A restart of the operator begins the wait anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -16,24 +16,27 @@ class StartWait:
     """Last attempt that ran before; a later one that has run ends the wait."""
     since: float | None = None
     """When it was first seen that a pod could be starting; None while none could."""
+    obstacle: str | None = None
+    """What was last said to be in the way; it stays while nothing is said: a kubelet that retries is silent."""
     problem_since: float | None = None
-    """When it was first said what is wrong."""
+    """When that was first said."""
 
 
 def advanced(
-    before: StartWait | None, assignment: str, attempt: int, now: float, *, idle: bool, problem: bool
+    before: StartWait | None, assignment: str, attempt: int, now: float, *, idle: bool, obstacle: str | None
 ) -> StartWait:
     """The wait at `now` for an assignment whose tenant does not run.
 
     `attempt` is the last one that ran. `idle`: no pod could be starting now, so that its silence means nothing.
-    `problem`: somebody says what is wrong.
+    `obstacle`: what somebody says is in the way; another one has its own time.
     """
     if before is None or before.assignment != assignment or before.attempt < attempt:
         before = StartWait(assignment, attempt)
     since = None if idle else _first(before.since, now)
-    return StartWait(
-        assignment, before.attempt, since, _first(before.problem_since, now) if problem else before.problem_since
-    )
+    if obstacle is None:
+        return replace(before, since=since)
+    said = _first(before.problem_since if before.obstacle == obstacle else None, now)
+    return replace(before, since=since, obstacle=obstacle, problem_since=said)
 
 
 def _first(before: float | None, now: float) -> float:
