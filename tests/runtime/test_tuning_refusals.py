@@ -12,7 +12,7 @@ from runtime.tuning_runs import spec
 from rowen.crds.offline_job import Lora
 from rowen.crds.worker import ExitCode, ModelLocation, TuningSpec
 from rowen.demo.samples import dialogues, write_lines
-from rowen.runtime.failure import WorkerError, failure_of
+from rowen.runtime.failure import WorkerError, failure_of, input_failure
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.__main__ import tune
 from rowen.runtime.tuning.adapter import load_adapted, load_tokenizer
@@ -116,6 +116,10 @@ BROKEN = "/proc/self/mem"
 """A file that opens, and whose first byte is an input/output error."""
 
 
+def _load_tokenizer(model: Path, _: TuningSpec) -> object:
+    return load_tokenizer(model)
+
+
 def broken(path: Path) -> None:
     path.unlink()
     path.symlink_to(BROKEN)
@@ -143,7 +147,7 @@ def test_a_disk_that_fails_at_the_rows_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "load"),
     [
-        ("tokenizer_config.json", lambda model, _: load_tokenizer(model)),
+        ("tokenizer_config.json", _load_tokenizer),
         ("model.safetensors", load_adapted),
     ],
 )
@@ -155,6 +159,43 @@ def test_a_disk_that_fails_while_the_model_is_loaded_is_tried_again(
     with pytest.raises(WorkerError) as caught:
         load(tmp_path / "model", job)
     assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "load"),
+    [
+        ("tokenizer.json", "[]", _load_tokenizer),
+        ("tokenizer.json", '{"model": {"type": "none"}, "added_tokens": []}', _load_tokenizer),
+        ("tokenizer_config.json", "[" * 5000, _load_tokenizer),
+        ("config.json", "1", load_adapted),
+        ("config.json", '{"model_type": "llama", "hidden_size": "wide"}', load_adapted),
+    ],
+)
+def test_a_model_that_is_damaged_is_the_users_error(
+    name: str, content: str, load: Callable[[Path, TuningSpec], object], job: TuningSpec, tmp_path: Path
+) -> None:
+    shutil.copytree(job.base_model.name_or_path, tmp_path / "model")
+    (tmp_path / "model" / name).write_text(content)
+    with pytest.raises(WorkerError, match=str(tmp_path / "model")) as caught:
+        load(tmp_path / "model", job)
+    assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), ExitCode.RETRY),
+        (RuntimeError("DefaultCPUAllocator: you tried. Error code 12 (Cannot allocate memory)"), ExitCode.RETRY),
+        (Exception("Input/output error (os error 5)"), ExitCode.RETRY),
+        (Exception("No such file or directory (os error 2)"), ExitCode.USER_ERROR),
+        (OSError(errno.EIO, "I/O"), ExitCode.RETRY),
+        (OSError(errno.ENOENT, "none"), ExitCode.USER_ERROR),
+        (KeyError("added_tokens"), ExitCode.USER_ERROR),
+    ],
+    ids=repr,
+)
+def test_what_says_nothing_of_the_file_is_tried_again(error: Exception, code: ExitCode) -> None:
+    assert input_failure("ModelMissing", "m", error).code is code
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "data.jsonl/below", "loop"], ids=["too long", "below a file", "loop"])

@@ -15,8 +15,8 @@ _UNWRITABLE = (
 _UNREADABLE = (
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG,
 )  # fmt: skip
-_RUST_ERRNO = re.compile(r"\(os error (\d+)\)")
-"""How libraries in Rust write the number that they do not set."""
+_WRITTEN_ERRNO = re.compile(r"\(os error (\d+)\)|\bError code (\d+) \(")
+"""How libraries in Rust, and torch when it gets no memory, write the number that they do not set."""
 
 
 class WorkerError(Exception):
@@ -48,7 +48,7 @@ def input_failure(reason: str, message: str, error: Exception) -> WorkerError:
 def is_passing(error: BaseException | None) -> bool:
     """Whether the operating system's error behind it says nothing of the file, as when a disk or a network fails."""
     while error is not None:
-        number = _number(error) if isinstance(error, OSError) else None
+        number = _number(error)
         if number is not None and number not in _UNREADABLE:
             return True
         error = error.__cause__ or error.__context__
@@ -64,6 +64,10 @@ def reading(reason: str, path: Path) -> Iterator[None]:
         raise input_failure(reason, f"{path} cannot be read: {error.strerror or error}", error) from error
 
 
-def _number(error: OSError) -> int | None:
-    written = _RUST_ERRNO.search(str(error))
-    return int(written[1]) if error.errno is None and written else error.errno
+def _number(error: BaseException) -> int | None:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    written = _WRITTEN_ERRNO.search(str(error))
+    return int(written[1] or written[2]) if written else None

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
-from safetensors import SafetensorError
 from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -22,17 +21,18 @@ def load_tokenizer(folder: Path) -> Any:
     """The model's tokenizer. Raises `WorkerError`."""
     try:
         return AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise input_failure("ModelMissing", f"no tokenizer in {folder}: {error}", error) from error
+    except Exception as error:
+        # Whatever is wrong with a file: the libraries raise many kinds, a bare `Exception` among them.
+        raise input_failure("ModelMissing", f"no tokenizer in {folder}: {_said(error)}", error) from error
 
 
 def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
-    """The base model in float32 with a fresh adapter whose first weights follow from the seed."""
+    """The base model in float32 with a fresh adapter whose first weights follow from the seed. Raises `WorkerError`."""
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise input_failure("ModelMissing", f"{folder} cannot be loaded: {error}", error) from error
+    except Exception as error:
+        raise input_failure("ModelMissing", f"{folder} cannot be loaded: {_said(error)}", error) from error
     config = LoraConfig(
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,
@@ -57,6 +57,11 @@ def write_adapter(folder: Path, model: PeftModel, base_model: str, digest: str) 
     write_atomically(folder / ADAPTER_FILE, data)
     text = json.dumps(config, indent=2, sort_keys=True, default=_plain)
     write_atomically(folder / ADAPTER_CONFIG_FILE, text.encode())
+
+
+def _said(error: Exception) -> str:
+    # Many of the messages, as a missing key's, say little without the kind.
+    return f"{type(error).__name__}: {error}"
 
 
 def _plain(value: object) -> object:
