@@ -51,6 +51,13 @@ def test_a_released_output_belongs_to_nobody(tmp_path: Path) -> None:
     Fence(tmp_path / "owner", 1)
 
 
+def test_who_has_lost_the_output_does_not_release_it(tmp_path: Path) -> None:
+    old = Fence(tmp_path / "owner", 1)
+    new = Fence(tmp_path / "owner", 2)
+    old.release()
+    new.check()
+
+
 def test_a_former_attempts_file_is_known_again(tmp_path: Path) -> None:
     (tmp_path / "owner").write_text('{"job": "", "attempt": 3, "claim": "c"}')
     with pytest.raises(WorkerError, match="attempt 3"):

@@ -94,6 +94,37 @@ def test_unknown_target_modules(job: TuningSpec, monkeypatch: pytest.MonkeyPatch
     assert "nonexistent" in error.message
 
 
+MISTAKES: list[tuple[str, dict[str, object]]] = [
+    ("DatasetMalformed", {"sequence_length": 8}),
+    ("SpecInvalid", {"lora": Lora(target_modules=["nonexistent"])}),
+]
+
+
+@pytest.mark.parametrize(("reason", "change"), MISTAKES)
+def test_after_a_mistake_an_adapter_of_the_users_is_not_taken_for_rowens(
+    reason: str, change: dict[str, object], job: TuningSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusal(job.model_copy(update=change), monkeypatch).reason == reason
+    output = Path(job.output_path)
+    assert not list(output.iterdir())
+    (output / "adapter_config.json").write_text("{}")
+    assert refusal(job, monkeypatch).reason == "OutputUnwritable"
+    assert (output / "adapter_config.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "adapter_config.json"])
+@pytest.mark.parametrize(("reason", "change"), MISTAKES)
+def test_after_a_mistake_what_was_rowens_stays_so(
+    reason: str, change: dict[str, object], name: str, job: TuningSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Path(job.output_path)
+    output.mkdir()
+    (output / ".rowen-owner").write_text('{"job": "", "attempt": 1, "claim": "c"}')
+    (output / name).write_text("{}")
+    assert refusal(job.model_copy(update=change), monkeypatch).reason == reason
+    assert {path.name for path in output.iterdir()} == {".rowen-owner", name}
+
+
 def test_output_below_a_file(job: TuningSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     error = refusal(job.model_copy(update={"output_path": str(tmp_path / "data.jsonl" / "out")}), monkeypatch)
     assert (error.reason, error.code) == ("OutputUnwritable", ExitCode.USER_ERROR)
@@ -136,6 +167,7 @@ def test_a_disk_that_fails_is_tried_again(
     error = refusal(job, monkeypatch)
     assert (error.reason, error.code) == ("Failed", ExitCode.RETRY)
     assert str(path) in error.message
+    assert (Path(job.output_path) / ".rowen-owner").exists()
 
 
 def test_a_disk_that_fails_at_the_rows_is_tried_again(tmp_path: Path) -> None:

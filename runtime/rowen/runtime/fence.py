@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -54,8 +55,10 @@ class Fence:
             raise self._superseded(owner)
 
     def release(self) -> None:
-        """The output is complete; nobody owns it."""
-        self._path.unlink(missing_ok=True)
+        """Nobody owns the output any more, unless another attempt has taken it."""
+        with suppress(WorkerError):
+            self.check()
+            self._path.unlink(missing_ok=True)
 
     def _superseded(self, owner: _Claim | None) -> WorkerError:
         newer = f"attempt {owner.attempt}" if owner is not None else "another attempt"

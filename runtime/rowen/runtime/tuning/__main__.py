@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from rowen.crds.worker import TuningSpec
+from rowen.crds.worker import ExitCode, TuningSpec
 from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
@@ -33,7 +33,13 @@ def tune(progress: Progress) -> str:
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    metrics = Tuner(spec, model, fence, progress).run()
+    try:
+        metrics = Tuner(spec, model, fence, progress).run()
+    except WorkerError as error:
+        # Nothing of Rowen's is there: whatever the user puts there later is not to be taken for it.
+        if error.code is ExitCode.USER_ERROR and not any((folder / name).exists() for name in REPLACED_FILES):
+            fence.release()
+        raise
     fence.release()
     return metrics.sentence()
 
