@@ -33,7 +33,10 @@ TOLD = {"assignment": "a0", "reason": "ErrImagePull", "message": "m", "cause": "
             job(
                 {"template": TEMPLATE, "backoffLimit": 0},
                 placed(countedAttempt=1),
-                pods=(ended(1, 1, finished_at=NOW - 7200), pod(2, problem=Problem("ErrImagePull", "m", "mine"))),
+                pods=(
+                    ended(1, 1, finished_at=NOW - 7200),
+                    pod(2, problem=Problem("ErrImagePull", "not found", "mine")),
+                ),
                 wait=StartWait("a1", 1, NOW - 500, "pod p2", NOW - 121),
             ),
             NOW,

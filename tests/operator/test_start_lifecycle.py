@@ -48,8 +48,8 @@ async def test_an_image_that_cannot_be_pulled(
         await cluster.place()
         await cluster.wait_pod("job-1")
         await cluster.bind("job-1")
-        waiting = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "registry.test/none"'}}
-        await cluster.pod_status("job-1", "Pending", waiting)
+        words = 'Back-off pulling image "registry.test/none": ErrImagePull: registry.test/none: not found'
+        await cluster.pod_status("job-1", "Pending", {"waiting": {"reason": "ImagePullBackOff", "message": words}})
         await cluster.wait_condition("Running", "ImagePullBackOff")
     with hasty:
         job = await cluster.wait_condition("Running", "NotStarted")

@@ -32,12 +32,12 @@ from rowen.operator.world import World, pod_group
 JOB = Key("OfflineJob", "team", "job")
 PULL = Problem("ErrImagePull", "connection reset", "worker")
 BACK_OFF = Problem("ImagePullBackOff", "Back-off", "worker")
-BEFORE = StartWait("a1", 1, NOW - 500, "pod p1", NOW - 90)
+BEFORE = StartWait("a1", 1, NOW - 500, "pod p1", NOW - 90, "Node")
 BEGUN = replace(BEFORE, problem_since=NOW)
 SILENT = StartWait("a1", 1, NOW - 500)
-MAKING = StartWait("a1", 1, NOW - 500, "make 1", NOW - 90)
-TURNED_AWAY = replace(MAKING, obstacle="turned away")
-STOPPING = StartWait("a1", 1, None, "stop p1", NOW)
+MAKING = StartWait("a1", 1, NOW - 500, "make 1", NOW - 90, "Cluster")
+TURNED_AWAY = replace(BEFORE, obstacle="turned away")
+STOPPING = StartWait("a1", 1, None, "stop p1", NOW, "Cluster")
 QUOTA = Refusal(403, "exceeded quota")
 SPEC = job().spec.to_wire()
 
@@ -52,34 +52,34 @@ def turned_away(attempt: int = 2, ago: float = 1.0) -> PodView:
 
 ADVANCES: list[tuple[str, JobSnapshot, StartWait | None, StartWait | None]] = [
     ("first seen", snapshot(), None, StartWait("a1", 0, NOW)),
-    ("first seen with a problem", snapshot(pending(problem=PULL)), None, StartWait("a1", 0, NOW, "pod p1", NOW)),
+    ("first seen with a problem", snapshot(pending(problem=PULL)), None,
+     StartWait("a1", 0, NOW, "pod p1", NOW, "Node")),
     ("silent still", snapshot(pending()), BEFORE, BEFORE),
     ("a pod can be made", snapshot(), BEFORE, BEFORE),
     ("the problem stays", snapshot(pending(problem=PULL)), BEFORE, BEFORE),
     ("its words change", snapshot(pending(problem=BACK_OFF)), BEFORE, BEFORE),
     ("a clock was put back", snapshot(pending(problem=PULL)), StartWait("a1", 1, NOW + 1, "pod p1", NOW + 1),
-     StartWait("a1", 1, NOW, "pod p1", NOW)),
+     StartWait("a1", 1, NOW, "pod p1", NOW, "Node")),
     ("a problem comes", snapshot(pending(problem=PULL)), SILENT, BEGUN),
     ("another attempt has one", snapshot(pending(2, problem=PULL)), BEFORE,
      replace(BEFORE, obstacle="pod p2", problem_since=NOW)),
-    ("a pod is refused", snapshot(refusal=QUOTA), SILENT, replace(SILENT, obstacle="make 1", problem_since=NOW)),
+    ("a pod is refused", snapshot(refusal=QUOTA), SILENT, replace(MAKING, problem_since=NOW)),
     ("it is refused otherwise", snapshot(refusal=Refusal(0, "timed out")), MAKING, MAKING),
     ("a later one is refused", snapshot(turned_away(ago=60), refusal=QUOTA), MAKING,
      replace(MAKING, obstacle="make 3", problem_since=NOW)),
     ("it could be made at last", snapshot(pending(problem=PULL)), MAKING, BEGUN),
-    ("a pod is turned away", snapshot(turned_away()), SILENT,
-     replace(SILENT, obstacle="turned away", problem_since=NOW)),
+    ("a pod is turned away", snapshot(turned_away()), SILENT, replace(TURNED_AWAY, problem_since=NOW)),
     ("so is the next", snapshot(turned_away(attempt=3)), TURNED_AWAY, TURNED_AWAY),
     ("turned away long ago", snapshot(turned_away(ago=60)), TURNED_AWAY, TURNED_AWAY),
     ("an older pod stops", snapshot(running(assignment_id="a0")), BEFORE,
-     StartWait("a1", 1, None, "stop p1", NOW)),
+     STOPPING),
     ("it begins to stop", snapshot(running(assignment_id="a0")), None, STOPPING),
     ("it stops still", snapshot(running(assignment_id="a0")), replace(STOPPING, problem_since=NOW - 300),
      replace(STOPPING, problem_since=NOW - 300)),
     ("another one stops", snapshot(running(2, assignment_id="a0")), replace(STOPPING, attempt=2, problem_since=NOW - 9),
      replace(STOPPING, attempt=2, obstacle="stop p2")),
     ("it has stopped", snapshot(pending(2, problem=PULL)), replace(STOPPING, problem_since=NOW - 300),
-     StartWait("a1", 1, NOW, "pod p2", NOW)),
+     StartWait("a1", 1, NOW, "pod p2", NOW, "Node")),
     ("an init container works", snapshot(pending(initializing=True)), BEFORE, replace(BEFORE, since=None)),
     ("back-off after a run", snapshot(ended(1, 1)), BEFORE, replace(BEFORE, since=None)),
     ("the lease has run out", job(status=placed(renewed=NOW - 100)), BEFORE, replace(BEFORE, since=None)),
@@ -112,13 +112,13 @@ class Job:
         self.status["assignment"]["lease"]["durationSeconds"] = 100_000
         self.store.put("OfflineJob", job_manifest(status=self.status))
 
-    def pod(self, **status: Any) -> None:
+    def pod(self, uid: str = "p1", **status: Any) -> None:
         owner = {"apiVersion": "rowen.dev/v1alpha1", "kind": "OfflineJob", "name": "job", "uid": "u1"}
         self._version += 1
         metadata = {
             "name": "job-1",
             "namespace": "team",
-            "uid": "p1",
+            "uid": uid,
             "labels": {"rowen.dev/job-uid": "u1", "rowen.dev/attempt": "1"},
             "annotations": {"rowen.dev/assignment": "a1"},
             "ownerReferences": [{**owner, "controller": True}],
@@ -128,8 +128,8 @@ class Job:
         spec = {"nodeName": "node-1", "containers": [{"name": "worker"}]}
         self.store.put("Pod", {"metadata": metadata, "spec": spec, "status": status})
 
-    def waits(self, **state: Any) -> None:
-        self.pod(phase="Pending", containerStatuses=[{"name": "worker", "state": state}])
+    def waits(self, uid: str = "p1", **state: Any) -> None:
+        self.pod(uid, phase="Pending", containerStatuses=[{"name": "worker", "state": state}])
 
     def told(self, after: float, refusal: Refusal | None = None) -> str | None:
         """What is told so many seconds later."""
@@ -138,7 +138,8 @@ class Job:
         assert snapshot is not None
         status = decide(snapshot, self.now).status
         assert status is not None
-        return (status.get("startFailure") or {}).get("reason")
+        self.failure = status.get("startFailure") or {}
+        return self.failure.get("reason")
 
 
 PULLING = {"reason": "ErrImagePull", "message": "connection reset"}
@@ -171,6 +172,52 @@ def test_a_pod_that_could_be_made_at_last_has_its_own_time(refusal: Refusal) -> 
     one.waits(waiting={"reason": "ImagePullBackOff"})
     assert one.told(60) is None
     assert one.told(0.001) == "ImagePullBackOff"
+
+
+OWN = {"template": {"spec": {"containers": [{"name": "worker", "image": "mine"}]}}, "backoffLimit": 20}
+
+
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        ({"reason": "ErrImagePull", "message": "registry.test/mine:1: not found"}, "Job"),
+        ({"reason": "ErrImagePull", "message": "dial tcp: i/o timeout"}, "Node"),
+        ({"reason": "ImagePullBackOff", "message": 'Back-off pulling image "mine"'}, "Node"),
+    ],
+)
+def test_a_kubelet_that_does_not_repeat_why_has_said_it_before(before: dict[str, str], cause: str) -> None:
+    one = Job()
+    one.store.put("OfflineJob", job_manifest(OWN, one.status, resourceVersion="2"))
+    one.waits(waiting={"reason": "ErrImagePull", "message": ""})
+    assert one.told(0) is None
+    one.waits(waiting=before)
+    assert one.told(1) is None
+    one.waits(waiting={"reason": "ContainerCreating"})
+    assert one.told(1) is None
+    one.waits(waiting={"reason": "ImagePullBackOff", "message": 'Back-off pulling image "mine"'})
+    assert one.told(119) == "ImagePullBackOff"
+    assert one.failure["cause"] == cause
+
+
+def test_what_is_said_last_holds() -> None:
+    one = Job()
+    one.store.put("OfflineJob", job_manifest(OWN, one.status, resourceVersion="2"))
+    one.waits(waiting={"reason": "ErrImagePull", "message": "not found"})
+    assert one.told(0) is None
+    one.waits(waiting={"reason": "ErrImagePull", "message": "no such host"})
+    assert one.told(121) == "ErrImagePull"
+    assert one.failure["cause"] == "Node"
+
+
+def test_another_pods_words_are_not_this_ones() -> None:
+    one = Job()
+    one.store.put("OfflineJob", job_manifest(OWN, one.status, resourceVersion="2"))
+    one.waits(waiting={"reason": "ErrImagePull", "message": "not found"})
+    assert one.told(0) is None
+    one.waits(uid="p2", waiting={"reason": "ImagePullBackOff", "message": 'Back-off pulling image "mine"'})
+    assert one.told(1) is None
+    assert one.told(121) == "ImagePullBackOff"
+    assert one.failure["cause"] == "Node"
 
 
 def test_silence_is_reckoned_by_the_operators_clock_alone() -> None:

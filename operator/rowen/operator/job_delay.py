@@ -2,10 +2,9 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
-from rowen.crds.names import WORKER_CONTAINER
 from rowen.crds.offline_job import Assignment
+from rowen.operator.container_fault import own_fault
 from rowen.operator.job_attempts import Attempts
 from rowen.operator.job_conditions import describe_end, running_of, waiting
 from rowen.operator.job_pod import pod_name
@@ -14,17 +13,9 @@ from rowen.operator.job_template import container_names
 from rowen.operator.lost_pods import FORCE_SECONDS
 from rowen.operator.pods import PodView, Problem
 from rowen.operator.say import Say
+from rowen.operator.start_wait import Cause
 from rowen.operator.timestamps import unix_or_none
 
-Cause = Literal["Job", "Node", "Cluster"]
-
-# What the kubelet says of a container when the job asks for something that cannot be had.
-_IMAGE_PROBLEMS = frozenset(
-    {"ErrImageNeverPull", "ErrImagePull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName"}
-)
-_OWN_PROBLEMS = _IMAGE_PROBLEMS | {
-    "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "PostStartHookError", "RunContainerError"
-}  # fmt: skip
 _OBSTACLES = ("Stopping", "NameTaken", "PodForbidden", "PodRefused")
 _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 
@@ -35,7 +26,8 @@ class Delay:
 
     reason: str
     message: str
-    cause: Cause
+    cause: Cause | None
+    """Whose it is; None where the words do not say."""
     obstacle: str | None
     """What is in the way, the same word for as long as it is the same thing; None where nobody has said."""
     not_before: float = 0.0
@@ -141,16 +133,15 @@ def _no_pod_delay(snapshot: JobSnapshot, attempts: Attempts, assignment: Assignm
     return None
 
 
-def _problem_cause(snapshot: JobSnapshot, problem: Problem) -> Cause:
-    """Whose a pod's problem is. A native job's image is the administrator's, an injected container whoever's."""
-    template = snapshot.spec.template
+def _problem_cause(snapshot: JobSnapshot, problem: Problem) -> Cause | None:
+    """Whose a pod's problem is; an image or container that is not the job's may do well on another node."""
     if problem.container is None:
         return "Cluster" if problem.reason == "SchedulingGated" else "Node"
-    if problem.container not in ([WORKER_CONTAINER] if template is None else container_names(template)):
-        return "Cluster"
-    if template is not None:
-        return "Job" if problem.reason in _OWN_PROBLEMS else "Node"
-    return "Cluster" if problem.reason in _IMAGE_PROBLEMS else "Node"
+    template = snapshot.spec.template
+    if template is None or problem.container not in container_names(template):
+        return "Node"
+    own = own_fault(problem.reason, problem.message)
+    return None if own is None else "Job" if own else "Node"
 
 
 def _obstacle_cause(snapshot: JobSnapshot) -> Cause:

@@ -12,7 +12,7 @@ from rowen.operator.job_delay import Delay, place_of
 from rowen.operator.job_snapshot import JobSnapshot
 from rowen.operator.pods import PodView
 from rowen.operator.say import Say
-from rowen.operator.start_wait import StartWait, advanced
+from rowen.operator.start_wait import Cause, StartWait, advanced
 
 PROBLEM_SECONDS = 120.0
 """Longest start after somebody has first said what is in its way, while that is the same."""
@@ -53,7 +53,7 @@ def start_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Start:
         assignment=place.assignment.id,
         reason=place.delay.reason,
         message=place.delay.message[:1024],
-        cause=place.delay.cause,
+        cause=_cause(snapshot, place.delay),
     )
     return Start(place.assignment, place.pod, _not_started(failure, place.assignment), failure, failed_now=True)
 
@@ -70,8 +70,8 @@ def waited(snapshot: JobSnapshot, before: StartWait | None, now: float) -> Start
     if place.assignment is None or place.running.status == "True":
         return None
     ran = max((pod.attempt for pod in snapshot.pods if pod.started_at is not None), default=0)
-    obstacle = place.delay.obstacle if place.delay else None
-    return advanced(before, place.assignment.id, ran, now, idle=place.idle, obstacle=obstacle)
+    obstacle, cause = (place.delay.obstacle, place.delay.cause) if place.delay else (None, None)
+    return advanced(before, place.assignment.id, ran, now, idle=place.idle, obstacle=obstacle, cause=cause)
 
 
 def _due(snapshot: JobSnapshot, delay: Delay | None) -> float | None:
@@ -83,6 +83,11 @@ def _due(snapshot: JobSnapshot, delay: Delay | None) -> float | None:
     if delay.obstacle:
         begun, seconds = snapshot.wait.problem_since, min(PROBLEM_SECONDS, longest)
     return None if begun is None else max(begun + seconds, delay.not_before)
+
+
+def _cause(snapshot: JobSnapshot, delay: Delay) -> Cause:
+    """What the words do not say now they may have said before. A fault that nobody names is not counted."""
+    return delay.cause or (snapshot.wait.cause if snapshot.wait else None) or "Node"
 
 
 def _not_started(failure: StartFailure, assignment: Assignment) -> Say:

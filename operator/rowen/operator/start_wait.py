@@ -4,6 +4,10 @@ Nobody else's time takes part: clocks differ. A restart of the operator begins t
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
+
+Cause = Literal["Job", "Node", "Cluster"]
+"""Whose a start failure is."""
 
 
 @dataclass(frozen=True)
@@ -20,23 +24,33 @@ class StartWait:
     """What was last said to be in the way; it stays while nothing is said: a kubelet that retries is silent."""
     problem_since: float | None = None
     """When that was first said."""
+    cause: Cause | None = None
+    """Whose it was last said to be."""
 
 
 def advanced(
-    before: StartWait | None, assignment: str, attempt: int, now: float, *, idle: bool, obstacle: str | None
+    before: StartWait | None,
+    assignment: str,
+    attempt: int,
+    now: float,
+    *,
+    idle: bool,
+    obstacle: str | None,
+    cause: Cause | None,
 ) -> StartWait:
     """The wait at `now` for an assignment whose tenant does not run.
 
     `attempt` is the last one that ran. `idle`: no pod could be starting now, so that its silence means nothing.
-    `obstacle`: what somebody says is in the way; another one has its own time.
+    `obstacle`: what somebody says is in the way; another one has its own time. `cause`: whose, where that is said.
     """
     if before is None or before.assignment != assignment or before.attempt < attempt:
         before = StartWait(assignment, attempt)
     since = None if idle else _first(before.since, now)
     if obstacle is None:
         return replace(before, since=since)
-    said = _first(before.problem_since if before.obstacle == obstacle else None, now)
-    return replace(before, since=since, obstacle=obstacle, problem_since=said)
+    if before.obstacle != obstacle:
+        return StartWait(assignment, before.attempt, since, obstacle, now, cause)
+    return replace(before, since=since, problem_since=_first(before.problem_since, now), cause=cause or before.cause)
 
 
 def _first(before: float | None, now: float) -> float:
