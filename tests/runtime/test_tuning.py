@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 from runtime.tuning_runs import Ended, spec, tune
 
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.fence import Fence
+from rowen.runtime.native import NoTenant
+from rowen.runtime.tuning.tuner import Tuner
+from rowen.runtime.worker import Progress
+
 
 def test_it_learns_and_says_so(straight: tuple[Path, Ended]) -> None:
     output, ended = straight
@@ -68,6 +74,30 @@ def test_without_its_metrics_a_job_is_run_anew(
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json"])
+def test_without_a_file_of_its_adapter_a_job_is_run_anew(
+    name: str, straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(straight[0], tmp_path / "out")
+    (tmp_path / "out" / name).unlink()
+    assert tune(spec(tiny_model, dataset, tmp_path / "out"), tmp_path).code == 0
+    assert (tmp_path / "out" / name).read_bytes() == (straight[0] / name).read_bytes()
+
+
+def test_who_has_lost_a_complete_output_leaves_it_alone(
+    straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(straight[0], tmp_path / "out")
+    (tmp_path / "out" / "checkpoint.safetensors").write_text("another's")
+    fence = Fence(tmp_path / "owner", 1)
+    Fence(tmp_path / "owner", 2)
+    tuner = Tuner(spec(tiny_model, dataset, tmp_path / "out"), tiny_model, fence, Progress("steps", NoTenant()))
+    with pytest.raises(WorkerError) as caught:
+        tuner.run()
+    assert caught.value.reason == "Superseded"
+    assert (tmp_path / "out" / "checkpoint.safetensors").exists()
+
+
 @pytest.mark.parametrize("header", [b"", b'{"__metadata__": {"rowen": "{"}}'], ids=["none", "state that is no JSON"])
 def test_a_damaged_checkpoint_costs_its_steps_only(
     header: bytes, tiny_model: Path, dataset: Path, tmp_path: Path
@@ -111,20 +141,25 @@ def test_a_result_on_another_model_is_not_complete(tiny_model: Path, dataset: Pa
     assert after["base_loss"] != before["base_loss"]
 
 
-@pytest.mark.parametrize("rename", [2, 4, 5, 6], ids=["checkpoint", "weights", "configuration", "metrics"])
+@pytest.mark.parametrize(
+    "death",
+    [("rename", 2), ("rename", 4), ("rename", 5), ("rename", 6), ("removal", 1)],
+    ids=["checkpoint", "weights", "configuration", "metrics", "removal of the checkpoint"],
+)
 def test_another_jobs_result_is_replaced_whatever_happens(
-    rename: int, straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+    death: tuple[str, int], straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
     shutil.copytree(straight[0], output)
     old = {path.name: path.read_bytes() for path in output.iterdir()}
     job = spec(tiny_model, dataset, output, epochs=1)
     # The owner file, two checkpoints, the adapter's weights and its configuration, the metrics.
-    assert tune(job, tmp_path, die=("rename", rename)).code == -signal.SIGKILL
-    if rename == 2:
+    assert tune(job, tmp_path, die=death).code == -signal.SIGKILL
+    assert (output / "checkpoint.safetensors").exists() is (death != ("rename", 2))
+    if death == ("rename", 2):
         assert {name: (output / name).read_bytes() for name in old} == old
     else:
-        assert not (output / "metrics.json").exists()
+        assert (output / "metrics.json").exists() is (death == ("removal", 1))
     assert tune(job, tmp_path, attempt=2).code == 0
     assert {path.name for path in output.iterdir()} == old.keys()
     assert json.loads((output / "metrics.json").read_text())["steps"] == 4

@@ -43,7 +43,7 @@ def spec(model: Path, dataset: Path, output: Path, **changes: Any) -> TuningSpec
 
 
 def tune(job: TuningSpec, folder: Path, *, attempt: int = 1, die: tuple[str, int] | None = None) -> Ended:
-    """Runs a worker to its end. With `die` it kills itself: at the n-th "report" or at the n-th "rename"."""
+    """Runs a worker to its end. With `die` it kills itself at the n-th "report", "rename" or "removal"."""
     log = folder / f"termination-{attempt}"
     log.write_text("")
     process: ForkServerProcess = _CONTEXT.Process(target=_work, args=(job.model_dump_json(), attempt, die, log))
@@ -58,10 +58,12 @@ def _work(job: str, attempt: int, die: tuple[str, int] | None, log: Path) -> Non
     os.environ |= {"ROWEN_JOB_SPEC": job, "ROWEN_ATTEMPT": str(attempt)}
     from rowen.runtime import worker
     from rowen.runtime.tuning import __main__ as entry
+    from rowen.runtime.tuning import checkpoint
 
     if die is not None:
         place, count = die
-        owner, name = {"report": (worker.Progress, "report"), "rename": (Path, "replace")}[place]
+        places = {"report": (worker.Progress, "report"), "rename": (Path, "replace"), "removal": (checkpoint, "remove")}
+        owner, name = places[place]
         _die_at(owner, name, count)
     sys.exit(worker.run("steps", entry.tune, log))
 

@@ -12,12 +12,13 @@ from peft import PeftModel
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import reading
 from rowen.runtime.fence import Fence
-from rowen.runtime.files import write_atomically
+from rowen.runtime.files import has_file, write_atomically
 from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
 from rowen.runtime.tuning.checkpoint import Training
 from rowen.runtime.tuning.examples import Example, encode_rows
 from rowen.runtime.tuning.fingerprint import model_digest
 from rowen.runtime.tuning.metrics import METRICS_FILE, Metrics, read_metrics
+from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE
 from rowen.runtime.worker import Progress
 
 log = structlog.get_logger()
@@ -37,8 +38,11 @@ class Tuner:
     def run(self) -> Metrics:
         """Trains from the last checkpoint to the end and writes the adapter. Raises `WorkerError`, `OSError`."""
         done = read_metrics(self._folder, self._digest)
-        if done is not None:
+        if done is not None and all(has_file(self._folder / name) for name in (ADAPTER_FILE, ADAPTER_CONFIG_FILE)):
             log.info("the job was complete already")
+            self._fence.check()
+            # A kill may have come between the metrics and this.
+            checkpoint.remove(self._folder)
             self._progress.report(done.steps, done.steps)
             return done
         spec = self._spec
