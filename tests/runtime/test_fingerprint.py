@@ -53,8 +53,11 @@ LOADED = [
     "config.json", "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin",
     "model-00001-of-00002.safetensors", "model.safetensors.index.json",
     "pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json",
+    "consolidated.safetensors", "my.safetensors.index.json",
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja",
+    "tekken.json", "tekken_240911.json", "tiktoken.model", "tokenizer.model.v3", "tokenizer.4.0.0.json", "spm.model",
+    "vocab-src.json", "target_vocab.json", "dict.txt", "emoji.json", "byte_maps.json", "prophetnet.tokenizer",
 ]  # fmt: skip
 
 
@@ -68,8 +71,8 @@ def test_every_file_that_is_loaded_counts(name: str, model: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "results.jsonl", "data.json", "model.gguf", "generation_config.json", "consolidated.safetensors",
-     "training_args.bin", "my_model.safetensors", "model.safetensors.part", "old-config.json"],
+    ["README.md", "results.jsonl", "data.json", "model.gguf", "generation_config.json", "consolidated.pth",
+     "training_args.bin", "model.safetensors.part", "old-config.json", "notes.txt", "preprocessor_config.json"],
 )  # fmt: skip
 def test_a_foreign_file_beside_the_model_changes_nothing(name: str, model: Path) -> None:
     first = model_digest(model)

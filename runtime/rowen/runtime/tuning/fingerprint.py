@@ -18,11 +18,13 @@ STRETCH_BYTES = 16 * 2**20
 """The same of each stretch of so many bytes where tensors have no known place."""
 
 _SMALL = (
-    "config.json", "adapter_config.json", "model*.safetensors.index.json", "pytorch_model*.bin.index.json",
-    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
-    "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template.*",
+    "config.json", "adapter_config.json", "*.safetensors.index.json", "pytorch_model*.bin.index.json",
+    "tokenizer*.json", "tokenizer.model*", "*.model", "*tekken*.json", "special_tokens_map.json", "added_tokens.json",
+    "*vocab*.json", "vocab.*", "dict.txt", "emoji.json", "byte_maps.json", "*.tokenizer", "merges.txt",
+    "chat_template.*",
 )  # fmt: skip
-_TENSORS = ("model*.safetensors", "adapter_model.safetensors")
+# A configuration or an index may name weights as it likes.
+_TENSORS = ("*.safetensors",)
 _PICKLES = ("pytorch_model*.bin", "adapter_model.bin")
 
 
