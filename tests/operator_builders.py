@@ -17,7 +17,7 @@ NODE = "node-1"
 IMAGE = "registry.test/runtime:1"
 START_DEADLINE_SECONDS = 600.0
 GAP_SECONDS = 45.0
-LISTENING = Listening(0.0, float("inf"))
+LISTENING = Listening(0.0, NOW)
 
 FINE_TUNE: dict[str, Any] = {
     "baseModel": {"claimName": "models", "path": "llama"},

@@ -22,6 +22,7 @@ from rowen.operator.decision import Decision, Refusal
 from rowen.operator.job_policy import decide
 from rowen.operator.job_snapshot import JobSnapshot
 from rowen.operator.job_start import PROBLEM_SECONDS
+from rowen.operator.listening import Listening
 from rowen.operator.lost_pods import FORCE_SECONDS
 from rowen.operator.pods import PodView, Problem
 from rowen.operator.start_wait import StartWait
@@ -58,6 +59,11 @@ def since(
     wait = StartWait("a1", 0, NOW - (age if silent is None else silent), "it", NOW - age)
     # Nobody else's time takes part.
     return job(spec, placed(made=NOW + 100_000, **status), pods=pods, wait=wait, **values)
+
+
+def later(snapshot: JobSnapshot, seconds: float) -> Decision:
+    """The decision after so many seconds of listening."""
+    return decide(replace(snapshot, listening=Listening(0.0, NOW + seconds)), NOW + seconds)
 
 
 def said(decision: Decision, type_: str = "Running") -> tuple[str, str, str]:
@@ -127,10 +133,10 @@ def test_a_start_is_overdue_after_its_deadline(
     snapshot: JobSnapshot, seconds: float, reason: str, message: str, cause: str
 ) -> None:
     snapshot = job_with_lease(snapshot, LONG)
-    early = decide(snapshot, NOW + seconds)
+    early = later(snapshot, seconds)
     assert failure(early) == {}
     assert said(early)[1] != "NotStarted"
-    decision = decide(snapshot, NOW + seconds + 0.001)
+    decision = later(snapshot, seconds + 0.001)
     told = failure(decision)
     assert (told["assignment"], told["reason"], told["cause"]) == ("a1", reason, cause)
     assert message in told["message"]
@@ -201,8 +207,8 @@ def test_a_kubelet_that_turns_the_pod_away_is_named(reason: str, word: str) -> N
 def test_attempts_that_were_turned_away_do_not_move_the_deadline() -> None:
     pods = tuple(turned_away(number, ago) for number, ago in ((1, 119), (2, 109), (3, 89), (4, 49)))
     due = decide(since(PROBLEM_SECONDS, *pods), NOW)
-    assert (failure(due), said(due)[1], due.requeue_seconds) == ({}, "BackOff", 0.1)
-    assert failure(decide(since(PROBLEM_SECONDS, *pods), NOW + 0.001))["reason"] == "UnexpectedAdmissionError"
+    assert (failure(due), said(due)[1], due.requeue_seconds) == ({}, "BackOff", 1.0)
+    assert failure(later(since(PROBLEM_SECONDS, *pods), 0.001))["reason"] == "UnexpectedAdmissionError"
 
 
 def test_once_the_back_off_is_over_it_is_tried_again() -> None:
@@ -220,8 +226,8 @@ def test_an_older_pod_has_the_time_that_it_was_given_to_stop() -> None:
     """Its own grace period, and what the operator waits before it deletes by force."""
     pods = (running(assignment_id="a0", deletion_deadline=NOW + 600), running(2, "a0", deletion_deadline=NOW))
     snapshot = job_with_lease(since(0, *pods), LONG)
-    assert failure(decide(snapshot, NOW + 600 + FORCE_SECONDS)) == {}
-    assert failure(decide(snapshot, NOW + 600 + FORCE_SECONDS + 0.001))["reason"] == "Stopping"
+    assert failure(later(snapshot, 600 + FORCE_SECONDS)) == {}
+    assert failure(later(snapshot, 600 + FORCE_SECONDS + 0.001))["reason"] == "Stopping"
 
 
 # In these nothing fails to start, however long they last.
@@ -245,6 +251,11 @@ def test_no_start_fails(snapshot: JobSnapshot, reason: str) -> None:
     assert not {"NotStarted", reason} & set(events(decision))
 
 
+def test_nothing_is_overdue_while_nobody_listens() -> None:
+    decision = decide(replace(since(OLD, pending()), listening=None), NOW)
+    assert (failure(decision), said(decision)[1]) == ({}, "ImagePullBackOff")
+
+
 def test_a_problem_counts_while_init_containers_run() -> None:
     assert failure(decide(since(OLD, pending(initializing=True)), NOW))["reason"] == "ImagePullBackOff"
 
@@ -252,8 +263,8 @@ def test_a_problem_counts_while_init_containers_run() -> None:
 @pytest.mark.parametrize("deadline", [5.0, 119.0])
 def test_a_short_deadline_holds_for_known_problems_too(deadline: float) -> None:
     snapshot = replace(since(0, pending()), start_deadline_seconds=deadline)
-    assert failure(decide(snapshot, NOW + deadline)) == {}
-    assert failure(decide(snapshot, NOW + deadline + 0.001))
+    assert failure(later(snapshot, deadline)) == {}
+    assert failure(later(snapshot, deadline + 0.001))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +278,9 @@ def test_a_short_deadline_holds_for_known_problems_too(deadline: float) -> None:
         (since(100, running(assignment_id="a0", deletion_deadline=NOW - 60)), 20),
         (since(115, turned_away(ago=1)), 5),
         (since(111, turned_away(ago=2)), 8),
-        (since(PROBLEM_SECONDS, pending()), 0.1),
+        (since(PROBLEM_SECONDS, pending()), 1.0),
+        (since(PROBLEM_SECONDS - 1.5, pending()), 1.5),
+        (replace(since(0, pending()), listening=None), None),
         (since(OLD, running()), None),
     ],
 )

@@ -71,10 +71,13 @@ class Play:
             return self.now
 
         world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, clock)
+        world.heard_listing()
+        self.world = world
         self.reconciler = Reconciler(self.store, world, self.cluster, Metrics(CollectorRegistry()), clock)
 
     async def reconcile(self, after: float = 0.0) -> float | None:
         self.now += after
+        self.world.heard_event()
         return await self.reconciler.reconcile(JOB)
 
     @property

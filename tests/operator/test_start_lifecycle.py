@@ -32,8 +32,11 @@ def patient(granted: None, api_server: ApiServer, tmp_path: Path) -> OperatorPro
 
 
 @pytest.fixture
-def hasty(granted: None, api_server: ApiServer, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """An operator, not yet started, for which a second is too long."""
+def hasty(
+    granted: None, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OperatorProcess]:
+    """An operator, not yet started, for which a second is too long; with a sign of the API server each second."""
+    monkeypatch.setenv("ROWEN_RESYNC_SECONDS", "1")
     log = tmp_path / "hasty.log"
     log.touch()
     yield OperatorProcess(api_server, log, start_deadline_seconds=1)

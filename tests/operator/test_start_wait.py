@@ -1,5 +1,6 @@
-"""The wait for a tenant: since when, and since when with a problem, on the operator's own clock."""
+"""The wait for a tenant: since when, and since when with a problem, in time that the operator listened to."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -58,8 +59,6 @@ ADVANCES: list[tuple[str, JobSnapshot, StartWait | None, StartWait | None]] = [
     ("a pod can be made", snapshot(), BEFORE, BEFORE),
     ("the problem stays", snapshot(pending(problem=PULL)), BEFORE, BEFORE),
     ("its words change", snapshot(pending(problem=BACK_OFF)), BEFORE, BEFORE),
-    ("a clock was put back", snapshot(pending(problem=PULL)), StartWait("a1", 1, NOW + 1, "pod p1", NOW + 1),
-     StartWait("a1", 1, NOW, "pod p1", NOW, "Node")),
     ("a problem comes", snapshot(pending(problem=PULL)), SILENT, BEGUN),
     ("another attempt has one", snapshot(pending(2, problem=PULL)), BEFORE,
      replace(BEFORE, obstacle="pod p2", problem_since=NOW)),
@@ -97,7 +96,7 @@ ADVANCES: list[tuple[str, JobSnapshot, StartWait | None, StartWait | None]] = [
     ("now", "before", "after"), [case[1:] for case in ADVANCES], ids=[case[0] for case in ADVANCES]
 )
 def test_the_wait(now: JobSnapshot, before: StartWait | None, after: StartWait | None) -> None:
-    assert waited(now, before, NOW) == after
+    assert waited(now, before, NOW, NOW) == after
 
 
 class Job:
@@ -111,6 +110,7 @@ class Job:
         self.status: dict[str, Any] = placed(made=NOW + 9999)
         self.status["assignment"]["lease"]["durationSeconds"] = 100_000
         self.store.put("OfflineJob", job_manifest(status=self.status))
+        self.world.heard_listing()
 
     def pod(self, uid: str = "p1", **status: Any) -> None:
         owner = {"apiVersion": "rowen.dev/v1alpha1", "kind": "OfflineJob", "name": "job", "uid": "u1"}
@@ -132,8 +132,17 @@ class Job:
         self.pod(uid, phase="Pending", containerStatuses=[{"name": "worker", "state": state}])
 
     def told(self, after: float, refusal: Refusal | None = None) -> str | None:
-        """What is told so many seconds later."""
+        """What is told after so many seconds of listening."""
+        while after > GAP_SECONDS:
+            self.now, after = self.now + GAP_SECONDS, after - GAP_SECONDS
+            self.world.heard_event()
+        return self.judged(after, World.heard_event, refusal)
+
+    def judged(self, after: float, sign: Callable[[World], None] | None, refusal: Refusal | None = None) -> str | None:
+        """What is told so many seconds later; `sign` is heard in that moment, and nothing in between."""
         self.now += after
+        if sign:
+            sign(self.world)
         snapshot = self.world.job(JOB, self.now, refusal)
         assert snapshot is not None
         status = decide(snapshot, self.now).status
@@ -218,6 +227,60 @@ def test_another_pods_words_are_not_this_ones() -> None:
     assert one.told(1) is None
     assert one.told(121) == "ImagePullBackOff"
     assert one.failure["cause"] == "Node"
+
+
+HOUR = 3600.0
+TROUBLE = [({"reason": "ContainerCreating"}, 600), (PULLING, 120)]
+
+
+@pytest.mark.parametrize(("state", "seconds"), TROUBLE)
+def test_an_outage_is_no_time(state: dict[str, str], seconds: float) -> None:
+    one = Job()
+    one.waits(waiting=state)
+    assert one.told(0) is None
+    assert one.told(seconds - 20) is None
+    assert one.judged(10, World.heard_nothing) is None
+    assert one.judged(150, None) is None
+    assert one.judged(1, World.heard_nothing) is None
+    assert one.judged(1, World.heard_event) is None, "events alone do not tell what was missed"
+    assert one.judged(1, World.heard_listing) is None
+    assert one.told(20) is None
+    assert one.told(0.001) is not None
+
+
+def test_what_a_listing_finds_after_an_outage_holds() -> None:
+    one = Job()
+    one.waits(waiting=PULLING)
+    assert one.told(119) is None
+    assert one.judged(150, World.heard_nothing) is None
+    one.pod(phase="Running", containerStatuses=[{"name": "worker", "state": {"running": {"startedAt": rfc3339(NOW)}}}])
+    assert one.judged(1, World.heard_listing) is None
+    assert one.told(HOUR) is None
+
+
+@pytest.mark.parametrize("sign", [World.heard_event, World.heard_listing])
+@pytest.mark.parametrize("jump", [GAP_SECONDS + 0.001, HOUR, -0.001, -HOUR], ids=str)
+@pytest.mark.parametrize(("state", "seconds"), TROUBLE)
+def test_a_gap_or_a_clock_that_jumps_is_no_time(
+    state: dict[str, str], seconds: float, jump: float, sign: Callable[[World], None]
+) -> None:
+    one = Job()
+    one.waits(waiting=state)
+    assert one.told(0) is None
+    assert one.told(seconds - 20) is None
+    assert one.judged(jump, None) is None
+    assert one.judged(0, sign) is None
+    assert one.told(20) is None
+    assert one.told(0.001) is not None
+
+
+def test_what_comes_after_the_last_sign_does_not_count_yet() -> None:
+    one = Job()
+    one.waits(waiting=PULLING)
+    assert one.told(0) is None
+    assert one.told(100) is None
+    assert one.judged(GAP_SECONDS, None) is None
+    assert one.judged(0, World.heard_event) == "ErrImagePull"
 
 
 def test_silence_is_reckoned_by_the_operators_clock_alone() -> None:

@@ -29,6 +29,8 @@ from rowen.operator.timestamps import rfc3339, unix
 
 MANAGER = "rowen.dev/operator"
 REFUSED_SECONDS = 30.0
+SIGN_SECONDS = 1.0
+"""How often it is looked whether the API server has given a sign since a start was due."""
 
 
 def decide(snapshot: JobSnapshot, now: float) -> Decision:
@@ -118,8 +120,8 @@ def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float
         waits.append(attempts.next_start - now)
     if start.running.reason == "Stopping" or any(pod.deleting for pod in snapshot.pods):
         waits.append(FORCE_SECONDS)
-    if start.due is not None:
-        waits.append(start.due - now)
+    if start.left_seconds is not None:
+        waits.append(max(start.left_seconds, SIGN_SECONDS))
     return max(min(waits), 0.1) if waits else None
 
 

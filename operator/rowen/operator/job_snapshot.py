@@ -34,7 +34,7 @@ class JobSnapshot:
     refusal: Refusal | None = None
     """The API server's answer to the pod that this decision asked for a moment ago."""
     listening: Listening | None = None
-    """When reports would have been heard; None while none would."""
+    """When changes would have been heard; None while none would."""
     wait: StartWait | None = None
     """The wait for the assignment's tenant; None while it runs, or there is none."""
 

@@ -32,8 +32,8 @@ class Start:
     """The last start that failed, until another assignment is there or its tenant runs after all."""
     failed_now: bool = False
     """Whether `failure` is told for the first time."""
-    due: float | None = None
-    """Unix time after which the start has failed if nothing happens."""
+    left_seconds: float | None = None
+    """Time to listen until the start has failed if nothing happens."""
 
 
 def start_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Start:
@@ -46,9 +46,9 @@ def start_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Start:
         return Start(None, place.pod, place.running, told)
     if told:
         return Start(place.assignment, place.pod, _not_started(told, place.assignment), told)
-    due = _due(snapshot, place.delay)
-    if place.delay is None or due is None or now <= due:
-        return Start(place.assignment, place.pod, place.running, None, due=due)
+    left = _left_seconds(snapshot, place.delay, now)
+    if place.delay is None or left is None or left >= 0:
+        return Start(place.assignment, place.pod, place.running, None, left_seconds=left)
     failure = StartFailure(
         assignment=place.assignment.id,
         reason=place.delay.reason,
@@ -64,25 +64,31 @@ def told_failure(snapshot: JobSnapshot) -> StartFailure | None:
     return told if told and (assignment is None or assignment.id == told.assignment) else None
 
 
-def waited(snapshot: JobSnapshot, before: StartWait | None, now: float) -> StartWait | None:
-    """The wait for the assignment's tenant at `now`, after what it was before; None where nothing is waited for."""
+def waited(snapshot: JobSnapshot, before: StartWait | None, now: float, listened: float) -> StartWait | None:
+    """The wait for the assignment's tenant at `now`, after what it was before; None where nothing is waited for.
+
+    `listened` is `Listening.seconds` at `now`.
+    """
     place = place_of(snapshot, attempts_of(snapshot), now)
     if place.assignment is None or place.running.status == "True":
         return None
     ran = max((pod.attempt for pod in snapshot.pods if pod.started_at is not None), default=0)
     obstacle, cause = (place.delay.obstacle, place.delay.cause) if place.delay else (None, None)
-    return advanced(before, place.assignment.id, ran, now, idle=place.idle, obstacle=obstacle, cause=cause)
+    return advanced(before, place.assignment.id, ran, listened, idle=place.idle, obstacle=obstacle, cause=cause)
 
 
-def _due(snapshot: JobSnapshot, delay: Delay | None) -> float | None:
-    """Unix time after which the delay has lasted too long; None where it does not, or is seen for the first time."""
-    if delay is None or snapshot.wait is None:
+def _left_seconds(snapshot: JobSnapshot, delay: Delay | None, now: float) -> float | None:
+    """Time to listen until the delay has lasted too long, below 0 once it has.
+
+    None where it cannot, or while nobody listens: what is known of the pod may be out of date.
+    """
+    if delay is None or snapshot.wait is None or snapshot.listening is None:
         return None
     longest = snapshot.start_deadline_seconds
     begun, seconds = snapshot.wait.since, longest
     if delay.obstacle:
         begun, seconds = snapshot.wait.problem_since, min(PROBLEM_SECONDS, longest)
-    return None if begun is None else max(begun + seconds, delay.not_before)
+    return None if begun is None else max(begun + seconds - snapshot.listening.seconds, delay.not_before - now)
 
 
 def _cause(snapshot: JobSnapshot, delay: Delay) -> Cause:

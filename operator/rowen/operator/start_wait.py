@@ -1,4 +1,4 @@
-"""How long the job has waited for its assignment's tenant to run, on the operator's own clock.
+"""How long the job has waited for its assignment's tenant to run, in time that the operator listened to.
 
 Nobody else's time takes part: clocks differ. A restart of the operator begins the wait anew.
 """
@@ -12,7 +12,7 @@ Cause = Literal["Job", "Node", "Cluster"]
 
 @dataclass(frozen=True)
 class StartWait:
-    """The wait for one assignment's tenant. Times are Unix seconds."""
+    """The wait for one assignment's tenant. Times are `Listening.seconds`."""
 
     assignment: str
     """The assignment's id."""
@@ -38,21 +38,16 @@ def advanced(
     obstacle: str | None,
     cause: Cause | None,
 ) -> StartWait:
-    """The wait at `now` for an assignment whose tenant does not run.
+    """The wait at `now` (`Listening.seconds`) for an assignment whose tenant does not run.
 
     `attempt` is the last one that ran. `idle`: no pod could be starting now, so that its silence means nothing.
     `obstacle`: what somebody says is in the way; another one has its own time. `cause`: whose, where that is said.
     """
     if before is None or before.assignment != assignment or before.attempt < attempt:
         before = StartWait(assignment, attempt)
-    since = None if idle else _first(before.since, now)
+    since = None if idle else now if before.since is None else before.since
     if obstacle is None:
         return replace(before, since=since)
     if before.obstacle != obstacle:
         return StartWait(assignment, before.attempt, since, obstacle, now, cause)
-    return replace(before, since=since, problem_since=_first(before.problem_since, now), cause=cause or before.cause)
-
-
-def _first(before: float | None, now: float) -> float:
-    """The clock may have been put back."""
-    return now if before is None else min(before, now)
+    return replace(before, since=since, cause=cause or before.cause)

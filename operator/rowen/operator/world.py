@@ -53,6 +53,7 @@ class World:
         self._reports: dict[str, _Seen] = {}
         self._waits: dict[Key, tuple[str, StartWait]] = {}
         self._listening: Listening | None = None
+        self._listened_seconds = 0.0
 
     def heard_event(self) -> None:
         """The watch has delivered something."""
@@ -62,10 +63,12 @@ class World:
     def heard_listing(self) -> None:
         """Everything was listed; listening begins with that."""
         now = self._clock()
-        self._listening = extended(self._listening or Listening(now, now), now, self._most_gap_seconds)
+        before = self._listening or Listening(now, now, self._listened_seconds)
+        self._listening = extended(before, now, self._most_gap_seconds)
 
     def heard_nothing(self) -> None:
-        """A listing has failed: what nodes say meanwhile may be lost, until the next one."""
+        """A listing has failed: what changes meanwhile may be missed, until the next one."""
+        self._listened_seconds = self._heard_seconds()
         self._listening = None
 
     def job(self, key: Key, now: float, refusal: Refusal | None = None) -> JobSnapshot | None:
@@ -84,10 +87,13 @@ class World:
     def _wait(self, key: Key, snapshot: JobSnapshot, now: float) -> StartWait | None:
         """The wait of that very job: one of the same name that was there before has nothing to do with it."""
         uid, before = self._waits.pop(key, (snapshot.uid, None))
-        wait = waited(snapshot, before if uid == snapshot.uid else None, now)
+        wait = waited(snapshot, before if uid == snapshot.uid else None, now, self._heard_seconds())
         if wait:
             self._waits[key] = (snapshot.uid, wait)
         return wait
+
+    def _heard_seconds(self) -> float:
+        return self._listening.seconds if self._listening else self._listened_seconds
 
     def forget(self) -> None:
         """Drops what is remembered of jobs that are gone."""
