@@ -29,6 +29,7 @@ def worker(**state: Any) -> list[dict[str, Any]]:
     return [{"name": "sidecar", "state": {"running": {}}}, {"name": "mine", "state": state}]
 
 
+OVER = {"exitCode": 0, "startedAt": rfc3339(NOW - 9), "finishedAt": rfc3339(NOW)}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no claim"}
 
 
@@ -88,6 +89,10 @@ def test_disrupted(status: Status, disrupted: bool) -> None:
         ({"phase": "Pending", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, True, False),
         ({"phase": "Running", "containerStatuses": worker(running={"startedAt": rfc3339(NOW)})}, True, False),
         ({"phase": "Running", "containerStatuses": worker(waiting={"reason": "CrashLoopBackOff"})}, False, False),
+        # The other container works on, or has not started.
+        ({"phase": "Running", "containerStatuses": worker(terminated=OVER)}, True, False),
+        ({"phase": "Pending", "containerStatuses": worker(terminated=OVER)}, False, False),
+        ({"phase": "Succeeded", "containerStatuses": worker(terminated=OVER)}, False, False),
         ({"phase": "Failed"}, False, False),
         ({"phase": "Failed", "reason": "NodeAffinity"}, False, True),
         ({"phase": "Pending", "reason": "NodeAffinity"}, False, False),

@@ -151,6 +151,7 @@ class Job:
         return self.failure.get("reason")
 
 
+RUNS = {"running": {"startedAt": rfc3339(NOW)}}
 PULLING = {"reason": "ErrImagePull", "message": "connection reset"}
 
 
@@ -311,6 +312,32 @@ def test_a_tenant_that_runs_ends_the_wait() -> None:
     assert one.told(120) is None
     assert one.told(120) is None
     assert one.told(0.001) == "ErrImagePull"
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "seconds", "reason"),
+    [(PULLING, 120, "ErrImagePull"), ({"reason": "ContainerCreating"}, 600, "StartDeadlineExceeded")],
+)
+def test_a_tenant_that_has_ended_beside_a_container_that_cannot_start_holds_its_slot_no_longer(
+    sidecar: dict[str, str], seconds: float, reason: str
+) -> None:
+    one, beside = Job(), {"name": "side", "state": {"waiting": sidecar}}
+    one.pod(phase="Pending", containerStatuses=[{"name": "worker", "state": RUNS}, beside])
+    assert one.told(9999) is None
+    over = {"terminated": {"exitCode": 0, "startedAt": rfc3339(NOW), "finishedAt": rfc3339(NOW + 9)}}
+    one.pod(phase="Pending", containerStatuses=[{"name": "worker", "state": over}, beside])
+    assert one.told(0) is None
+    assert one.told(seconds) is None
+    assert one.told(0.001) == reason
+
+
+def test_a_tenant_that_has_ended_beside_one_that_works_on_is_waited_for() -> None:
+    one = Job()
+    over = {"terminated": {"exitCode": 0, "startedAt": rfc3339(NOW), "finishedAt": rfc3339(NOW + 9)}}
+    beside = {"name": "side", "state": RUNS}
+    one.pod(phase="Running", containerStatuses=[{"name": "worker", "state": over}, beside])
+    assert one.told(0) is None
+    assert one.told(9999) is None
 
 
 def test_a_successor_of_the_same_name_waits_by_itself() -> None:

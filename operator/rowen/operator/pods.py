@@ -65,8 +65,12 @@ class PodView:
 
     @property
     def runs(self) -> bool:
-        """Whether its tenant has started, whatever its other containers do."""
-        return not self.ended and self.started_at is not None
+        """Whether its tenant runs, or has ended beside others that still do.
+
+        A pod whose tenant has ended and that is pending has a container that has not started, and may never end.
+        """
+        stuck = self.phase == "Pending" and self.exit_code is not None
+        return self.started_at is not None and not self.ended and not stuck
 
     @property
     def turned_away(self) -> bool:
