@@ -59,9 +59,10 @@ class Listener:
         if reported:
             self.report()
 
-    def report(self) -> None:
+    def report(self, **status: Any) -> None:
         self._version += 1
         manifest = report_manifest(time=self.now + self.ahead)
+        manifest["status"] |= status
         manifest["metadata"] = {"name": NODE, "resourceVersion": str(self._version)}
         self.store.put("NodeHarvest", manifest)
         self.world.report(NODE)
@@ -93,6 +94,25 @@ def test_a_report_that_is_seen_for_the_first_time_is_a_sign_of_life() -> None:
     assert not node.forced(20)
     node.report()
     assert not node.forced(30)
+    assert node.forced(0.001)
+
+
+def test_a_report_that_cannot_be_read_is_a_sign_of_life_when_it_changes() -> None:
+    node = Listener()
+    node.forced(0, World.heard_listing)
+    for _ in range(3):
+        assert not node.forced(30)
+        node.report(updateTime=None, backend="of a newer version")
+    assert not node.forced(30)
+    assert node.forced(0.001), "it has not changed"
+
+
+def test_a_report_without_a_time_is_none_however_often_it_changes() -> None:
+    node = Listener()
+    node.forced(0, World.heard_listing)
+    node.report(updateTime=None)
+    assert not node.forced(30)
+    node.report(updateTime=None, devices=[])
     assert node.forced(0.001)
 
 

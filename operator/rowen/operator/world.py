@@ -131,10 +131,11 @@ class World:
             return known.report
         try:
             read = read_report(manifest)
+            same = known is not None and known.stamp == read.time
         except ValidationError as error:
+            # It may be a newer agent's. That it changes is a sign of life all the same.
             _log.warning("report.unreadable", node=node, error=str(error))
-            read = Report(node, None)
-        same = known is not None and known.stamp == read.time
+            read, same = Report(node, None), False
         heard = known.report.heard if known and same else self._clock()
         report = replace(read, time=self._reported_at(known, read.time), heard=heard)
         self._reports[node] = _Seen(version, read.time, report)
