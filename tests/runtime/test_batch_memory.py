@@ -2,13 +2,14 @@
 
 import errno
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from transformers import AutoConfig
 
 from rowen.crds.worker import ExitCode
-from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, useful_bytes
+from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, start_failure, useful_bytes
 from rowen.runtime.failure import WorkerError
 
 CONFIG = {
@@ -40,6 +41,25 @@ def test_too_little_memory_is_said_in_numbers(model: Path) -> None:
     with pytest.raises(WorkerError, match="weights 1000") as caught:
         cache_bytes(model, OVERHEAD_BYTES)
     assert caught.value.reason == "MemoryTooSmall"
+
+
+def test_a_cache_without_a_token_is_too_little_memory() -> None:
+    message = "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token."
+    vllm = find_spec("vllm")
+    assert vllm is not None
+    assert vllm.origin is not None
+    # The text is of the version that is installed.
+    source = (Path(vllm.origin).parent / "v1" / "core" / "kv_cache_utils.py").read_text()
+    assert message[: message.index(":")] in source
+    failure = start_failure(ValueError(message), 4096)
+    assert isinstance(failure, WorkerError)
+    assert (failure.reason, failure.code) == ("MemoryTooSmall", ExitCode.USER_ERROR)
+    assert "4096 bytes" in failure.message
+
+
+def test_another_refusal_of_vllm_is_tried_again() -> None:
+    error = ValueError("Available memory on node 0 (1.0/2.0 GiB) on kv cache allocation is less than requested")
+    assert start_failure(error, 4096) is error
 
 
 def configured(folder: Path, config: object) -> int:
@@ -102,6 +122,7 @@ def test_the_text_part_counts(config: object, expected: int, model: Path) -> Non
         (CONFIG | {"num_key_value_heads": [4, 8]}, "num_key_value_heads is [4, 8], expected"),
         ("[]", "it is not a JSON object"),
         ("{", "Expecting property name"),
+        ("[" * 5000, "maximum recursion depth exceeded"),
     ],
 )
 def test_a_configuration_that_does_not_tell_is_the_users_error(config: object, said: str, model: Path) -> None:

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
 from typing_extensions import override
 
-from rowen.runtime.batch.memory import MAX_SEQUENCES, cache_bytes
+from rowen.runtime.batch.memory import MAX_SEQUENCES, cache_bytes, start_failure
 from rowen.runtime.batch.requests import ChatRow, CompletionRow, Request
 from rowen.runtime.batch.results import Answer
+
+log = structlog.get_logger()
 
 _COMPLETION_TOKENS = 16
 """What OpenAI's completions route takes for `max_tokens` when it is absent."""
@@ -17,6 +20,16 @@ _COMPLETION_TOKENS = 16
 
 class UnanswerableError(Exception):
     """The model cannot answer this request; the others are not touched."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How many tokens a sequence may have, prompt and answer together."""
+
+    model: int
+    """Those that the model takes."""
+    fitting: int
+    """Those of them for which the job's memory is enough."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,10 @@ class VllmEngine(Engine):
     """`Engine` on vLLM's `LLMEngine`, without a second process."""
 
     def __init__(self, model: Path, memory_bytes: int) -> None:
-        """Loads the model. Raises `WorkerError` when it does not fit into so much memory."""
+        """Loads the model. Raises `WorkerError` when it does not fit into so much memory.
+
+        Sequences are no longer than the memory allows.
+        """
         cache = cache_bytes(model, memory_bytes)
         # One device, one thread, no process of vLLM's own that would have to be gated, too.
         os.environ |= {
@@ -58,14 +74,23 @@ class VllmEngine(Engine):
             model=str(model),
             enforce_eager=True,
             max_num_seqs=MAX_SEQUENCES,
+            # As long as the model and the cache allow.
+            max_model_len=-1,
             kv_cache_memory_bytes=cache,
             distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
             disable_log_stats=True,
         )
-        self._engine = LLMEngine.from_engine_args(arguments)
+        config = arguments.create_engine_config()
+        whole = int(config.model_config.max_model_len)
+        try:
+            self._engine = LLMEngine.from_vllm_config(config, disable_log_stats=True)
+        except ValueError as error:
+            raise start_failure(error, cache) from error
         self._tokenizer: Any = self._engine.get_tokenizer()
         self._tokens_of: dict[int, int] = {}
-        self._max_length = int(self._engine.model_config.max_model_len)
+        self._length = Length(model=whole, fitting=int(self._engine.model_config.max_model_len))
+        if self._length.fitting < whole:
+            log.warning("the memory allows shorter sequences than the model", tokens=self._length.fitting, model=whole)
 
     @override
     def add(self, request: Request) -> None:
@@ -76,13 +101,11 @@ class VllmEngine(Engine):
         if row is None:
             raise UnanswerableError("no row")
         tokens = self._tokens(request)
-        room = self._max_length - len(tokens)
-        if room < 1:
-            raise UnanswerableError(f"the prompt has {len(tokens)} tokens, the model takes {self._max_length}")
         body = row.body
+        max_tokens = answer_tokens(len(tokens), _wanted_tokens(row), self._length)
         try:
             parameters = SamplingParams(
-                max_tokens=min(_wanted_tokens(row, room), room),
+                max_tokens=max_tokens,
                 temperature=body.temperature,
                 top_p=body.top_p,
                 frequency_penalty=body.frequency_penalty,
@@ -123,9 +146,28 @@ class VllmEngine(Engine):
         return list(prompt) if isinstance(prompt, list) else list(self._tokenizer(prompt)["input_ids"])
 
 
-def _wanted_tokens(row: CompletionRow | ChatRow, room: int) -> int:
+def answer_tokens(prompt: int, wanted: int | None, length: Length) -> int:
+    """Most tokens of an answer to so many; without a wanted number those for which there is room.
+
+    The model's own length cuts what is wanted. The memory never does. Raises `UnanswerableError`.
+    """
+    takes = f"the model takes {length.model}"
+    if length.fitting < length.model:
+        takes += f", of which {length.fitting} fit into the job's memory"
+    if prompt >= length.fitting:
+        raise UnanswerableError(f"the prompt has {prompt} tokens, {takes}")
+    room = length.fitting - prompt
+    if wanted is None:
+        return room
+    possible = min(wanted, length.model - prompt)
+    if possible > room:
+        raise UnanswerableError(f"the prompt has {prompt} tokens and {wanted} more are wanted, {takes}")
+    return possible
+
+
+def _wanted_tokens(row: CompletionRow | ChatRow) -> int | None:
     if isinstance(row, ChatRow):
-        return row.body.max_completion_tokens or row.body.max_tokens or room
+        return row.body.max_completion_tokens or row.body.max_tokens
     return row.body.max_tokens or _COMPLETION_TOKENS
 
 

@@ -12,6 +12,8 @@ OVERHEAD_BYTES = 1536 * 2**20
 MAX_SEQUENCES = 16
 """Requests that are decoded together."""
 
+_NOTHING_FITS = "Cannot auto-fit max_model_len"
+"""How vLLM says so; it has no kind of error of its own for it."""
 _HALF_PRECISION_BYTES = 2
 _FIELDS = (
     "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size",
@@ -32,9 +34,16 @@ def cache_bytes(model: Path, memory_bytes: int) -> int:
         raise WorkerError("MemoryTooSmall", message)
     try:
         return min(left, useful_bytes(text_configuration(model)))
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         message = f"the size of the cache cannot be told from {model / 'config.json'}: {error}"
         raise input_failure("ModelMissing", message, error) from error
+
+
+def start_failure(error: ValueError, cache: int) -> Exception:
+    """What it means that vLLM does not start with so many bytes of cache: its other errors may pass."""
+    if _NOTHING_FITS not in str(error):
+        return error
+    return WorkerError("MemoryTooSmall", f"weights and vLLM leave {cache} bytes for the cache: not one token fits")
 
 
 def useful_bytes(config: Mapping[str, Any]) -> int:
