@@ -34,7 +34,8 @@ def test_what_an_answer_may_have(prompt: int, wanted: int | None, length: Length
         (40, None, SHORT, "the prompt has 40 tokens, the model takes 100, of which 40 fit into the job's memory"),
         (
             30, 11, SHORT,
-            "the prompt has 30 tokens and 11 more are wanted, the model takes 100, of which 40 fit into the job's memory",
+            "the prompt has 30 tokens and 11 more are wanted,"
+            " the model takes 100, of which 40 fit into the job's memory",
         ),
         (
             39, 1000, SHORT,
