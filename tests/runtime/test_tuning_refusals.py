@@ -1,6 +1,7 @@
 """What a fine-tuning worker says when it cannot run."""
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -210,6 +211,16 @@ def test_a_model_that_is_damaged_is_the_users_error(
     (tmp_path / "model" / name).write_text(content)
     with pytest.raises(WorkerError, match=str(tmp_path / "model")) as caught:
         load(tmp_path / "model", job)
+    assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
+
+
+def test_a_model_without_all_its_weights_is_not_filled_with_noise(job: TuningSpec, tmp_path: Path) -> None:
+    shutil.copytree(job.base_model.name_or_path, tmp_path / "model")
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    layers = config["num_hidden_layers"]
+    (tmp_path / "model/config.json").write_text(json.dumps(config | {"num_hidden_layers": layers + 1}))
+    with pytest.raises(WorkerError, match=rf"lacks weights .*: model\.layers\.{layers}\..* and \d+ more") as caught:
+        load_adapted(tmp_path / "model", job)
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
 
 

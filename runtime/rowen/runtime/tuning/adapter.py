@@ -29,10 +29,17 @@ def load_tokenizer(folder: Path) -> Any:
 def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
     """The base model in float32 with a fresh adapter whose first weights follow from the seed. Raises `WorkerError`."""
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    # Its types leave out that it returns a pair with `output_loading_info`.
+    automatic: Any = AutoModelForCausalLM
     try:
-        base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        base, loaded = automatic.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     except Exception as error:
         raise input_failure("ModelMissing", f"{folder} cannot be loaded: {_said(error)}", error) from error
+    missing = sorted(loaded["missing_keys"])
+    if missing:
+        # transformers fills them with random values.
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        raise WorkerError("ModelMissing", f"{folder} lacks weights that its config.json asks for: {missing[0]}{more}")
     config = LoraConfig(
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,
