@@ -1,4 +1,4 @@
-"""Online requests, sent open-loop, and what became of them."""
+"""Online requests, and what became of them."""
 
 import asyncio
 import threading
@@ -54,25 +54,29 @@ def send(url: str, model: str, *, seconds: float, gap_seconds: float = 0.5, toke
     return asyncio.run(_send(url, model, seconds, gap_seconds, tokens))
 
 
+_PAUSE_SECONDS = 0.5
+
+
 class Background:
-    """Traffic that runs beside a test and is looked at afterwards."""
+    """Traffic that runs beside a test and is looked at afterwards.
+
+    One request after another with a pause between them: however slow the machine is, it leaves time for offline work.
+    """
 
     def __init__(self, url: str, model: str) -> None:
         self._url, self._model = url, model
         self.answers: list[Answer] = []
 
-    async def _run(self, stop: asyncio.Event, gap_seconds: float) -> None:
+    async def _run(self, stop: asyncio.Event) -> None:
         async with httpx.AsyncClient(base_url=self._url, timeout=30, trust_env=False) as client:
-            tasks = []
             while not stop.is_set():
-                tasks.append(asyncio.create_task(_ask(client, self._model, 16)))
-                await asyncio.sleep(gap_seconds)
-            self.answers = list(await asyncio.gather(*tasks))
+                self.answers.append(await _ask(client, self._model, 16))
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     def __enter__(self) -> "Background":
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(self._stop, 0.5),))
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(self._stop),))
         self._thread.start()
         return self
 
