@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import httpx
 
+_PAUSE_SECONDS = 0.5
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -37,24 +39,6 @@ async def _ask(client: httpx.AsyncClient, model: str, tokens: int) -> Answer:
     except httpx.HTTPError as error:
         return Answer(sent, first, f"{type(error).__name__}: {error}")
     return Answer(sent, first, None if first is not None else "no token")
-
-
-async def _send(url: str, model: str, seconds: float, gap_seconds: float, tokens: int) -> list[Answer]:
-    async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
-        tasks = []
-        started = time.monotonic()
-        while time.monotonic() - started < seconds:
-            tasks.append(asyncio.create_task(_ask(client, model, tokens)))
-            await asyncio.sleep(gap_seconds)
-        return list(await asyncio.gather(*tasks))
-
-
-def send(url: str, model: str, *, seconds: float, gap_seconds: float = 0.5, tokens: int = 16) -> list[Answer]:
-    """Sends a request every `gap_seconds` for `seconds`, whether or not earlier ones were answered."""
-    return asyncio.run(_send(url, model, seconds, gap_seconds, tokens))
-
-
-_PAUSE_SECONDS = 0.5
 
 
 class Background:

@@ -234,19 +234,29 @@ HOUR = 3600.0
 TROUBLE = [({"reason": "ContainerCreating"}, 600), (PULLING, 120)]
 
 
-@pytest.mark.parametrize(("state", "seconds"), TROUBLE)
-def test_an_outage_is_no_time(state: dict[str, str], seconds: float) -> None:
+def twenty_seconds_before(state: dict[str, str], seconds: float) -> Job:
+    """A job in trouble whose start fails after so many seconds, 20 s before that."""
     one = Job()
     one.waits(waiting=state)
     assert one.told(0) is None
     assert one.told(seconds - 20) is None
+    return one
+
+
+def assert_twenty_seconds_are_left(one: Job) -> None:
+    assert one.told(20) is None
+    assert one.told(0.001) is not None
+
+
+@pytest.mark.parametrize(("state", "seconds"), TROUBLE)
+def test_an_outage_is_no_time(state: dict[str, str], seconds: float) -> None:
+    one = twenty_seconds_before(state, seconds)
     assert one.judged(10, World.heard_nothing) is None
     assert one.judged(150, None) is None
     assert one.judged(1, World.heard_nothing) is None
     assert one.judged(1, World.heard_event) is None, "events alone do not tell what was missed"
     assert one.judged(1, World.heard_listing) is None
-    assert one.told(20) is None
-    assert one.told(0.001) is not None
+    assert_twenty_seconds_are_left(one)
 
 
 def test_what_a_listing_finds_after_an_outage_holds() -> None:
@@ -265,14 +275,10 @@ def test_what_a_listing_finds_after_an_outage_holds() -> None:
 def test_a_gap_or_a_clock_that_jumps_is_no_time(
     state: dict[str, str], seconds: float, jump: float, sign: Callable[[World], None]
 ) -> None:
-    one = Job()
-    one.waits(waiting=state)
-    assert one.told(0) is None
-    assert one.told(seconds - 20) is None
+    one = twenty_seconds_before(state, seconds)
     assert one.judged(jump, None) is None
     assert one.judged(0, sign) is None
-    assert one.told(20) is None
-    assert one.told(0.001) is not None
+    assert_twenty_seconds_are_left(one)
 
 
 def test_what_comes_after_the_last_sign_does_not_count_yet() -> None:

@@ -34,7 +34,7 @@ async def read_status(job: str, namespace: str | None) -> OfflineJobStatus:
     Raises:
         StatusError: It could not be read.
     """
-    job = _KIND.sub("", job, count=1)
+    job = _KIND.sub("", job)
     _check_name("name of a job", job)
     if namespace is not None:
         _check_name("namespace", namespace)
