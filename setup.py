@@ -1,6 +1,5 @@
 """Builds the gate libraries, plain shared libraries, beside the packages that pyproject.toml lists."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -16,16 +15,22 @@ FOLDERS = {
     "cluster": "e2e/cluster",
 }
 NATIVE = Path("node_agent/native")
-# What both gate libraries are built from.
-SHARED = ("page", "priority", "tenant")
-GPU = NATIVE / "nvidia"
-HEADERS = sorted(map(str, [*NATIVE.glob("*.h"), *GPU.glob("*.h")]))
+FOLDERS_OF = {
+    "librowen": ("shared", "tenant", "cpu", "online", "agent", "memory"),
+    "librowen_nvidia": ("shared", "tenant", "nvidia", "memory"),
+}
+HEADERS = sorted(map(str, NATIVE.rglob("*.h")))
 
 
-def _library(name: str, sources: Iterable[Path]) -> Extension:
+def _sources(library: str) -> list[str]:
+    return sorted(str(source) for folder in FOLDERS_OF[library] for source in (NATIVE / folder).glob("*.c"))
+
+
+def _library(name: str) -> Extension:
     return Extension(
         f"rowen.node_agent.native.{name}",
-        sources=sorted(map(str, sources)),
+        sources=_sources(name),
+        include_dirs=[str(NATIVE)],
         depends=HEADERS,
         extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
         extra_link_args=["-Wl,-z,now", "-pthread", "-ldl"],
@@ -34,8 +39,5 @@ def _library(name: str, sources: Iterable[Path]) -> Extension:
 
 setup(
     package_dir={f"rowen.{name}": f"{folder}/rowen/{name}" for name, folder in FOLDERS.items()},
-    ext_modules=[
-        _library("librowen", NATIVE.glob("*.c")),
-        _library("librowen_nvidia", [*(NATIVE / f"{name}.c" for name in SHARED), *GPU.glob("*.c")]),
-    ],
+    ext_modules=[_library(name) for name in FOLDERS_OF],
 )

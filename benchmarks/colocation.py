@@ -71,6 +71,7 @@ class Colocation:
         for name, gate in (("managed", managed), ("free", free)):
             environment = gate.tenant_environment() | {JOB_SPEC_ENV: self._tuning_spec(name)}
             self._processes[name] = self._start(name, tuning, environment)
+            gate.adopt(self._processes[name].pid)
 
     def _engine_command(self, url: str) -> list[str]:
         return [

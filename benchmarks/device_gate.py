@@ -6,31 +6,31 @@ import sys
 import time
 from pathlib import Path
 
-from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, TENANT_PAGE_ENV
+from served_device import ServedDevice
+
 from rowen.node_agent.device import Device
-from rowen.node_agent.native import library_path
 
 _LEASE = 2.0
 _STOP_LIMIT = 5.0
+_BACKSTOP = 0.05
 _IDLE_ENGINE = """
 import ctypes, os, sys
 library = ctypes.CDLL(os.environ["ROWEN_LIBRARY"])
-assert library.rowen_online_attach(os.fsencode(os.environ["ROWEN_DEVICE_PAGE"])) >= 0
-print("attached", flush=True)
+print(library.rowen_online_attach(os.fsencode(os.environ["ROWEN_ENGINE_SOCKET"])), flush=True)
 sys.stdin.read()
 """
 
 
 class Gate:
-    """A device of the core with its pages; held closed by letting its lease run out."""
+    """A device of the core, for one tenant; held closed by letting its lease run out."""
 
     def __init__(self, directory: Path, core: int) -> None:
-        """Makes the pages in `directory` and starts to serve the gate before `core`."""
+        """Keeps its state in `directory` and starts to serve the gate before `core`."""
         self._held = False
-        self.device = Device(directory, slots=1, cpus=[core], backstop=0.05)
+        self._served = ServedDevice(directory, slots=1, cpu=core, backstop=_BACKSTOP)
+        # The arms say how the core is shared.
+        self._served.make_pods(with_share=False)
         self.renew()
-        self.device.start()
-        self._directory = directory
         # A gate opens only for an engine; this one is never busy.
         self._engine = subprocess.Popen(
             [sys.executable, "-c", _IDLE_ENGINE],
@@ -40,17 +40,30 @@ class Gate:
             env=os.environ | self.online_environment(),
         )
         assert self._engine.stdout is not None
-        if self._engine.stdout.readline() != "attached\n":
+        if self._engine.stdout.readline() != "0\n":
             raise RuntimeError("the idle engine could not attach to the gate")
+
+    @property
+    def device(self) -> Device:
+        """The device behind it."""
+        return self._served.device
+
+    @property
+    def without_backstop(self) -> str | None:
+        """Why the kernel cannot stop a tenant that does not stop by itself."""
+        return self._served.without_backstop
 
     def online_environment(self) -> dict[str, str]:
         """What the device plugin would give an engine."""
-        return {LIBRARY_ENV: str(library_path()), DEVICE_PAGE_ENV: str(self._directory / "device.page")}
+        return self._served.engine_environment()
 
     def tenant_environment(self) -> dict[str, str]:
         """What the device plugin would give a tenant."""
-        page = str(self._directory / "tenant-0.page")
-        return self.online_environment() | {TENANT_PAGE_ENV: page, "LD_PRELOAD": str(library_path())}
+        return self._served.tenant_environment(0)
+
+    def adopt(self, process: int) -> None:
+        """Makes a process the gate's tenant, for the kernel."""
+        self._served.adopt(0, process)
 
     def renew(self) -> None:
         """Renews the lease, unless the gate is held."""
@@ -84,4 +97,4 @@ class Gate:
         """Stops serving."""
         self._engine.kill()
         self._engine.wait()
-        self.device.close()
+        self._served.close()

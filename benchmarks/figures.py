@@ -92,19 +92,20 @@ def harvest_figures(repeats: Sequence[Repeat], arm: str, solo_speed: float) -> F
     }
 
 
-def gate_figures(repeats: Sequence[Repeat]) -> Figures:
-    """What the gate did."""
+def gate_figures(repeats: Sequence[Repeat], without_backstop: str | None) -> Figures:
+    """What the gate did. `without_backstop`: why the kernel could stop no tenant."""
     own = [repeat for repeat in repeats if repeat.arm == "rowen"]
     stops = [stop * 1000 for repeat in own for stop in repeat.stops]
     per_request = [count for repeat in own for count in repeat.per_request]
     seconds = sum(repeat.seconds for repeat in own)
+    backstops = sum(repeat.backstops for repeat in own)
     return {
         "gate_open_fraction": (sum(repeat.gate_open for repeat in own) / seconds, "fraction"),
         "preemptions": (sum(repeat.preemptions for repeat in own), "closes"),
         **({f"stop_ms_p{percent}": (percentile(stops, percent), "ms") for percent in (50, 99)} if stops else {}),
         "cooldown_ms_max": (max(repeat.cooldown for repeat in own) * 1000, "ms"),
         "preemptions_per_request_max": (max(per_request, default=0), "closes"),
-        "backstops": (sum(repeat.backstops for repeat in own), "stops"),
+        "backstops": (Missing(without_backstop) if without_backstop else backstops, "stops"),
     }
 
 

@@ -133,11 +133,12 @@ def run(plan: Plan) -> dict[str, Any]:
         speeds = [solo(colocation, _SOLO_SECONDS)]
         repeats, warm_ups = measure_all(colocation, plan, list(missing))
         speeds.append(solo(colocation, _SOLO_SECONDS))
+        without_backstop = colocation.managed.without_backstop
     solo_speed = sum(speeds) / len(speeds)
     others = [name for name in ARMS if name != "rowen" and name not in missing]
     figures: Figures = {
         **arm_figures(repeats, "rowen", solo_speed),
-        **gate_figures(repeats),
+        **gate_figures(repeats, without_backstop),
         "solo_tokens_per_second": (solo_speed, "tokens/s"),
         "solo_spread": (max(speeds) / min(speeds) - 1, "fraction"),
         "warm_ups": (sum(found.replays for found in warm_ups.values()), "replays"),

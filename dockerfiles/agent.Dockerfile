@@ -6,8 +6,9 @@ FROM ${BASE} AS build
 RUN command -v gcc > /dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*)
 COPY node_agent/native /opt/rowen-build/native
-RUN gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now \
-    /opt/rowen-build/native/*.c -o /opt/rowen-build/librowen.so -pthread -ldl
+RUN cd /opt/rowen-build/native \
+    && gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now \
+    -I . shared/*.c tenant/*.c cpu/*.c online/*.c agent/*.c memory/*.c -o /opt/rowen-build/librowen.so -pthread -ldl
 
 FROM ${BASE}
 

@@ -108,6 +108,15 @@ def _no_agents() -> Iterator[None]:
         wait_until(lambda: _ready("agent"), "the agents are Ready again", 120)
 
 
+def _engines(world: World) -> set[str]:
+    """Ids of the engine's containers."""
+    return {
+        container["containerID"]
+        for pod in items("pods", world.namespace, f"rowen.dev/service={world.service}")
+        for container in pod.get("status", {}).get("containerStatuses", [])
+    }
+
+
 def test_without_its_agent_offline_work_pauses_and_then_resumes(world: World) -> None:
     apply(_counting_job(world))
 
@@ -123,13 +132,17 @@ def test_without_its_agent_offline_work_pauses_and_then_resumes(world: World) ->
     try:
         wait_condition("ojob", "counter", world.namespace, "Running", timeout_seconds=180)
         wait_until(moves, "the worker counts", 60)
+        engines = _engines(world)
+        assert engines
         with _no_agents():
-            wait_until(lambda: not moves(), "the worker stands still once the page's lease is over", 30)
+            wait_until(lambda: not moves(), "the worker has noticed and stands still", 30)
             stopped = count()
             with Background(world.url, world.service) as traffic:
                 time.sleep(3)
             assert traffic.errors == []
             assert count() == stopped
         wait_until(moves, "the worker counts again", 90)
+        # The engine has found the next agent by itself.
+        assert _engines(world) == engines
     finally:
         delete("ojob", "counter", world.namespace)

@@ -134,7 +134,7 @@ def test_the_machine_reaches_pods_and_services(pods: Pods) -> None:
         assert answer.stdout.strip() in pods
 
 
-def test_each_node_has_its_own_kubelet_folder_and_device_pages(pods: Pods) -> None:
+def test_each_node_has_its_own_kubelet_folder_and_run_directory(pods: Pods) -> None:
     for node, (pod, _) in pods.items():
         kubectl("exec", pod, "--", "test", "-S", "/var/lib/kubelet/device-plugins/kubelet.sock")
         kubectl("exec", pod, "--", "test", "-S", "/var/lib/kubelet/pod-resources/kubelet.sock")

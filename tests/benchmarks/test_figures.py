@@ -208,12 +208,14 @@ def test_a_row_of_failed_requests_is_json():
 
 def test_what_the_gate_did_is_of_rowens_repeats():
     repeats = [*couple(0, stops=(0.0002, 0.0004)), *couple(1, stops=(0.0003,))]
-    figures = gate_figures(repeats)
+    figures = gate_figures(repeats, None)
     assert value(figures, "preemptions") == 3
     assert value(figures, "stop_ms_p50") == pytest.approx(0.3)
     assert value(figures, "gate_open_fraction") == pytest.approx(0.4)
     assert value(figures, "preemptions_per_request_max") == 1
-    assert "stop_ms_p50" not in gate_figures(couple(0))
+    assert "stop_ms_p50" not in gate_figures(couple(0), None)
+    assert figures["backstops"] == (sum(repeat.backstops for repeat in repeats if repeat.arm == "rowen"), "stops")
+    assert gate_figures(repeats, "no cgroups")["backstops"] == (Missing("no cgroups"), "stops")
 
 
 def test_a_row_has_what_the_figures_are_made_of():

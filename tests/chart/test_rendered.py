@@ -112,6 +112,18 @@ def test_devices_reach_the_agent_and_roll_it() -> None:
     assert checksums[0] != checksums[1]
 
 
+@every_set
+def test_the_agent_may_freeze_pods_and_has_no_more_rights_for_it(values: Values) -> None:
+    (pod,) = [pod for name, pod in pod_specs(render(values)).items() if _is_agent(name)]
+    (container,) = pod["containers"]
+    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == "cgroups"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "cgroups"]
+    assert volume["hostPath"] == {"path": "/sys/fs/cgroup", "type": "Directory"}
+    assert mount == {"name": "cgroups", "mountPath": "/host/cgroup"}
+    assert {"name": "ROWEN_CGROUP_ROOT", "value": mount["mountPath"]} in container["env"]
+    assert container["securityContext"]["capabilities"]["add"] == ["KILL", "SYS_NICE"]
+
+
 def test_values_reach_the_pods() -> None:
     manifests = render(FULL)
     for name, pod in pod_specs(manifests).items():

@@ -82,6 +82,26 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         changed(SERVICE, "spec.engine.replicas", -1),
         "spec.engine.replicas.*greater than or equal to 0",
     ),
+    (
+        "threshold below a half",
+        changed(SERVICE, "spec.harvest.memory.pressureThreshold", 0.49),
+        "spec.harvest.memory.pressureThreshold.*greater than or equal to 0.5",
+    ),
+    (
+        "threshold above all",
+        changed(SERVICE, "spec.harvest.memory.pressureThreshold", 1.01),
+        "spec.harvest.memory.pressureThreshold.*less than or equal to 1",
+    ),
+    (
+        "no reclaims at all",
+        changed(SERVICE, "spec.harvest.memory.targetReclaimsPerHour", 0),
+        "spec.harvest.memory.targetReclaimsPerHour.*greater than or equal to 1",
+    ),
+    (
+        "reclaims without limit",
+        changed(SERVICE, "spec.harvest.memory.targetReclaimsPerHour", 601),
+        "spec.harvest.memory.targetReclaimsPerHour.*less than or equal to 600",
+    ),
     ("unknown engine", changed(SERVICE, "spec.engine.type", "Other"), 'spec.engine.type.*supported values: "vLLM"'),
     ("DaemonSet", online_service(engine=None, workloadRef={"kind": "DaemonSet", "name": "x"}), "spec.workloadRef.kind"),
     ("name that no Service can have", online_service("1chat"), "metadata.name must be a DNS label"),

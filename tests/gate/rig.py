@@ -7,12 +7,16 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from gate.pod import Pod
 
+from rowen.node_agent.allocation import SOCKET
+from rowen.node_agent.attach.door import Door
 from rowen.node_agent.device import Device
+from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
 
 DEADLINE = 20.0
@@ -21,9 +25,8 @@ ENGINE = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
 library.rowen_online_attach.argtypes = [ctypes.c_char_p]
-library.rowen_online_gate.restype = ctypes.c_uint32
 library.rowen_online_step.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
-library.rowen_online_record.argtypes = [ctypes.c_uint64, ctypes.c_uint64] + [ctypes.c_uint32] * 3
+library.rowen_online_record.argtypes = [ctypes.c_uint64] * 3 + [ctypes.c_uint32] * 2
 print(library.rowen_online_attach(sys.argv[2].encode()), flush=True)
 for line in sys.stdin:
     name, *arguments = line.split()
@@ -55,9 +58,9 @@ def until(condition: Callable[[], bool], what: str = "condition") -> None:
 class Engine:
     """A process of an online engine."""
 
-    def __init__(self, page: Path) -> None:
+    def __init__(self, socket: Path, library: Path | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", ENGINE, str(library_path()), str(page)],
+            [sys.executable, "-c", ENGINE, str(library or library_path()), str(socket)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -119,28 +122,107 @@ class Tenant:
         self.process.wait()
 
 
-class Rig:
-    """A device in a folder of shared memory."""
+def thread_names(pid: int) -> dict[int, str]:
+    """By thread id; a thread that ends meanwhile has none."""
+    names = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names[int(task.name)] = (task / "comm").read_text().rstrip("\n")
+    return names
 
-    def __init__(self, folder: Path, *, slots: int = 2, cpus: tuple[int, ...], backstop: float = 5.0) -> None:
+
+def socket_in(folder: Path, slot: int | None) -> Path:
+    """Of a slot's pod, or the engines'."""
+    return folder / ("engine" if slot is None else f"tenant-{slot}") / SOCKET
+
+
+class Agent:
+    """Serves a device and its doors, in this process."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cpus: Sequence[int],
+        backstop: float,
+        pods: Sequence[tuple[int, str, str]],
+        *,
+        allows_cpu: bool = False,
+        memory: tuple[int, int] | None = None,
+    ) -> None:
+        """`pods`: number, freezer and cpuacct directory of each slot's. `memory`: handles of a pool and their bytes."""
+        pool = Pool(*memory) if memory else None
+        self.device = Device(folder, slots=len(pods), cpus=cpus, backstop=backstop, allows_cpu=allows_cpu, pool=pool)
+        self.door = Door()
+        self.door.open(socket_in(folder, None), self.device, None, lambda _: None)
+        for slot, (number, freezer, cpuacct) in enumerate(pods):
+            self.door.open(socket_in(folder, slot), self.device, slot, lambda _: None)
+            self.device.set_pod(slot, number, Path(freezer), Path(cpuacct))
+        self.device.start()
+        self.door.start()
+
+    def close(self) -> None:
+        """Ends as an agent does."""
+        self.door.close()
+        self.device.close()
+
+
+class Rig:
+    """A device in a folder of shared memory, with its doors."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slots: int = 2,
+        cpus: tuple[int, ...],
+        backstop: float = 5.0,
+        allows_cpu: bool = False,
+        memory: tuple[int, int] | None = None,
+    ) -> None:
         self.folder = folder
+        self.memory = memory
+        self.allows_cpu = allows_cpu
         self.cpus = cpus
         self.slots = slots
-        self.page = folder / "device.page"
+        self.backstop = backstop
         self._cleanup: list[Callable[[], None]] = []
         self._tenants = 0
-        self.backstop = backstop
-        self.device = self.serve()
-        self.device.renew(time.monotonic() + 3600)
+        self.pods = [Pod() for _ in range(slots)]
+        self.serve().renew(time.monotonic() + 3600)
 
     def serve(self) -> Device:
-        """A new agent on the same pages."""
-        self.device = Device(self.folder, slots=self.slots, cpus=self.cpus, backstop=self.backstop)
-        self.device.start()
+        """A new agent for the device."""
+        self.agent = Agent(
+            self.folder,
+            self.cpus,
+            self.backstop,
+            self.pod_arguments(),
+            allows_cpu=self.allows_cpu,
+            memory=self.memory,
+        )
+        self.device = self.agent.device
         return self.device
 
-    def engine(self) -> Engine:
-        engine = Engine(self.page)
+    def on_close(self, clean: Callable[[], None]) -> None:
+        """Has something called when the device is done with."""
+        self._cleanup.append(clean)
+
+    def pod_arguments(self) -> list[tuple[int, str, str]]:
+        """What an agent has to know of the slots' pods."""
+        return [(pod.number, str(pod.freezer), str(pod.cpuacct)) for pod in self.pods]
+
+    def share_pod(self, slot: int, pod: Pod) -> None:
+        """Gives a slot to a pod that has one of another device too."""
+        self.pods[slot].remove()
+        self.pods[slot] = pod
+        self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct)
+
+    def socket(self, slot: int | None) -> Path:
+        """Of a slot's pod, or the engines'."""
+        return socket_in(self.folder, slot)
+
+    def engine(self, library: Path | None = None) -> Engine:
+        engine = Engine(self.socket(None), library)
         self._cleanup.append(engine.kill)
         assert engine.attached == 0
         return engine
@@ -152,8 +234,7 @@ class Rig:
         return {
             **os.environ,
             "LD_PRELOAD": str(library_path()),
-            "ROWEN_DEVICE_PAGE": str(self.page),
-            "ROWEN_TENANT_PAGE": str(self.folder / f"tenant-{slot}.page"),
+            "ROWEN_TENANT_SOCKETS": str(self.socket(slot)),
             "ROWEN_LIBRARY": str(library_path()),
             "COUNTS": str(counts),
             "OPENBLAS_NUM_THREADS": "2",
@@ -161,6 +242,12 @@ class Rig:
 
     def run(self, command: list[str], slot: int = 0, before: Callable[[], None] | None = None, **extra: str) -> Tenant:
         environment = {**self.environment(slot), **extra}
+
+        def enter() -> None:
+            self.pods[slot].join()
+            if before:
+                before()
+
         process = subprocess.Popen(
             command,
             env=environment,
@@ -168,7 +255,7 @@ class Rig:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=before,
+            preexec_fn=enter,
         )
         tenant = Tenant(process, Path(environment["COUNTS"]))
         self._cleanup.append(tenant.kill)
@@ -194,6 +281,11 @@ class Rig:
         until(lambda: self.device.counts().gate_open, "the gate is open")
 
     def close(self) -> None:
+        # An agent would freeze again what is thawed here, and what is frozen does not take SIGKILL.
+        self.agent.close()
+        for pod in self.pods:
+            pod.thaw()
         for clean in reversed(self._cleanup):
             clean()
-        self.device.close()
+        for pod in self.pods:
+            pod.remove()

@@ -4,9 +4,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from gate.rig import until
+from gate.rig import thread_names, until
 
 # The thread goes on when its tracer ends. One that is killed is the tracer's to wait for before its process is gone.
 TRACER = """
@@ -24,8 +23,7 @@ while not select.select([sys.stdin], [], [], 0.05)[0] and os.waitpid(tid, WALL |
 
 
 def _device_threads(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(task.name) for task in tasks if (task / "comm").read_text() == "rowen-device\n"]
+    return [thread for thread, name in thread_names(pid).items() if name == "rowen-device"]
 
 
 @contextmanager

@@ -22,8 +22,7 @@ OWNER = 0xC1D00001
 GPU = library_path("librowen_nvidia")
 
 
-@pytest.fixture(scope="session")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake, built by the compiler that built the library."""
     made = tmp_path_factory.mktemp("fake") / "fake_rm.so"
     compiler = sysconfig.get_config_var("CC").split()[0]
@@ -31,6 +30,11 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     include = f"-I{ROOT / 'node_agent/native'}"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", include, str(source), "-o", str(made)], check=True, timeout=60)
     return made
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_driver(tmp_path_factory)
 
 
 class Process:

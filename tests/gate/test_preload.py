@@ -33,10 +33,12 @@ def test_a_tenant_with_a_library_of_its_own_stops_with_that_and_cannot_keep_the_
     )
     tenant.advances(3)  # the program's two threads, and the library's
     assert all(tenant.counts(5)[3:]), "what the gate library replaces is handed on to the other library"
+    # The library's thread runs before the process has attached: the kernel may have had to stop it then.
+    before = rig.device.counts().backstops
     for _ in range(5):
         engine.call("busy")
         rig.acknowledged()
         tenant.stands_still(3)
         engine.call("idle")
         tenant.advances(3)
-    assert rig.device.counts().backstops == 0
+    assert rig.device.counts().backstops == before

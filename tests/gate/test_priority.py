@@ -106,3 +106,46 @@ def test_the_agent_raises_a_tenant_that_may_not_do_so_and_has_ids_of_its_own(rig
     # unshare waits behind the gate too, and has every right; the program has none.
     until(lambda: len(made()) == 2, "both have a control thread")
     until(lambda: all(_is_raised(*thread) for thread in made().items()), "both are raised")
+
+
+# Names one of its own threads as the control thread, attaches anew and names another.
+GREEDY = """
+import ctypes, re
+def names(tid):
+    start = re.search(r"^([0-9a-f]+)-.*rowen-member", open("/proc/self/maps").read(), re.M)[1]
+    ctypes.c_int32.from_address(int(start, 16) + CONTROL_TID).value = tid
+CONTROL_TID = 64 + 4
+libc = ctypes.CDLL(None)
+threads = []
+def work():
+    threads.append(libc.syscall(186))
+    while True:
+        time.sleep(0.01)
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+while len(threads) < 3:
+    pass
+for index, tid in enumerate(threads):
+    names(tid)
+    os.closerange(3, 4096)
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        names(tid)
+_counts = open(os.environ["COUNTS"], "r+b", buffering=0)
+_counts.write((1).to_bytes(8, "little"))
+time.sleep(3600)
+"""
+
+
+def _raised(pid: int) -> int:
+    """Threads of the process that go before others."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    policies = [os.sched_getscheduler(int(task.name)) & ~os.SCHED_RESET_ON_FORK for task in tasks]
+    return sum(policy in (os.SCHED_FIFO, SCHED_DEADLINE) for policy in policies)
+
+
+def test_a_process_that_names_other_threads_has_one_that_goes_first(rig: Rig) -> None:
+    rig.engine()
+    tenant = rig.tenant(GREEDY)
+    until(lambda: tenant.counts() == [1], "it has tried all")
+    assert _raised(tenant.process.pid) <= 2

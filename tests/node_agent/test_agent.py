@@ -8,11 +8,15 @@ import time
 
 import httpx
 import pytest
+from gate.pod import Pod
 from gate.stuck import stuck_device_thread
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec
 from rowen.node_agent.agent import Agent
+from rowen.node_agent.attach.cgroup import PodCgroup
+from rowen.node_agent.attach.offence import Reason, Tell
+from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.cpu import CpuBackend
 from rowen.node_agent.native import library_path
@@ -25,20 +29,25 @@ import ctypes, sys, time
 library = ctypes.CDLL(sys.argv[1])
 assert library.rowen_online_attach(sys.argv[2].encode()) == 0
 while True:
+    begin = time.monotonic_ns()
     library.rowen_online_busy()
-    library.rowen_online_record(ctypes.c_uint64(5000000), ctypes.c_uint64(1000000), 4, 1, 1)
+    time.sleep(0.005)
+    record = library.rowen_online_record
+    record.argtypes = [ctypes.c_uint64] * 3 + [ctypes.c_uint32] * 2
+    record(begin, 5000000, 1000000, 4, 1)
     library.rowen_online_idle()
     time.sleep(0.05)
 """
 
 
 class FakeCluster:
-    def __init__(self):
+    def __init__(self, pod_uid):
         self.reports = []
+        self.events = []
         self.up = True
         self.pod_list = [
             PodView("shop", "chat-0", service="chat"),
-            PodView("lab", "tune-0", job="tune"),
+            PodView("lab", "tune-0", job="tune", uid=pod_uid),
         ]
 
     def _check(self):
@@ -53,6 +62,10 @@ class FakeCluster:
         self._check()
         return self.pod_list
 
+    async def event(self, pod, reason, message):
+        self._check()
+        self.events.append((pod.name, reason, message))
+
     async def report(self, status):
         self._check()
         self.reports.append(status)
@@ -61,40 +74,48 @@ class FakeCluster:
         return self.reports[-1].devices[0] if self.reports else None
 
 
-def start(code, *arguments, **environment):
-    return subprocess.Popen([sys.executable, "-c", code, *arguments], env={**os.environ, **environment})
+def start(code, *arguments, pod=None, **environment):
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.Popen(pod.command(command, environment) if pod else command)
 
 
 @pytest.fixture
-async def world(kubelet, folder):
+def pod():
+    pod = Pod()
+    yield pod
+    pod.remove()
+
+
+@pytest.fixture
+async def world(kubelet, folder, pod):
     settings = Settings(
         node="n", run_directory=folder / "run", device_plugins=kubelet.folder, pod_resources=kubelet.pod_resources
     )
     config = DeviceConfig(id="cpu1", cpus=str(max(os.sched_getaffinity(0))), memory="1Gi")
     node = Node(settings, [config], CpuBackend())
-    cluster = FakeCluster()
+    cluster = FakeCluster(pod.uid)
     agent = Agent(settings, node, cluster)
     kubelet.held = {
         ("shop", "chat-0"): {ONLINE_RESOURCE: ["cpu1"]},
         ("lab", "tune-0"): {HARVEST_RESOURCE: ["cpu1-0"]},
     }
-    pages = folder / "run/devices/cpu1"
-    page = str(pages / "device.page")
-    engine = start(ENGINE, str(library_path()), page)
+    doors = folder / "run/devices/cpu1"
+    engine = start(ENGINE, str(library_path()), str(doors / "engine/agent.sock"))
     tenant = start(
         "while True: pass",
+        pod=pod,
         LD_PRELOAD=str(folder / "run/lib/librowen.so"),
-        ROWEN_DEVICE_PAGE=page,
-        ROWEN_TENANT_PAGE=str(pages / "tenant-0.page"),
+        ROWEN_TENANT_SOCKETS=str(doors / "tenant-0/agent.sock"),
     )
     task = asyncio.create_task(agent.run())
     yield agent, cluster, tenant
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    node.close()
+    pod.thaw()
     for process in (engine, tenant):
         process.kill()
         process.wait()
-    node.close()
 
 
 async def until(condition):
@@ -168,3 +189,66 @@ async def test_the_slot_of_a_pod_that_is_gone_is_cleared(world, kubelet):
     kubelet.held.pop(("lab", "tune-0"))
     await until(lambda: agent.node.devices["cpu1"].gate.counts().tenants[0].open_seconds == 0)
     await until(lambda: not cluster.last().tenants)
+
+
+async def test_a_pod_that_the_kernel_has_to_stop_again_is_told_of_and_evicted(world, pod, folder):
+    """Its program has taken the gate's handler away by a raw system call."""
+    _, cluster, _ = world
+    code = """
+import ctypes
+action = (ctypes.c_uint64 * 4)(1, 0, 0, 0)
+assert ctypes.CDLL(None).syscall(13, 23, action, None, 8) == 0
+while True: pass
+"""
+    rogue = start(
+        code,
+        pod=pod,
+        LD_PRELOAD=str(folder / "run/lib/librowen.so"),
+        ROWEN_TENANT_SOCKETS=str(folder / "run/devices/cpu1/tenant-0/agent.sock"),
+    )
+    await until(lambda: rogue.poll() is not None)
+    assert rogue.returncode == -9
+    await until(lambda: len(cluster.events) >= 2)
+    (name, reason, message), (_, last, _) = cluster.events[:2]
+    assert (name, reason, last) == ("tune-0", "HandlerReplaced", "EvictedHandlerReplaced")
+    assert f"process {rogue.pid} (python" in message
+
+
+def refusal(folder, pod=None):
+    """What a process is told that may not come in."""
+    environment = {
+        "LD_PRELOAD": str(folder / "run/lib/librowen.so"),
+        "ROWEN_TENANT_SOCKETS": str(folder / "run/devices/cpu1/tenant-0/agent.sock"),
+    }
+    command = [sys.executable, "-c", "pass"]
+    given = [f"{name}={value}" for name, value in environment.items()]
+    stranger = subprocess.run(
+        pod.command(command, environment) if pod else ["env", *given, *command],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert stranger.returncode == 1
+    return stranger.stderr
+
+
+async def test_a_process_outside_of_any_pod_is_not_let_in(world, folder):
+    assert "in no pod's cgroup" in await asyncio.to_thread(refusal, folder)
+
+
+async def test_another_pod_does_not_come_in_while_the_slot_s_own_runs(world, folder):
+    _, cluster, _ = world
+    await until(lambda: (device := cluster.last()) and device.tenants and device.tenants[0].attached)
+    other = Pod()
+    try:
+        assert "the slot belongs to pod" in await asyncio.to_thread(refusal, folder, other)
+    finally:
+        other.remove()
+
+
+async def test_a_pod_that_is_not_in_the_last_report_is_told_of_too(world, pod):
+    agent, cluster, _ = world
+    notice = Notice(PodCgroup(pod.uid, pod.freezer, pod.cpuacct), Tell(Reason.UNACKNOWLEDGED, "it did not stop"))
+    agent.node.pods = []
+    await agent.handle(notice)
+    assert cluster.events == [("tune-0", "Unacknowledged", "it did not stop")]

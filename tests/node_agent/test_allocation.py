@@ -20,32 +20,29 @@ def node():
         node.close()
 
 
-def files(allocation):
-    return {mount.container_path: (Path(mount.host_path), mount.read_only) for mount in allocation.mounts}
-
-
 def test_one_device(node):
     allocation = node.allocate_slots(["b-1"])
-    assert allocation.environment["ROWEN_DEVICE_PAGE"] == "/run/rowen/device-0.page"
-    assert allocation.environment["ROWEN_TENANT_PAGE"] == "/run/rowen/tenant-0.page"
-    assert len(allocation.mounts) == 3
+    assert allocation.environment["ROWEN_TENANT_SOCKETS"] == "/run/rowen/tenant-0/agent.sock"
+    assert len(allocation.mounts) == 2
 
 
-def test_the_pages_of_several_devices_are_listed_in_the_same_order(node):
+def test_the_doors_of_several_devices_are_listed_in_the_same_order(node):
     allocation = node.allocate_slots(["b-1", "a-0"])
-    devices = allocation.environment["ROWEN_DEVICE_PAGE"].split(":")
-    tenants = allocation.environment["ROWEN_TENANT_PAGE"].split(":")
-    assert devices == ["/run/rowen/device-0.page", "/run/rowen/device-1.page"]
-    assert tenants == ["/run/rowen/tenant-0.page", "/run/rowen/tenant-1.page"]
-    found = files(allocation)
-    assert all(found[path][1] for path in devices)
-    assert not any(found[path][1] for path in tenants)
-    hosts = [(found[device][0], found[tenant][0]) for device, tenant in zip(devices, tenants, strict=True)]
-    assert [(device.parent.name, tenant.name) for device, tenant in hosts] == [
-        ("a", "tenant-0.page"),
-        ("b", "tenant-1.page"),
-    ]
-    assert all(device.parent == tenant.parent and device.exists() and tenant.exists() for device, tenant in hosts)
+    sockets = allocation.environment["ROWEN_TENANT_SOCKETS"].split(":")
+    assert sockets == ["/run/rowen/tenant-0/agent.sock", "/run/rowen/tenant-1/agent.sock"]
+    found = {mount.container_path: Path(mount.host_path) for mount in allocation.mounts}
+    hosts = [found[str(Path(socket).parent)] for socket in sockets]
+    assert [(host.parent.name, host.name) for host in hosts] == [("a", "tenant-0"), ("b", "tenant-1")]
+    assert all((host / "agent.sock").is_socket() for host in hosts)
+
+
+def test_an_engine_has_a_door_of_its_own(node):
+    allocation = node.allocate_online(["a"])
+    assert allocation.environment["ROWEN_ENGINE_SOCKET"] == "/run/rowen/engine/agent.sock"
+    assert "LD_PRELOAD" not in allocation.environment
+    door = allocation.mounts[1]
+    assert door.container_path == "/run/rowen/engine"
+    assert (Path(door.host_path) / "agent.sock").is_socket()
 
 
 @pytest.mark.parametrize(

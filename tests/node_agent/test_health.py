@@ -13,6 +13,6 @@ def test_a_loop_has_half_a_minute() -> None:
 
 
 def test_a_native_thread_has_ten_seconds_and_its_device_is_named() -> None:
-    assert stalled({"lease": 100.0}, {"cpu0": 89.0, "cpu1": 90.0}, 100.0) == [
+    assert stalled({"lease": 100.0}, {"device cpu0": 89.0, "device cpu1": 90.0}, 100.0) == [
         "device cpu0: its native thread has not come round for 11 s"
     ]

@@ -65,25 +65,19 @@ async def test_plugins_register_again_after_the_kubelet_has_restarted(kubelet, r
     watch.cancel()
 
 
-async def test_an_engine_may_write_the_page_and_a_tenant_may_not(kubelet, registration, folder):
+async def test_a_container_gets_the_library_and_its_own_door_and_can_write_neither(kubelet, registration, folder):
     def request(device):
         return messages.AllocateRequest(container_requests=[messages.ContainerAllocateRequest(devices_ids=[device])])
 
     online = (await kubelet.plugin(ONLINE_RESOURCE).Allocate(request("cpu1"))).container_responses[0]
     offline = (await kubelet.plugin(HARVEST_RESOURCE).Allocate(request("cpu1-0"))).container_responses[0]
-    page = "/run/rowen/device.page"
-    assert {mount.container_path: mount.read_only for mount in online.mounts} == {
-        "/run/rowen/librowen.so": True,
-        page: False,
-    }
-    assert {mount.container_path: mount.read_only for mount in offline.mounts} == {
-        "/run/rowen/librowen.so": True,
-        "/run/rowen/device-0.page": True,
-        "/run/rowen/tenant-0.page": False,
-    }
-    assert dict(online.envs) == {"ROWEN_LIBRARY": "/run/rowen/librowen.so", "ROWEN_DEVICE_PAGE": page}
-    assert offline.envs["LD_PRELOAD"] == "/run/rowen/librowen.so"
-    assert offline.mounts[2].host_path == str(folder / "devices/cpu1/tenant-0.page")
+    library = "/run/rowen/librowen.so"
+    assert {mount.container_path for mount in online.mounts} == {library, "/run/rowen/engine"}
+    assert {mount.container_path for mount in offline.mounts} == {library, "/run/rowen/tenant-0"}
+    assert all(mount.read_only for mount in (*online.mounts, *offline.mounts))
+    assert dict(online.envs) == {"ROWEN_LIBRARY": library, "ROWEN_ENGINE_SOCKET": "/run/rowen/engine/agent.sock"}
+    assert offline.envs["LD_PRELOAD"] == library
+    assert offline.mounts[1].host_path == str(folder / "devices/cpu1/tenant-0")
 
 
 async def test_a_refusal_says_why(kubelet, registration):

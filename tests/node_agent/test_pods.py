@@ -41,6 +41,23 @@ def test_pod_view():
     assert pod_view({"metadata": {"namespace": "a", "name": "b"}}).phase == "Pending"
 
 
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        (None, (0.9, 12)),
+        ({}, (0.9, 12)),
+        ({"rowen.dev/harvest-memory": '{"pressureThreshold":0.75,"targetReclaimsPerHour":30}'}, (0.75, 30)),
+        ({"rowen.dev/harvest-memory": '{"targetReclaimsPerHour":30,"ofANewerOperator":1}'}, (0.9, 30)),
+        ({"rowen.dev/harvest-memory": '{"pressureThreshold":0.75,"targetReclaimsPerHour":0}'}, (0.9, 12)),
+        ({"rowen.dev/harvest-memory": "many"}, (0.9, 12)),
+        ({"rowen.dev/harvest-memory": "[]"}, (0.9, 12)),
+    ],
+)
+def test_what_a_service_asks_for_in_memory(annotations, expected):
+    view = pod_view({"metadata": {"namespace": "shop", "name": "chat-0", "annotations": annotations}})
+    assert (view.memory.pressure_threshold, view.memory.target_reclaims_per_hour) == expected
+
+
 def waiting(name, created, *devices):
     return PodView("lab", name, phase="Pending", created=created, devices=devices)
 

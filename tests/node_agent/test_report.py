@@ -45,7 +45,7 @@ def snapshot(**changes):
         "counts": counts,
         "idle_fraction": 0.5,
         "harvested_fraction": 0.4,
-        "requests": (Request(1, 990.0, 0.05, 0.01, 1, True), Request(2, 991.0, 0.07, None, 0, False)),
+        "requests": (Request(1, 989.9, 990.0, 0.05, 0.01, 1, True), Request(2, 990.9, 991.0, 0.07, None, 0, False)),
         "closings": (closing(1, 900.0, 950.0, acknowledged=900.001), closing(2, 990.0, 992.0, acknowledged=990.002)),
         "placements": Placements(PodView("shop", "chat-0", service="chat"), ((1, PodView("lab", "tune", job="tune")),)),
         **changes,

@@ -111,7 +111,7 @@ def finished(snapshot: JobSnapshot) -> tuple[str, str, str]:
     return entry["status"], entry["reason"], entry["message"]
 
 
-@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_DEVICE_PAGE", "ROWEN_TENANT_PAGE"])
+@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET", "ROWEN_TENANT_SOCKETS"])
 def test_what_the_device_plugin_sets_is_refused(name: str) -> None:
     own = container({"name": "MINE", "value": "1"}, {"name": name, "value": "x"})
     status, reason, message = finished(job({"template": template(own)}, placed()))
@@ -145,7 +145,7 @@ def test_an_engines_device_for_the_tenant_is_refused(amounts: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
-@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_DEVICE_PAGE", "ROWEN_TENANT_PAGE"])
+@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET", "ROWEN_TENANT_SOCKETS"])
 def test_what_the_device_plugin_sets_is_refused_in_every_container(kind: str, name: str) -> None:
     other = container({"name": "MINE", "value": "1"}, {"name": name, "value": "x"})
     status, reason, message = finished(job({"template": beside(other, kind)}, placed()))

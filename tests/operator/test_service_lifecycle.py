@@ -69,7 +69,7 @@ async def test_repairs_what_was_changed_and_nothing_else(operator: OperatorProce
     await eventually(lambda: _replicas(cluster, 1))
     found = await _deployment(cluster)
     assert found is not None
-    assert found["spec"]["template"]["metadata"]["annotations"] == {"someone": "else"}
+    assert found["spec"]["template"]["metadata"]["annotations"]["someone"] == "else"
     assert found["metadata"]["generation"] == settled + 2, "one foreign change, one repair"
 
 

@@ -1,6 +1,7 @@
 """What is decided about an OnlineService, by table."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -124,6 +125,18 @@ def test_defaults_of_the_server_are_no_drift() -> None:
 def test_a_changed_engine_is_applied(change: dict[str, Any]) -> None:
     spec = {"engine": {**ENGINE["engine"], **change}}
     assert [child["kind"] for child in decide(service(spec, **stored()), NOW).children] == ["Deployment"]
+
+
+def test_the_engines_pods_tell_the_node_what_the_service_asks_for_in_memory() -> None:
+    memory = {"pressureThreshold": 0.75, "targetReclaimsPerHour": 30}
+    spec = {**ENGINE, "harvest": {"memory": memory}}
+    (changed,) = decide(service(spec, **stored()), NOW).children
+    for workload, expected in (
+        (changed, memory),
+        (stored()["workload"], {"pressureThreshold": 0.9, "targetReclaimsPerHour": 12}),
+    ):
+        annotations = workload["spec"]["template"]["metadata"]["annotations"]
+        assert json.loads(annotations["rowen.dev/harvest-memory"]) == expected
 
 
 def test_an_adopted_workload_is_never_touched() -> None:

@@ -209,11 +209,11 @@ async def test_a_templates_own_preload_follows_the_gate_library(patient: Operato
 
 
 async def test_a_template_that_forges_the_device_is_refused(patient: OperatorProcess, cluster: FakeCluster) -> None:
-    container = {**CONTAINER, "env": [{"name": "ROWEN_TENANT_PAGE", "value": "/dev/null"}]}
+    container = {**CONTAINER, "env": [{"name": "ROWEN_TENANT_SOCKETS", "value": "/dev/null"}]}
     with patient:
         await cluster.create_job(template={"spec": {**UNPRIVILEGED, "containers": [container]}})
         job = await cluster.wait_condition("Finished", "InvalidTemplate")
-        assert "template.spec.containers[0].env[0]: ROWEN_TENANT_PAGE" in find(job, "Finished")["message"]
+        assert "template.spec.containers[0].env[0]: ROWEN_TENANT_SOCKETS" in find(job, "Finished")["message"]
 
 
 async def _has(cluster: FakeCluster, reason: str) -> bool:

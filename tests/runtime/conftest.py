@@ -1,8 +1,12 @@
 """Fixtures: a tiny model, and a device that writes down what it is told."""
 
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gate.rig import Rig
 from runtime.recorder import Recorder
 from runtime.tuning_runs import Ended, spec, tune
 
@@ -20,6 +24,15 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def recorder() -> Recorder:
     return Recorder()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """A device whose gate is real."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        rig = Rig(Path(folder) / "device", cpus=(max(os.sched_getaffinity(0)),))
+        yield rig
+        rig.close()
 
 
 @pytest.fixture(scope="session")

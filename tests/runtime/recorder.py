@@ -1,5 +1,7 @@
 """A stand-in for the online side of a device."""
 
+import time
+
 from typing_extensions import override
 
 from rowen.runtime.native import Online
@@ -11,8 +13,11 @@ class Recorder(Online):
     def __init__(self) -> None:
         self.events: list[str] = []
         self.steps: list[tuple[int, int]] = []
-        self.records: list[tuple[int, int, int, int, bool]] = []
-        self.word = 0
+        self.records: list[tuple[int, int, int, bool]] = []
+        self.preemptions: list[int] = []
+        """Of each recorded request, as the agent counts them."""
+        self.closed = False
+        self._closed_ns: list[int] = []
         self.in_flight = 0
         self.offline = 1
 
@@ -20,7 +25,9 @@ class Recorder(Online):
     def busy(self) -> None:
         self.events.append("busy")
         self.in_flight += 1
-        self.word |= 1
+        if not self.closed:
+            self.closed = True
+            self._closed_ns.append(time.monotonic_ns())
 
     @override
     def idle(self) -> None:
@@ -29,20 +36,18 @@ class Recorder(Online):
 
     def open_if_idle(self) -> None:
         """What the agent does after the cooldown."""
-        if self.in_flight == 0 and self.word & 1:
-            self.word += 1
+        if self.in_flight == 0:
+            self.closed = False
 
     @override
     def step(self, begin_ns: int, end_ns: int) -> None:
         self.steps.append((begin_ns, end_ns))
 
     @override
-    def gate(self) -> int:
-        return self.word
-
-    @override
-    def record(self, ttft_ns: int, tpot_ns: int, output_tokens: int, preemptions: int, tenant_present: bool) -> None:
-        self.records.append((ttft_ns, tpot_ns, output_tokens, preemptions, tenant_present))
+    def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:
+        self.events.append("record")
+        self.records.append((ttft_ns, tpot_ns, output_tokens, tenant_present))
+        self.preemptions.append(sum(begin_ns <= closed for closed in self._closed_ns))
 
     @override
     def tenants(self) -> int:

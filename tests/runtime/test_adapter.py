@@ -7,11 +7,11 @@ import torch
 from runtime.tuning_runs import spec
 from safetensors import safe_open
 
-from rowen.runtime.tuning.adapter import load_adapted, write_adapter
+from rowen.runtime.tuning.adapter import add_adapter, load_base, write_adapter
 
 
 def test_the_same_adapter_is_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
-    model = load_adapted(tiny_model, spec(tiny_model, tmp_path / "data.jsonl", tmp_path))
+    model = add_adapter(load_base(tiny_model), spec(tiny_model, tmp_path / "data.jsonl", tmp_path))
     seen = set()
     for _ in range(20):
         write_adapter(tmp_path, model, "base", "digest")
@@ -20,7 +20,7 @@ def test_the_same_adapter_is_the_same_bytes(tiny_model: Path, tmp_path: Path) ->
 
 
 def test_the_weights_bear_the_mark_and_are_whole(tiny_model: Path, tmp_path: Path) -> None:
-    model = load_adapted(tiny_model, spec(tiny_model, tmp_path / "data.jsonl", tmp_path))
+    model = add_adapter(load_base(tiny_model), spec(tiny_model, tmp_path / "data.jsonl", tmp_path))
     # Any length of the mark leaves the tensors where they can be mapped.
     for length in range(1, 10):
         write_adapter(tmp_path, model, "base", "d" * length)

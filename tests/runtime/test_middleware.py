@@ -7,7 +7,7 @@ import pytest
 from runtime.recorder import Recorder
 
 from rowen.runtime.vllm import middleware
-from rowen.runtime.vllm.middleware import App, LifecycleMiddleware, Message, Receive, Scope, Send, closes
+from rowen.runtime.vllm.middleware import App, LifecycleMiddleware, Message, Receive, Scope, Send
 
 EVENT = b'data: {"choices":[{"index":0,"text":"a"}]}\n\n'
 STREAM = [(b"content-type", b"text/event-stream; charset=utf-8")]
@@ -47,15 +47,17 @@ def streaming(recorder: Recorder, tokens: int) -> App:
 
 async def test_busy_before_the_application_and_idle_when_the_body_has_ended(wrap: Wrap, recorder: Recorder) -> None:
     await wrap(streaming(recorder, 3))(post(), receive, swallow)
-    assert recorder.events == ["busy", "app", "idle", "background"]
+    # Recorded while the request still holds the gate, or the next stop could be counted as its own.
+    assert recorder.events == ["busy", "app", "record", "idle", "background"]
 
 
 async def test_a_streamed_response_is_recorded(wrap: Wrap, recorder: Recorder) -> None:
     await wrap(streaming(recorder, 3))(post(), receive, swallow)
-    [(ttft, tpot, tokens, preemptions, tenant)] = recorder.records
+    [(ttft, tpot, tokens, tenant)] = recorder.records
     assert ttft > 0
     assert tpot > 0
-    assert (tokens, preemptions, tenant) == (3, 1, True)
+    assert (tokens, tenant) == (3, True)
+    assert recorder.preemptions == [1]
 
 
 async def test_a_response_in_one_piece_is_counted_but_has_no_times_to_record(wrap: Wrap, recorder: Recorder) -> None:
@@ -80,12 +82,13 @@ async def test_the_gate_stays_closed_until_the_client_has_gone(wrap: Wrap, recor
     task = asyncio.create_task(wrap(app)(post(), receive, swallow))
     await started.wait()
     recorder.open_if_idle()
-    assert recorder.word == 1
+    assert recorder.closed
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert recorder.events == ["busy", "idle"]
-    assert recorder.records[0][2:] == (1, 1, True)
+    assert recorder.events == ["busy", "record", "idle"]
+    assert recorder.records[0][2:] == (1, True)
+    assert recorder.preemptions == [1]
 
 
 async def test_an_error_passes_through_and_lowers(wrap: Wrap, recorder: Recorder) -> None:
@@ -135,7 +138,7 @@ async def test_overlapping_requests_meet_one_preemption_each_at_most(wrap: Wrap,
         await asyncio.gather(*(app(post(), receive, slow_send) for _ in range(4)))
         recorder.open_if_idle()
     assert len(recorder.records) == 20
-    assert max(record[3] for record in recorder.records) == 1
+    assert max(recorder.preemptions) == 1
     assert recorder.in_flight == 0
 
 
@@ -148,11 +151,3 @@ async def test_without_a_device_the_application_is_called_as_it_is(monkeypatch: 
 
     await LifecycleMiddleware(app)(post(), receive, swallow)
     assert seen == [swallow]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "count"),
-    [(0, 1, 1), (1, 1, 0), (1, 2, 0), (0, 2, 1), (1, 3, 1), (2, 7, 3), (0xFFFFFFFE, 0xFFFFFFFF, 1), (0xFFFFFFFE, 1, 2)],
-)
-def test_closes_between_two_gate_words(before: int, after: int, count: int) -> None:
-    assert closes(before, after) == count

@@ -1,10 +1,36 @@
 """Finding the device, or living without."""
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from gate.rig import Rig, until
+from runtime.server import environment
 
+from rowen.node_agent.native import library_path
 from rowen.runtime import native
+
+ENGINE = """
+import sys, time
+from rowen.runtime.native import online
+device = online()
+assert online() is device
+begin = time.monotonic_ns()
+device.pin()
+device.busy()
+device.step(begin, begin + 1)
+device.step(begin + 1_000_000, begin + 2_000_000)
+print(device.tenants(), flush=True)
+sys.stdin.readline()
+device.record(begin, 5_000_000, 2_000_000, 7, True)
+device.idle()
+print(device.tenants(), flush=True)
+sys.stdin.readline()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -16,26 +42,72 @@ def forget() -> Iterator[None]:
     native.tenant.cache_clear()
 
 
-def test_no_device_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ROWEN_LIBRARY", raising=False)
+@pytest.mark.parametrize("missing", ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET"])
+def test_no_device_without_library_and_socket(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setenv("ROWEN_LIBRARY", str(library_path()))
+    monkeypatch.setenv("ROWEN_ENGINE_SOCKET", "/nonexistent/agent.sock")
+    monkeypatch.delenv(missing)
     assert native.online() is None
 
 
-def test_an_engine_whose_library_is_broken_serves_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROWEN_LIBRARY", "/nonexistent/librowen.so")
-    monkeypatch.setenv("ROWEN_DEVICE_PAGE", "/nonexistent/device.page")
+@pytest.mark.parametrize("library", ["/nonexistent/librowen.so", "libc.so.6"])
+def test_an_engine_whose_library_is_broken_serves_without_it(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    monkeypatch.setenv("ROWEN_LIBRARY", library)
+    monkeypatch.setenv("ROWEN_ENGINE_SOCKET", "/nonexistent/agent.sock")
     assert native.online() is None
 
 
-def test_an_engine_with_another_library_serves_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROWEN_LIBRARY", "libc.so.6")
-    monkeypatch.setenv("ROWEN_DEVICE_PAGE", "/nonexistent/device.page")
-    assert native.online() is None
+def engine(rig: Rig, log: Path) -> "subprocess.Popen[str]":
+    device = {"ROWEN_LIBRARY": str(library_path()), "ROWEN_ENGINE_SOCKET": str(rig.socket(None))}
+    with log.open("w") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-c", ENGINE],
+            env=environment(**device),
+            stdin=subprocess.PIPE,
+            stdout=stream,
+            stderr=stream,
+            text=True,
+        )
 
 
-def test_a_worker_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ROWEN_TENANT_PAGE", raising=False)
-    native.tenant().progress(1, 2, 3)
-    monkeypatch.setenv("ROWEN_TENANT_PAGE", "/run/rowen/tenant.page")
-    native.tenant.cache_clear()
+def go_on(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_an_engine_has_its_device_whenever_the_agent_comes(rig: Rig, tmp_path: Path, early: bool) -> None:
+    if early:
+        rig.agent.close()
+    log = tmp_path / "log"
+    process = engine(rig, log)
+    try:
+        until(lambda: log.read_text().endswith("0\n"), "the engine is busy")
+        if early:
+            rig.serve().renew(time.monotonic() + 3600)
+        until(lambda: rig.device.counts().in_flight == 1)
+        until(lambda: os.sched_getaffinity(process.pid) == set(rig.cpus))
+        go_on(process)
+        rig.opened()
+        until(lambda: len(rig.device.requests(0)) == 1)
+        [request] = rig.device.requests(0)
+        assert (request.ttft, request.tpot, request.tenant_present) == (0.005, 0.002, True)
+        assert request.begin < request.end
+        rig.tenant("spin()").advances()
+        go_on(process)
+        assert process.wait(20) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    # Said once, though asked for twice.
+    assert log.read_text().count("the engine serves without its device until it does") == early
+
+
+@pytest.mark.parametrize("sockets", [None, "/run/rowen/tenant-0/agent.sock"])
+def test_a_worker_runs_alone(monkeypatch: pytest.MonkeyPatch, sockets: str | None) -> None:
+    monkeypatch.delenv("ROWEN_TENANT_SOCKETS", raising=False)
+    if sockets:
+        # Without the library in front of the process.
+        monkeypatch.setenv("ROWEN_TENANT_SOCKETS", sockets)
     native.tenant().progress(1, 2, 3)

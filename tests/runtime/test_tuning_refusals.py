@@ -16,7 +16,7 @@ from rowen.demo.samples import dialogues, write_lines
 from rowen.runtime.failure import WorkerError, failure_of, input_failure
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.__main__ import tune
-from rowen.runtime.tuning.adapter import load_adapted, load_tokenizer
+from rowen.runtime.tuning.adapter import load_base, load_tokenizer
 from rowen.runtime.tuning.dataset import read_rows
 from rowen.runtime.worker import Progress
 
@@ -148,10 +148,6 @@ BROKEN = "/proc/self/mem"
 """A file that opens, and whose first byte is an input/output error."""
 
 
-def _load_tokenizer(model: Path, _: TuningSpec) -> object:
-    return load_tokenizer(model)
-
-
 def broken(path: Path) -> None:
     path.unlink()
     path.symlink_to(BROKEN)
@@ -180,37 +176,37 @@ def test_a_disk_that_fails_at_the_rows_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "load"),
     [
-        ("tokenizer_config.json", _load_tokenizer),
-        ("model.safetensors", load_adapted),
+        ("tokenizer_config.json", load_tokenizer),
+        ("model.safetensors", load_base),
     ],
 )
 def test_a_disk_that_fails_while_the_model_is_loaded_is_tried_again(
-    name: str, load: Callable[[Path, TuningSpec], object], tiny_model: Path, job: TuningSpec, tmp_path: Path
+    name: str, load: Callable[[Path], object], tiny_model: Path, job: TuningSpec, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_model, tmp_path / "model")
     broken(tmp_path / "model" / name)
     with pytest.raises(WorkerError) as caught:
-        load(tmp_path / "model", job)
+        load(tmp_path / "model")
     assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "load"),
     [
-        ("tokenizer.json", "[]", _load_tokenizer),
-        ("tokenizer.json", '{"model": {"type": "none"}, "added_tokens": []}', _load_tokenizer),
-        ("tokenizer_config.json", "[" * 5000, _load_tokenizer),
-        ("config.json", "1", load_adapted),
-        ("config.json", '{"model_type": "llama", "hidden_size": "wide"}', load_adapted),
+        ("tokenizer.json", "[]", load_tokenizer),
+        ("tokenizer.json", '{"model": {"type": "none"}, "added_tokens": []}', load_tokenizer),
+        ("tokenizer_config.json", "[" * 5000, load_tokenizer),
+        ("config.json", "1", load_base),
+        ("config.json", '{"model_type": "llama", "hidden_size": "wide"}', load_base),
     ],
 )
 def test_a_model_that_is_damaged_is_the_users_error(
-    name: str, content: str, load: Callable[[Path, TuningSpec], object], job: TuningSpec, tmp_path: Path
+    name: str, content: str, load: Callable[[Path], object], job: TuningSpec, tmp_path: Path
 ) -> None:
     shutil.copytree(job.base_model.name_or_path, tmp_path / "model")
     (tmp_path / "model" / name).write_text(content)
     with pytest.raises(WorkerError, match=str(tmp_path / "model")) as caught:
-        load(tmp_path / "model", job)
+        load(tmp_path / "model")
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
 
 
@@ -220,7 +216,7 @@ def test_a_model_without_all_its_weights_is_not_filled_with_noise(job: TuningSpe
     layers = config["num_hidden_layers"]
     (tmp_path / "model/config.json").write_text(json.dumps(config | {"num_hidden_layers": layers + 1}))
     with pytest.raises(WorkerError, match=rf"lacks weights .*: model\.layers\.{layers}\..* and \d+ more") as caught:
-        load_adapted(tmp_path / "model", job)
+        load_base(tmp_path / "model")
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
 
 

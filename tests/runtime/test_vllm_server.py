@@ -1,9 +1,6 @@
 """A real API server, a real gate and a real tenant behind it."""
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,14 +12,6 @@ from runtime.tuning_runs import Ended
 
 from rowen.node_agent.device import Request
 from rowen.node_agent.native import library_path
-
-
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        rig = Rig(Path(folder) / "device", cpus=(max(os.sched_getaffinity(0)),))
-        yield rig
-        rig.close()
 
 
 def stream(client: httpx.Client, model: str, tokens: int) -> int:
@@ -45,7 +34,7 @@ def test_requests_close_the_gate_for_their_life(
     rig: Rig, tiny_model: Path, straight: tuple[Path, Ended], tmp_path: Path
 ) -> None:
     arguments = ["--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"tuned={straight[0]}"]
-    device = {"ROWEN_LIBRARY": str(library_path()), "ROWEN_DEVICE_PAGE": str(rig.page)}
+    device = {"ROWEN_LIBRARY": str(library_path()), "ROWEN_ENGINE_SOCKET": str(rig.socket(None))}
     with serving(tiny_model, tmp_path / "server.log", arguments, **device) as client:
         # The engine and the front end are attached, idle, and the tenant has the device.
         until(lambda: rig.device.counts().online_processes == 2, "both processes are attached")

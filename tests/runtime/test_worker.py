@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gate.rig import COUNTER, Rig, Tenant, until
+from gate.rig import COUNTER, Rig, Tenant, thread_names, until
 from runtime.server import environment
 
 from rowen.crds.worker import BatchSpec, ModelLocation
@@ -54,7 +54,7 @@ def ended(rig: Rig, tenant: Tenant) -> int:
 
 
 def has_control_thread(pid: int) -> bool:
-    return "rowen-gate\n" in [(task / "comm").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return "rowen-gate" in thread_names(pid).values()
 
 
 @pytest.mark.parametrize(("work", "before"), [("spin()", ""), ("resist(progress)", OWN_HANDLERS)])

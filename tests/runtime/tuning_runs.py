@@ -13,6 +13,8 @@ from typing import Any
 from rowen.crds.offline_job import Lora
 from rowen.crds.worker import ModelLocation, TuningSpec, WorkerResult
 
+# The server imports torch before the worker could say so.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["rowen.runtime.tuning.tuner", "transformers.models.llama.modeling_llama"])
 

@@ -23,6 +23,7 @@ JOB_UID_LABEL = "rowen.dev/job-uid"
 ATTEMPT_LABEL = "rowen.dev/attempt"
 ASSIGNMENT_ANNOTATION = "rowen.dev/assignment"
 DEVICES_ANNOTATION = "rowen.dev/devices"
+HARVEST_MEMORY_ANNOTATION = "rowen.dev/harvest-memory"  # an engine's `harvest.memory`, as JSON
 
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
@@ -32,8 +33,8 @@ CONTAINER_DIRECTORY = "/run/rowen"
 LIBRARY_FILE = f"{CONTAINER_DIRECTORY}/librowen.so"
 PRELOAD_ENV = "LD_PRELOAD"
 LIBRARY_ENV = "ROWEN_LIBRARY"
-DEVICE_PAGE_ENV = "ROWEN_DEVICE_PAGE"
-TENANT_PAGE_ENV = "ROWEN_TENANT_PAGE"
+ENGINE_SOCKET_ENV = "ROWEN_ENGINE_SOCKET"
+TENANT_SOCKETS_ENV = "ROWEN_TENANT_SOCKETS"
 
 # Set by the operator in a job's container.
 JOB_SPEC_ENV = "ROWEN_JOB_SPEC"

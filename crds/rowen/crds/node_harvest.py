@@ -1,5 +1,6 @@
 """NodeHarvest: what a node's agent observes of its devices; one per node, named like it."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field, computed_field
@@ -80,7 +81,7 @@ class OfflineTenant(ReadModel):
     preemptions: int = 0
     """Times this pod was stopped."""
     backstops: int = 0
-    """Times the agent had to stop it with SIGSTOP, since it did not acknowledge in time."""
+    """Times the kernel had to stop it with its cgroup, since it did not stop by itself."""
 
 
 class Preemptions(ReadModel):
@@ -92,6 +93,44 @@ class Preemptions(ReadModel):
     """From the online side turning busy to the last offline thread stopped, over the window."""
     per_request_max: int
     """Most preemptions that one online request has met over the window."""
+
+
+class Deficit(ReadModel):
+    """How long offline work would have had less memory than some amount."""
+
+    bytes: int
+    """The amount."""
+    fraction: float
+    """Part of the time with less."""
+    mean_seconds: float
+    """Mean length of a stretch with less."""
+
+
+class MemoryTrace(ReadModel):
+    """What was left of a device's memory for offline work, above what its tenants are guaranteed, over the window."""
+
+    seconds: float
+    """Time that it covers; less than the window at first."""
+    available_bytes: Annotated[list[int], Field(min_length=1, max_length=32)]
+    """Memory that offline work could have: the time, ordered by it, in 32 equal parts; the mean of each."""
+    deficits: Annotated[list[Deficit], Field(max_length=8)] = []
+    """How long there was less, for amounts out of `availableBytes`."""
+    used_bytes: int
+    """In use by the online engine, mean."""
+    headroom_bytes: int
+    """Mapped for the online engine, in use or ahead of its need, mean."""
+    reclaims: int
+    """Times that memory was taken from offline work."""
+    tokens_lost: int
+    """Tokens that offline work has to compute again for it."""
+
+    def mean(self, function: Callable[[float], float]) -> float:
+        """Mean over the time of a function of the memory (bytes) that offline work could have.
+
+        For a monotone function it is off by at most a 32nd of the function's range over the memory that occurred; for
+        the shortfall `max(0, m - memory)`, which bends once, by at most a 128th of the range of that memory.
+        """
+        return sum(function(memory) for memory in self.available_bytes) / len(self.available_bytes)
 
 
 class DeviceHarvest(ReadModel):
@@ -112,13 +151,15 @@ class DeviceHarvest(ReadModel):
     harvested_fraction: float
     """Fraction of the window in which offline work did run."""
     decode_gap_seconds: float
-    """Largest gap between two engine steps of a busy engine over the gap window."""
+    """Gap between two engine steps of a busy engine: the largest of the last minute, single outliers left out."""
     cooldown_seconds: float
-    """Idle time before offline work resumes: twice the decode gap."""
+    """Idle time before offline work resumes: twice the decode gap, between 2 ms and 0.5 s."""
     busy_intervals: Annotated[list[Interval], Field(max_length=256)] = []
     """When the gate was closed, for alignment; newest last, neighbours merged where they are many."""
     preemptions: Preemptions
     """Preemptions so far."""
+    memory: MemoryTrace | None = None
+    """What was left of its memory for offline work; absent where memory does not change its owner."""
     online: OnlineTenant | None = None
     """The online engine on it."""
     tenants: Annotated[list[OfflineTenant], Field(max_length=16)] = []

@@ -57,11 +57,22 @@ class Slo(ApiModel):
     """Time per output token after the first."""
 
 
+class HarvestMemory(ApiModel):
+    """How much memory a replica keeps mapped ahead of its need, where memory changes its owner."""
+
+    pressure_threshold: Annotated[float, Field(ge=0.5, le=1)] = 0.9
+    """Part of the mapped memory in use from which more is mapped ahead."""
+    target_reclaims_per_hour: Annotated[int, Field(ge=1, le=600)] = 12
+    """How often memory may be taken from offline work, per replica; fewer keep more memory for the service."""
+
+
 class Harvest(ApiModel):
-    """Whether offline work may run in this service's idle device time."""
+    """Whether offline work may run in this service's idle device time, and what memory it leaves to the service."""
 
     enabled: bool = True
     """Let offline jobs run while the service is idle."""
+    memory: HarvestMemory = HarvestMemory()
+    """Memory ahead of need."""
 
 
 class OnlineServiceSpec(ApiModel):

@@ -67,8 +67,8 @@ class WorkerResult(ApiModel):
     """What a worker writes to its termination log."""
 
     reason: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]*$", max_length=64)]
-    """CamelCase reason: `Completed`, `SpecInvalid`, `ModelMissing`, `DatasetMissing`, `DatasetMalformed`,
-    `InputMissing`, `OutputUnwritable`, `DiskFull`, `MemoryTooSmall`, `Superseded`, `Failed`."""
+    """CamelCase reason: `Completed`, `SpecInvalid`, `ModelMissing`, `ModelUnsuitable`, `DatasetMissing`,
+    `DatasetMalformed`, `InputMissing`, `OutputUnwritable`, `DiskFull`, `MemoryTooSmall`, `Superseded`, `Failed`."""
     message: Annotated[str, Field(max_length=2048)]
     """For a person; names the file and line where there is one."""
     unit: Literal["steps", "rows"]

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdarg.h>
 
-#include "rm_switch.h"
-#include "rm_trace.h"
+#include "nvidia/rm_switch.h"
+#include "nvidia/rm_trace.h"
 
 typedef int (*ioctl_function)(int, unsigned long, ...);
 

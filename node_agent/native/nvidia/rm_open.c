@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rm_switch.h"
+#include "nvidia/rm_switch.h"
 
 #define MOST_CARDS 32u
 #define HANDLE_DEVICE 0x52570001u

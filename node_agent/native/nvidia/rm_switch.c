@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "../tenant.h"
-#include "rm_switch.h"
+#include "tenant/tenant.h"
+#include "nvidia/rm_switch.h"
 
 /* Guards the table, and the state of the channels: whoever switches holds it until the driver has answered. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -129,11 +129,11 @@ void rowen_stop_reset(void) {
     held = false;
 }
 
-bool rowen_stop_all(const struct rowen_stopper *stopper, bool (*abandon)(void)) {
+enum rowen_stop rowen_stop_all(const struct rowen_stopper *stopper, bool (*abandon)(void)) {
     (void)stopper;
     (void)abandon;
     int32_t status = rowen_rm_switch_all(1);
-    return (status == 0 || status == -ENODEV) && rowen_rm_lost() == 0;
+    return (status == 0 || status == -ENODEV) && rowen_rm_lost() == 0 ? ROWEN_STOPPED : ROWEN_ABANDONED;
 }
 
 void rowen_go_all(void) { rowen_rm_switch_all(0); }

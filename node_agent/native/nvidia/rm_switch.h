@@ -3,8 +3,8 @@
 #ifndef ROWEN_RM_SWITCH_H
 #define ROWEN_RM_SWITCH_H
 
-#include "../rowen_abi.h"
-#include "rm_table.h"
+#include "rowen_abi.h"
+#include "nvidia/rm_table.h"
 
 /* The C library's ioctl, or the next one that is preloaded. */
 int rm_ioctl(int fd, unsigned long request, void *argument);

@@ -1,7 +1,7 @@
 /* The tree of RM objects. Handles are unique within a client; a client's own handle is its number. */
 #include <string.h>
 
-#include "rm_table.h"
+#include "nvidia/rm_table.h"
 
 static bool is_tracked(uint32_t class) {
     return class == RM_CLASS_DEVICE || class == RM_CLASS_SUBDEVICE || class == RM_CLASS_CHANNEL_GROUP ||

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "rm.h"
+#include "nvidia/rm.h"
 
 #define RM_TABLE_OBJECTS 8192u
 

@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../page.h"
-#include "rm_trace.h"
+#include "shared/page.h"
+#include "nvidia/rm_trace.h"
 
 #define MOST_PARAMS 1024u /* bytes of parameters that are kept */
 

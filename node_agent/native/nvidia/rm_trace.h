@@ -2,7 +2,7 @@
 #ifndef ROWEN_RM_TRACE_H
 #define ROWEN_RM_TRACE_H
 
-#include "rm_table.h"
+#include "nvidia/rm_table.h"
 
 /* The time before the call; 0 while nothing is recorded. */
 uint64_t rm_trace_begin(void);

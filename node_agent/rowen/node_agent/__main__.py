@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 
@@ -57,9 +58,16 @@ async def _serve(settings: Settings, node: Node) -> None:
     await serving
 
 
+def _allow_descriptors() -> None:
+    """Three for each process that comes in; the limit that a program begins with is often 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def main() -> int:
     """Runs the agent; 0: asked to stop, 1: the configuration is wrong or the devices cannot be served."""
     _log_as_json()
+    _allow_descriptors()
     try:
         settings = from_environment(os.environ)
         devices = read_devices(settings)

@@ -13,6 +13,9 @@ import structlog
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
+from rowen.node_agent.attach.eviction import kill
+from rowen.node_agent.attach.offence import Evict
+from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import Settings
 from rowen.node_agent.health import stalled
@@ -62,6 +65,27 @@ class Agent:
 
     async def _sample(self) -> None:
         self.node.sample(self._window())
+        for notice in self.node.notices():
+            await self.handle(notice)
+
+    async def handle(self, notice: Notice) -> None:
+        """Evicts a pod that had to be stopped again, and tells its users."""
+        reason, message = str(notice.decision.reason), notice.decision.message
+        log.warning("the kernel had to stop a pod", pod=notice.pod.uid, reason=reason, message=message)
+        if isinstance(notice.decision, Evict):
+            reason = f"Evicted{reason}"
+            try:
+                await asyncio.to_thread(kill, notice.pod)
+            except OSError as error:
+                log.error("a pod cannot be evicted", pod=notice.pod.uid, error=str(error))
+        try:
+            # One that has just come is not in the last report's list.
+            for pods in (self.node.pods, await self._cluster.pods()):
+                if pod := next((pod for pod in pods if pod.uid == notice.pod.uid), None):
+                    await self._cluster.event(pod, reason, message)
+                    return
+        except API_ERRORS as error:
+            log.warning("an event was not accepted", pod=notice.pod.uid, error=str(error) or type(error).__name__)
 
     def _window(self) -> float:
         return float((self._spec or NodeHarvestSpec()).window_seconds)

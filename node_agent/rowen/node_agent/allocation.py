@@ -1,4 +1,4 @@
-"""What a container gets with a device: the library, the pages, and where it finds them."""
+"""What a container gets with a device: the library, the way to the agent, and where it finds them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,21 +6,22 @@ from pathlib import Path
 
 from rowen.crds.names import (
     CONTAINER_DIRECTORY,
-    DEVICE_PAGE_ENV,
+    ENGINE_SOCKET_ENV,
     LIBRARY_ENV,
     LIBRARY_FILE,
     PRELOAD_ENV,
-    TENANT_PAGE_ENV,
+    TENANT_SOCKETS_ENV,
 )
+
+SOCKET = "agent.sock"
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A file of the node in a container."""
+    """A file or folder of the node in a container, read-only."""
 
     host_path: str
     container_path: str
-    read_only: bool
 
 
 @dataclass(frozen=True)
@@ -37,25 +38,28 @@ def library_file(run_directory: Path) -> Path:
 
 
 def device_directory(run_directory: Path, device: str) -> Path:
-    """Where the node keeps a device's pages."""
+    """Where the node keeps what it knows of a device."""
     return run_directory / "devices" / device
 
 
-def _mount(host: Path, name: str, *, read_only: bool) -> Mount:
-    return Mount(str(host), f"{CONTAINER_DIRECTORY}/{name}", read_only)
+def door_directory(run_directory: Path, device: str, slot: int | None) -> Path:
+    """The folder of the socket through which a slot's pod attaches, or the engine (None).
+
+    Containers get the folder: a socket that is made anew is seen in it.
+    """
+    return device_directory(run_directory, device) / ("engine" if slot is None else f"tenant-{slot}")
+
+
+def _library(run_directory: Path) -> Mount:
+    return Mount(str(library_file(run_directory)), LIBRARY_FILE)
 
 
 def online_allocation(run_directory: Path, device: str) -> Allocation:
     """For an engine: it may close the gate."""
+    door = Mount(str(door_directory(run_directory, device, None)), f"{CONTAINER_DIRECTORY}/engine")
     return Allocation(
-        environment={
-            LIBRARY_ENV: LIBRARY_FILE,
-            DEVICE_PAGE_ENV: f"{CONTAINER_DIRECTORY}/device.page",
-        },
-        mounts=(
-            _mount(library_file(run_directory), "librowen.so", read_only=True),
-            _mount(device_directory(run_directory, device) / "device.page", "device.page", read_only=False),
-        ),
+        environment={LIBRARY_ENV: LIBRARY_FILE, ENGINE_SOCKET_ENV: f"{door.container_path}/{SOCKET}"},
+        mounts=(_library(run_directory), door),
     )
 
 
@@ -64,21 +68,15 @@ def harvest_allocation(run_directory: Path, slots: Sequence[tuple[str, int]]) ->
 
     Every process of the container loads the library, and none can write a gate.
     """
-    device_pages, tenant_pages = [], []
-    for index, (device, slot) in enumerate(slots):
-        pages = device_directory(run_directory, device)
-        device_pages.append(_mount(pages / "device.page", f"device-{index}.page", read_only=True))
-        tenant_pages.append(_mount(pages / f"tenant-{slot}.page", f"tenant-{index}.page", read_only=False))
+    doors = tuple(
+        Mount(str(door_directory(run_directory, device, slot)), f"{CONTAINER_DIRECTORY}/tenant-{index}")
+        for index, (device, slot) in enumerate(slots)
+    )
     return Allocation(
         environment={
             LIBRARY_ENV: LIBRARY_FILE,
-            DEVICE_PAGE_ENV: ":".join(mount.container_path for mount in device_pages),
-            TENANT_PAGE_ENV: ":".join(mount.container_path for mount in tenant_pages),
+            TENANT_SOCKETS_ENV: ":".join(f"{door.container_path}/{SOCKET}" for door in doors),
             PRELOAD_ENV: LIBRARY_FILE,
         },
-        mounts=(
-            _mount(library_file(run_directory), "librowen.so", read_only=True),
-            *device_pages,
-            *tenant_pages,
-        ),
+        mounts=(_library(run_directory), *doors),
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from rowen.node_agent.config import DeviceConfig
-from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.device import Admission, Closing, DeviceCounts, Request
+from rowen.node_agent.memory.loans import Loans
 
 
 class LatencyClass(Enum):
@@ -31,6 +32,9 @@ class Capabilities:
 class Gate(Protocol):
     """One device that is being served."""
 
+    loans: Loans | None
+    """Who has memory of its pool; None: it has no pool."""
+
     def start(self) -> None:
         """Starts serving."""
 
@@ -42,6 +46,18 @@ class Gate(Protocol):
 
     def renew(self, until: float) -> None:
         """Lets offline work run until then (seconds, monotonic clock)."""
+
+    def admit(self, slot: int | None, pid: int, pidfd: int) -> Admission:
+        """Lets a process of a slot's pod in, or of an engine (None). Raises `OSError`."""
+
+    def loosen(self, number: int) -> None:
+        """A member's connection is gone, its process is not."""
+
+    def dismiss(self, number: int) -> None:
+        """A member's process has ended."""
+
+    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None) -> None:
+        """Which pod has the slot, and its cgroup. Raises `OSError`."""
 
     def reset(self, slot: int) -> bool:
         """Clears a slot for its next pod; False while a process is still attached."""
@@ -63,4 +79,4 @@ class Backend(Protocol):
     capabilities: Capabilities
 
     def open(self, directory: Path, config: DeviceConfig, *, backstop: float) -> Gate:
-        """Makes or adopts a device. Raises `OSError`."""
+        """Serves a device, with the state that the last agent left. Raises `OSError`."""

@@ -92,11 +92,13 @@ class Settings(BaseModel):
     devices: Path = Path("/etc/rowen/devices.yaml")
     """File that lists the devices."""
     run_directory: Path = Path("/run/rowen")
-    """Library and pages, at the same path on the node."""
+    """Library, sockets and state, at the same path on the node."""
     device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
     """The kubelet's folder of device plugin sockets."""
     pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     """The kubelet's pod resources socket."""
+    cgroup_root: Path = Path("/sys/fs/cgroup")
+    """The node's cgroups."""
     port: Annotated[int, Field(ge=1, le=65535)] = 9090
     """HTTP port."""
     backstop_seconds: Annotated[float, Field(ge=0.001, le=10)] = 0.05

@@ -15,5 +15,5 @@ class CpuBackend:
     capabilities = Capabilities(latency=LatencyClass.SUB_MILLISECOND, backstop=True, memory_handles=False)
 
     def open(self, directory: Path, config: DeviceConfig, *, backstop: float) -> Gate:
-        """Makes or adopts the device's pages. Raises `OSError`; `BlockingIOError`: another agent serves them."""
+        """Serves the device. Raises `OSError`; `BlockingIOError`: another agent does."""
         return Device(directory, slots=config.harvest_slots, cpus=config.cpu_numbers, backstop=backstop)

@@ -1,21 +1,38 @@
-"""One shared device on this node: its pages, its gate, and what they say."""
+"""One shared device on this node: who is on it, its gate, and what happened."""
 
 import ctypes
 import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from rowen.node_agent.library import (
     CPU_WORDS,
+    ENGINE,
     RING_ENTRIES,
     CpuMask,
-    Record,
+    RequestEntry,
     Status,
     Transition,
     agent_library,
 )
+from rowen.node_agent.memory.loans import Loans
+from rowen.node_agent.memory.pool import Pool
+
+
+class Offence(Enum):
+    """Why the kernel had to stop a pod."""
+
+    UNACKNOWLEDGED = 1
+    """A process did not acknowledge in time."""
+    HANDLER_REPLACED = 2
+    """A process has put a handler of its own in the place of the gate's."""
+    RAN = 3
+    """The pod used its CPU while the gate was closed and all who had attached had acknowledged."""
+    LATE = 4
+    """A process did not acknowledge in time, and did not run either: the machine was busy."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +48,26 @@ class TenantCounts:
     total: int
     tokens: int
     granted_seconds: float
+    offence: Offence | None = None
+    """The last one, where there was any."""
+    offender: int | None = None
+    """Process that it is known of, as the agent sees it."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A process that was let in. The descriptors of the two files are to be handed to it."""
+
+    number: int
+    device_file: int
+    """Stays the device's."""
+    member_file: int
+    """The caller's to close."""
 
 
 @dataclass(frozen=True)
 class DeviceCounts:
-    """State of the device and its counters since its pages were made. Times in seconds, clock: monotonic."""
+    """State of the device and its counters since its state was made. Times in seconds, clock: monotonic."""
 
     now: float
     idle_seconds: float
@@ -56,6 +88,7 @@ class Request:
     """A finished online request. Times in seconds, clock: monotonic."""
 
     number: int
+    begin: float
     end: float
     ttft: float
     tpot: float | None
@@ -85,6 +118,12 @@ def cpu_words(cpus: Sequence[int]) -> list[int]:
     return words
 
 
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result
+
+
 def _seconds(nanoseconds: int) -> float:
     return nanoseconds / 1e9
 
@@ -96,8 +135,21 @@ def _seconds_or_none(nanoseconds: int) -> float | None:
 class Device:
     """A device whose gate this process serves, from `start` until `close`."""
 
-    def __init__(self, directory: Path, *, slots: int, cpus: Sequence[int], backstop: float) -> None:
-        """Makes or adopts the pages in `directory`. `backstop` in seconds.
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        slots: int,
+        cpus: Sequence[int],
+        backstop: float,
+        allows_cpu: bool = False,
+        pool: Pool | None = None,
+    ) -> None:
+        """Goes on with the state in `directory`, or makes it. `backstop` in seconds.
+
+        `allows_cpu`: pods may use their CPUs while the gate is closed, as on a device that computes for itself.
+
+        `pool`: the memory that changes owner on it; it is the device's from then on, and ends with it.
 
         Raises `BlockingIOError` when another agent serves the device, `OSError` for any other failure.
         """
@@ -110,7 +162,14 @@ class Device:
         )
         if not self._handle:
             code = errno.EWOULDBLOCK if error.value == -errno.EBUSY else -error.value
-            raise OSError(code, f"cannot serve the pages: {os.strerror(-error.value)}", str(directory))
+            raise OSError(code, f"cannot serve the device: {os.strerror(-error.value)}", str(directory))
+        if allows_cpu:
+            self._library.rowen_agent_allow_cpu(self._handle)
+        self.loans: Loans | None = None
+        """Who has memory of its pool; None: it has no pool."""
+        if pool is not None:
+            self._library.rowen_agent_set_pool(self._handle, pool.handle)
+            self.loans = Loans(pool, directory)
 
     def start(self) -> None:
         """Starts the native thread that serves the gate. Raises `OSError`."""
@@ -119,13 +178,13 @@ class Device:
             raise OSError(-error, os.strerror(-error))
 
     def close(self) -> None:
-        """Stops serving; the pages stay for the next agent, and tenants stop when their lease has run out.
+        """Stops serving; the state stays for the next agent, and tenants stop until they have found that one.
 
         A native thread that is stuck is given 5 s; then the device stays this process's until it ends.
         """
         if self._handle:
             self._library.rowen_agent_close(self._handle)
-            self._handle = None
+            self._handle = self.loans = None
 
     def beat(self) -> float:
         """When the native thread last came round, or was started (seconds, monotonic clock)."""
@@ -135,8 +194,38 @@ class Device:
         """Lets offline work run until then (seconds, monotonic clock)."""
         self._library.rowen_agent_renew(self._handle, max(0, round(until * 1e9)))
 
+    def admit(self, slot: int | None, pid: int, pidfd: int) -> Admission:
+        """Lets a process of a slot's pod in, or of an engine (None). `pidfd` stays the caller's. Raises `OSError`."""
+        if not self._handle:
+            raise OSError(errno.ESHUTDOWN, "the device is not served any more")
+        file = _checked(self._library.rowen_agent_member_file())
+        member = ENGINE if slot is None else slot
+        number = self._library.rowen_agent_admit(self._handle, member, pid, pidfd, file)
+        if number < 0:
+            os.close(file)
+            raise OSError(-number, f"process {pid} cannot be let in: {os.strerror(-number)}")
+        return Admission(number, self._library.rowen_agent_device_file(self._handle, slot is None), file)
+
+    def loosen(self, number: int) -> None:
+        """A member's connection is gone, its process is not."""
+        self._library.rowen_agent_loosen(self._handle, number)
+
+    def dismiss(self, number: int) -> None:
+        """A member's process has ended."""
+        self._library.rowen_agent_dismiss(self._handle, number)
+
+    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None) -> None:
+        """Which pod has the slot, by a number of 64 bits that is the same on each of its devices, and its cgroup.
+
+        Raises `OSError`.
+        """
+        directories = (os.fsencode(freezer), os.fsencode(cpuacct) if cpuacct else None)
+        error = self._library.rowen_agent_set_pod(self._handle, slot, pod, *directories)
+        if error:
+            raise OSError(-error, os.strerror(-error), str(freezer))
+
     def reset(self, slot: int) -> bool:
-        """Clears a tenant page for its next pod; False while a process is still attached to it."""
+        """Clears a slot for its next pod; False while a process is still attached to it."""
         return bool(self._library.rowen_agent_reset(self._handle, slot) == 0)
 
     def counts(self) -> DeviceCounts:
@@ -166,6 +255,8 @@ class Device:
                     total=account.total,
                     tokens=account.tokens,
                     granted_seconds=_seconds(account.granted_ns),
+                    offence=Offence(account.offence) if account.offence else None,
+                    offender=account.offender or None,
                 )
                 for account in status.accounts[: self._slots]
             ),
@@ -173,11 +264,12 @@ class Device:
 
     def requests(self, after: int) -> list[Request]:
         """Finished requests numbered above `after`, oldest first, as far as the ring still holds them."""
-        buffer = (Record * RING_ENTRIES)()
-        count = self._library.rowen_agent_records(self._handle, after, buffer, RING_ENTRIES)
+        buffer = (RequestEntry * RING_ENTRIES)()
+        count = self._library.rowen_agent_requests(self._handle, after, buffer, RING_ENTRIES)
         return [
             Request(
                 number=record.number,
+                begin=_seconds(record.begin_ns),
                 end=_seconds(record.end_ns),
                 ttft=_seconds(record.ttft_ns),
                 tpot=_seconds_or_none(record.tpot_ns),

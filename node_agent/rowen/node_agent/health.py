@@ -9,15 +9,15 @@ THREAD_PATIENCE = 10.0
 
 
 def stalled(loops: Mapping[str, float], threads: Mapping[str, float], now: float) -> list[str]:
-    """What is stalled, in words. The mappings say when each loop, and each device's thread, last came round.
+    """What is stalled, in words. The mappings say when each loop and each thread last came round.
 
     All times in seconds, on one clock. A loop that has not begun is not listed, and not stalled.
     """
     return [
         *(f"loop {name}" for name, beat in loops.items() if now - beat > LOOP_PATIENCE),
         *(
-            f"device {device}: its native thread has not come round for {now - beat:.0f} s"
-            for device, beat in threads.items()
+            f"{name}: its native thread has not come round for {now - beat:.0f} s"
+            for name, beat in threads.items()
             if now - beat > THREAD_PATIENCE
         ),
     ]

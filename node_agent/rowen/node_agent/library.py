@@ -1,4 +1,4 @@
-"""The native library's functions and structures, as ctypes sees them (node_agent/native/{rowen_abi,agent}.h)."""
+"""The native library as ctypes sees it (node_agent/native/rowen_abi.h, node_agent/native/agent/agent.h)."""
 
 import ctypes
 from functools import cache
@@ -6,17 +6,19 @@ from pathlib import Path
 
 from rowen.node_agent.native import library_path
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 TENANT_SLOTS = 16
 RING_ENTRIES = 4096
 CPU_WORDS = 16
+ENGINE = -1
 
 
-class Record(ctypes.Structure):
-    """`struct rowen_record`: a finished online request."""
+class RequestEntry(ctypes.Structure):
+    """`struct rowen_request`: a finished online request."""
 
     _fields_ = [
         ("number", ctypes.c_uint64),
+        ("begin_ns", ctypes.c_uint64),
         ("end_ns", ctypes.c_uint64),
         ("ttft_ns", ctypes.c_uint64),
         ("tpot_ns", ctypes.c_uint64),
@@ -40,8 +42,8 @@ class Transition(ctypes.Structure):
     ]
 
 
-class TenantStatus(ctypes.Structure):
-    """`struct rowen_tenant_status`."""
+class Account(ctypes.Structure):
+    """`struct rowen_account`: what is kept of a slot's pod."""
 
     _fields_ = [
         ("open_ns", ctypes.c_uint64),
@@ -53,7 +55,9 @@ class TenantStatus(ctypes.Structure):
         ("tokens", ctypes.c_uint64),
         ("granted_ns", ctypes.c_uint64),
         ("attached", ctypes.c_uint32),
-        ("stopped", ctypes.c_uint32),
+        ("offence", ctypes.c_uint32),
+        ("offender", ctypes.c_int32),
+        ("frozen", ctypes.c_uint32),
     ]
 
 
@@ -69,14 +73,20 @@ class Status(ctypes.Structure):
         ("gap_ns", ctypes.c_uint64),
         ("cooldown_ns", ctypes.c_uint64),
         ("lease_until_ns", ctypes.c_uint64),
-        ("records_made", ctypes.c_uint64),
+        ("requests_made", ctypes.c_uint64),
         ("transitions_made", ctypes.c_uint64),
         ("gate", ctypes.c_uint32),
         ("online_attached", ctypes.c_uint32),
         ("in_flight", ctypes.c_uint32),
         ("tenants", ctypes.c_uint32),
-        ("accounts", TenantStatus * TENANT_SLOTS),
+        ("accounts", Account * TENANT_SLOTS),
     ]
+
+
+class CgroupHandle(ctypes.Structure):
+    """`struct rowen_cgroup`."""
+
+    _fields_ = [(name, ctypes.c_int32) for name in ("directory", "request", "state", "usage", "kill", "version")]
 
 
 CpuMask = ctypes.c_uint64 * CPU_WORDS
@@ -85,22 +95,30 @@ CpuMask = ctypes.c_uint64 * CPU_WORDS
 def load_library(path: Path) -> ctypes.CDLL:
     """Loads a library and declares its functions. Raises `OSError`, or `RuntimeError` for another ABI."""
     library = ctypes.CDLL(str(path))
-    u32, u64, i32, handle = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_void_p
+    u32, u64, i32, handle, text = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p
     signatures: dict[str, tuple[object, list[object]]] = {
         "rowen_abi_version": (u32, []),
-        "rowen_agent_open": (
-            handle,
-            [ctypes.c_char_p, u32, ctypes.POINTER(ctypes.c_uint64), u64, ctypes.POINTER(i32)],
-        ),
+        "rowen_agent_open": (handle, [text, u32, ctypes.POINTER(ctypes.c_uint64), u64, ctypes.POINTER(i32)]),
+        "rowen_agent_allow_cpu": (None, [handle]),
+        "rowen_agent_set_pool": (None, [handle, handle]),
         "rowen_agent_start": (i32, [handle]),
         "rowen_agent_beat": (u64, [handle]),
         "rowen_agent_close": (None, [handle]),
         "rowen_agent_renew": (None, [handle, u64]),
+        "rowen_agent_device_file": (i32, [handle, u32]),
+        "rowen_agent_member_file": (i32, []),
+        "rowen_agent_admit": (i32, [handle, i32, i32, i32, i32]),
+        "rowen_agent_loosen": (None, [handle, u32]),
+        "rowen_agent_dismiss": (None, [handle, u32]),
+        "rowen_agent_set_pod": (i32, [handle, u32, u64, text, text]),
         "rowen_agent_reset": (i32, [handle, u32]),
         "rowen_agent_status": (None, [handle, ctypes.POINTER(Status)]),
-        "rowen_agent_records": (u32, [handle, u64, ctypes.POINTER(Record), u32]),
+        "rowen_agent_requests": (u32, [handle, u64, ctypes.POINTER(RequestEntry), u32]),
         "rowen_agent_transitions": (u32, [handle, u64, ctypes.POINTER(Transition), u32]),
         "rowen_raise": (i32, [i32]),
+        "rowen_cgroup_open": (i32, [ctypes.POINTER(CgroupHandle), text, text]),
+        "rowen_cgroup_close": (None, [ctypes.POINTER(CgroupHandle)]),
+        "rowen_cgroup_kill": (i32, [ctypes.POINTER(CgroupHandle)]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)

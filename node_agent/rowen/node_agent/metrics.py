@@ -27,10 +27,10 @@ class Metrics:
         self._preemptions = self._counter("rowen_preemptions_total", "Requests that stopped offline work")
         self._harvested = self._counter("rowen_harvested_seconds_total", "Time in which offline work ran")
         self._idle = self._counter("rowen_idle_seconds_total", "Time in which offline work might run")
-        self._backstops = self._counter("rowen_backstops_total", "Tenants stopped by SIGSTOP")
+        self._backstops = self._counter("rowen_backstops_total", "Pods that the kernel had to stop")
         self._request_preemptions = self._gauge("rowen_request_preemptions", "Most preemptions met by one request")
         self._open = self._gauge("rowen_device_gate_open", "1 while offline work may run")
-        self._gap = self._gauge("rowen_decode_gap_seconds", "Largest decode gap over the gap window")
+        self._gap = self._gauge("rowen_decode_gap_seconds", "Decode gap that the cooldown is made from")
         self._cooldown = self._gauge("rowen_cooldown_seconds", "Idle time before offline work resumes")
         self._age = Gauge(
             "rowen_report_age_seconds", "Age of the last accepted report", ("node",), registry=self.registry

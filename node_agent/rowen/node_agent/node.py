@@ -4,15 +4,24 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+import structlog
+
 from rowen.node_agent.allocation import (
+    SOCKET,
     Allocation,
     device_directory,
+    door_directory,
     harvest_allocation,
     library_file,
     online_allocation,
 )
+from rowen.node_agent.attach.cgroup import Cgroups
+from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.guests import Guests
+from rowen.node_agent.attach.watch import Notice, Watch
 from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
@@ -24,6 +33,8 @@ from rowen.node_agent.pods import Holders, Placements, PodView, device_and_slot,
 from rowen.node_agent.report import DeviceSnapshot
 from rowen.node_agent.window import Window
 
+log = structlog.get_logger()
+
 
 @dataclass
 class ServedDevice:
@@ -31,6 +42,7 @@ class ServedDevice:
 
     config: DeviceConfig
     gate: Gate
+    guests: Guests
     window: Window = field(default_factory=Window)
     placements: Placements = field(default_factory=Placements)
     used_slots: set[int] = field(default_factory=set)
@@ -51,7 +63,7 @@ class Node:
     """All devices of this node."""
 
     def __init__(self, settings: Settings, configs: Sequence[DeviceConfig], backend: Backend) -> None:
-        """Makes or adopts the devices. Raises `OSError`."""
+        """Serves the devices. Raises `OSError`."""
         self._run = settings.run_directory
         self.backend = backend
         self.metrics = Metrics(settings.node)
@@ -61,21 +73,34 @@ class Node:
         self._run.mkdir(parents=True, exist_ok=True)
         install_library(self._run)
         self.devices: dict[str, ServedDevice] = {}
+        self._door = Door()
+        self._watch = Watch()
+        cgroups = Cgroups(settings.cgroup_root)
         for config in configs:
-            folder = device_directory(self._run, config.id)
-            gate = backend.open(folder, config, backstop=settings.backstop_seconds)
-            self.devices[config.id] = ServedDevice(config, gate, used_slots=set(range(config.harvest_slots)))
+            self._open(config, cgroups, settings.backstop_seconds)
         for device in self.devices.values():
             device.gate.start()
+        self._door.start()
+
+    def _open(self, config: DeviceConfig, cgroups: Cgroups, backstop: float) -> None:
+        gate = self.backend.open(device_directory(self._run, config.id), config, backstop=backstop)
+        guests = Guests(gate, cgroups)
+        slots = range(config.harvest_slots)
+        self.devices[config.id] = ServedDevice(config, gate, guests, used_slots=set(slots))
+        self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
+        for slot in slots:
+            self._door.open(door_directory(self._run, config.id, slot) / SOCKET, gate, slot, partial(guests.vet, slot))
 
     def close(self) -> None:
-        """Stops serving; pages stay for the next agent."""
+        """Stops serving; engines and tenants look for the next agent."""
+        self._door.close()
         for device in self.devices.values():
             device.gate.close()
 
     def beats(self) -> dict[str, float]:
-        """When each device's native thread last came round (monotonic)."""
-        return {name: device.gate.beat() for name, device in self.devices.items()}
+        """When each device's native thread last came round, and the one that lets processes in (monotonic)."""
+        beats = {f"device {name}": device.gate.beat() for name, device in self.devices.items()}
+        return beats | {"the door": self._door.beat()}
 
     def renew(self) -> None:
         """Renews the devices' leases as far as the last report allows."""
@@ -106,8 +131,36 @@ class Node:
             held = {slot for slot, _ in device.placements.slots}
             for slot in device.used_slots - held:
                 if device.gate.reset(slot):
+                    device.guests.forget(slot)
                     device.used_slots.discard(slot)
             device.used_slots |= held
+            self._learn(device)
+
+    def _learn(self, device: ServedDevice) -> None:
+        """Pods of which no process attaches are known by the kubelet's word alone."""
+        for slot, pod in device.placements.slots:
+            try:
+                if pod.uid:
+                    device.guests.learn(slot, pod.uid)
+            except OSError as error:
+                log.warning("a pod's cgroup cannot be used", pod=pod.name, error=str(error))
+
+    def notices(self) -> list[Notice]:
+        """What is to be done about pods that the kernel had to stop."""
+        now = time.monotonic()
+        found: list[Notice] = []
+        present = set()
+        for name, device in self.devices.items():
+            counts = device.gate.counts()
+            for slot in range(device.config.harvest_slots):
+                pod = device.guests.pod(slot)
+                if pod is None:
+                    continue
+                present.add(pod.uid)
+                members = self._door.members(device.gate, slot)
+                found += self._watch.look((name, slot), pod, counts.tenants[slot], members, now)
+        self._watch.keep(present)
+        return found
 
     def snapshots(self) -> list[DeviceSnapshot]:
         """What a report is made from."""
@@ -150,6 +203,7 @@ class Node:
         for name, slot in slots:
             if not self.devices[name].gate.reset(slot):
                 raise AllocationRefused(f"a process of the last pod is still on {name}-{slot}")
+            self.devices[name].guests.forget(slot)
             self.devices[name].used_slots.add(slot)
         return harvest_allocation(self._run, slots)
 

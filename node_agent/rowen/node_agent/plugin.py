@@ -114,9 +114,7 @@ class DevicePlugin:
                 messages.ContainerAllocateResponse(
                     envs=allocation.environment,
                     mounts=[
-                        messages.Mount(
-                            container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only
-                        )
+                        messages.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=True)
                         for mount in allocation.mounts
                     ],
                 )

@@ -1,16 +1,20 @@
 """Pods of this node, as far as devices concern them, and where the kubelet put them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import ValidationError
 
 from rowen.crds.names import (
     DEVICES_ANNOTATION,
+    HARVEST_MEMORY_ANNOTATION,
     HARVEST_RESOURCE,
     JOB_LABEL,
     ONLINE_RESOURCE,
     SERVICE_LABEL,
 )
+from rowen.crds.online_service import HarvestMemory
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -28,6 +32,10 @@ class PodView:
     """RFC 3339."""
     devices: tuple[str, ...] = ()
     """Devices that the scheduler chose for it."""
+    uid: str = ""
+    """Empty where the API server has not said."""
+    memory: HarvestMemory = field(default_factory=HarvestMemory)
+    """What the service of an engine's pod asks for."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -50,8 +58,8 @@ class Placements:
 def pod_view(pod: Mapping[str, Any]) -> PodView:
     """From the API server's object."""
     metadata = pod["metadata"]
-    labels = metadata.get("labels") or {}
-    devices = (metadata.get("annotations") or {}).get(DEVICES_ANNOTATION, "")
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    devices = annotations.get(DEVICES_ANNOTATION, "")
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -59,8 +67,18 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         job=labels.get(JOB_LABEL),
         phase=(pod.get("status") or {}).get("phase", "Pending"),
         created=metadata.get("creationTimestamp", ""),
+        uid=metadata.get("uid", ""),
         devices=tuple(part for part in devices.split(",") if part),
+        memory=_memory(annotations.get(HARVEST_MEMORY_ANNOTATION)),
     )
+
+
+def _memory(text: str | None) -> HarvestMemory:
+    """The defaults where there is none, or none that can be read; fields of a newer operator are passed over."""
+    try:
+        return HarvestMemory.model_validate_json(text or "{}", extra="ignore")
+    except ValidationError:
+        return HarvestMemory()
 
 
 def device_and_slot(slot_id: str) -> tuple[str, int]:

@@ -9,18 +9,18 @@ from pydantic import Field, ValidationError
 
 from rowen.crds.base import ReadModel
 from rowen.crds.names import (
-    DEVICE_PAGE_ENV,
+    ENGINE_SOCKET_ENV,
     HARVEST_RESOURCE,
     LIBRARY_ENV,
     LIBRARY_FILE,
     ONLINE_RESOURCE,
     PRELOAD_ENV,
-    TENANT_PAGE_ENV,
+    TENANT_SOCKETS_ENV,
     WORKER_CONTAINER,
 )
 
 # The device plugin sets these in the tenant's container; a container's own environment would override it.
-_RESERVED = (LIBRARY_ENV, DEVICE_PAGE_ENV, TENANT_PAGE_ENV)
+_RESERVED = (LIBRARY_ENV, ENGINE_SOCKET_ENV, TENANT_SOCKETS_ENV)
 # Devices that the scheduler did not count would come with a slot, and a preload, of their own.
 _DEVICES = (HARVEST_RESOURCE, ONLINE_RESOURCE)
 _SEPARATORS = re.compile(r"[:\s]+")

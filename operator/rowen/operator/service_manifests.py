@@ -3,7 +3,7 @@
 from typing import Any
 
 from rowen.crds.base import quantity_bytes
-from rowen.crds.names import ENGINE_CONTAINER, ONLINE_RESOURCE, SERVICE_LABEL
+from rowen.crds.names import ENGINE_CONTAINER, HARVEST_MEMORY_ANNOTATION, ONLINE_RESOURCE, SERVICE_LABEL
 from rowen.crds.online_service import Engine
 from rowen.operator.owners import MANAGED_BY, owner_reference
 from rowen.operator.pod_security import container_security_context, pod_security_context
@@ -30,7 +30,10 @@ def deployment(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
             "selector": {"matchLabels": labels},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "template": {
-                "metadata": {"labels": {**labels, **MANAGED_BY}},
+                "metadata": {
+                    "labels": {**labels, **MANAGED_BY},
+                    "annotations": {HARVEST_MEMORY_ANNOTATION: _memory_settings(snapshot)},
+                },
                 "spec": _pod_spec(snapshot, engine),
             },
         },
@@ -67,6 +70,10 @@ def engine_command(name: str, engine: Engine) -> list[str]:
         "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
         *engine.args,
     ]  # fmt: skip
+
+
+def _memory_settings(snapshot: ServiceSnapshot) -> str:
+    return snapshot.spec.harvest.memory.model_dump_json(by_alias=True)
 
 
 def _metadata(snapshot: ServiceSnapshot) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Rowen's native library as the runtime calls it. Outside a Rowen device every lookup gives None."""
 
 import ctypes
+import errno
 import functools
 import os
 from typing import Protocol
@@ -8,13 +9,15 @@ from typing import Protocol
 import structlog
 from typing_extensions import override
 
-from rowen.crds.names import DEVICE_PAGE_ENV, LIBRARY_ENV, TENANT_PAGE_ENV
+from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, TENANT_SOCKETS_ENV
+from rowen.runtime.memory.arena import Arena
+from rowen.runtime.memory.native_arena import NativeArena
 
 log = structlog.get_logger()
 
 
 class Online(Protocol):
-    """The online side of a device. No call blocks and none raises."""
+    """The online side of a device. No call blocks and none raises; without an agent none does anything yet."""
 
     def busy(self) -> None:
         """One more request is in flight; closes the gate at once."""
@@ -25,17 +28,14 @@ class Online(Protocol):
     def step(self, begin_ns: int, end_ns: int) -> None:
         """An engine step ran (CLOCK_MONOTONIC, nanoseconds)."""
 
-    def gate(self) -> int:
-        """The gate word: bit 0 says closed, the bits above count close and open in pairs."""
-
-    def record(self, ttft_ns: int, tpot_ns: int, output_tokens: int, preemptions: int, tenant_present: bool) -> None:
-        """A request ended."""
+    def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:
+        """A request ends now; it began at `begin_ns` (CLOCK_MONOTONIC). The agent counts the stops in between."""
 
     def tenants(self) -> int:
         """Offline processes on the device now."""
 
     def pin(self) -> None:
-        """Keeps this process on the device's cpus."""
+        """Keeps this process on the device's cpus, from when they are known."""
 
 
 class Tenant(Protocol):
@@ -46,10 +46,10 @@ class Tenant(Protocol):
 
 
 class NativeOnline(Online):
-    """`Online` over the C library, attached to the device's page."""
+    """`Online` over the C library, which attaches to the agent as soon as there is one, and to each one after it."""
 
-    def __init__(self, library_path: str, device_page: str) -> None:
-        """Raises `OSError` when the library or the page cannot be used."""
+    def __init__(self, library_path: str, socket: str) -> None:
+        """Raises `OSError` or `AttributeError` when the library cannot be used."""
         # PyDLL keeps the GIL: the calls take well under a microsecond, handing the GIL over may take milliseconds.
         library = ctypes.PyDLL(library_path)
         self._attach = library.rowen_online_attach
@@ -60,18 +60,20 @@ class NativeOnline(Online):
         self._idle.argtypes, self._idle.restype = [], None
         self._step = library.rowen_online_step
         self._step.argtypes, self._step.restype = [ctypes.c_uint64, ctypes.c_uint64], None
-        self._gate = library.rowen_online_gate
-        self._gate.argtypes, self._gate.restype = [], ctypes.c_uint32
         self._record = library.rowen_online_record
-        self._record.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
+        self._record.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self._record.restype = None
         self._tenants = library.rowen_online_tenants
         self._tenants.argtypes, self._tenants.restype = [], ctypes.c_uint32
         self._pin = library.rowen_online_pin
         self._pin.argtypes, self._pin.restype = [], ctypes.c_int32
-        error = self._attach(os.fsencode(device_page))
+        error = self._attach(os.fsencode(socket))
         if error < 0:
-            raise OSError(-error, f"cannot attach to the device page: {os.strerror(-error)}", device_page)
+            log.warning(
+                "Rowen's agent does not answer yet: the engine serves without its device until it does",
+                socket=socket,
+                error=os.strerror(-error),
+            )
 
     @override
     def busy(self) -> None:
@@ -86,12 +88,8 @@ class NativeOnline(Online):
         self._step(begin_ns, end_ns)
 
     @override
-    def gate(self) -> int:
-        return int(self._gate())
-
-    @override
-    def record(self, ttft_ns: int, tpot_ns: int, output_tokens: int, preemptions: int, tenant_present: bool) -> None:
-        self._record(ttft_ns, tpot_ns, output_tokens, preemptions, int(tenant_present))
+    def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:
+        self._record(begin_ns, ttft_ns, tpot_ns, output_tokens, int(tenant_present))
 
     @override
     def tenants(self) -> int:
@@ -128,28 +126,63 @@ class NoTenant(Tenant):
 
 @functools.cache
 def online() -> Online | None:
-    """The device of this engine; None, said once in the log, where there is none or it refuses this process.
+    """The device of this engine, with or without an agent; None, said once in the log, where there is none.
 
     An engine without its device serves as before: a device without an attached engine is never harvested.
     """
-    library, page = os.environ.get(LIBRARY_ENV), os.environ.get(DEVICE_PAGE_ENV)
-    if not library or not page:
-        log.info("not on a Rowen device: the engine serves without it", missing=LIBRARY_ENV)
+    library, socket = os.environ.get(LIBRARY_ENV), os.environ.get(ENGINE_SOCKET_ENV)
+    if not library or not socket:
+        missing = ENGINE_SOCKET_ENV if library else LIBRARY_ENV
+        log.info("not on a Rowen device: the engine serves without it", missing=missing)
         return None
     try:
-        return NativeOnline(library, page)
+        return NativeOnline(library, socket)
     except (OSError, AttributeError) as error:
-        log.error("Rowen's device cannot be used: the engine serves without it", error=str(error))
+        log.error("Rowen's library cannot be used: the engine serves without its device", error=str(error))
         return None
 
 
 @functools.cache
 def tenant() -> Tenant:
     """The device of this offline worker, or a stand-in that does nothing outside Rowen."""
-    if not os.environ.get(TENANT_PAGE_ENV):
+    if not os.environ.get(TENANT_SOCKETS_ENV):
         return NoTenant()
     try:
         return NativeTenant()
     except AttributeError:
         log.warning("Rowen's library is not preloaded: progress is not reported")
         return NoTenant()
+
+
+def _open_arena(capacity: int) -> tuple[ctypes.CDLL, int | None, int]:
+    """The library, the arena's handle or None, and the error. Raises `OSError`, `AttributeError` without a library."""
+    error = ctypes.c_int32()
+    if os.environ.get(TENANT_SOCKETS_ENV):
+        library = ctypes.CDLL(None)
+        library.rowen_tenant_memory.restype = ctypes.c_void_p
+        handle = library.rowen_tenant_memory(ctypes.c_uint32(0), ctypes.c_uint32(capacity), ctypes.byref(error))
+    else:
+        library = ctypes.CDLL(os.environ[LIBRARY_ENV])
+        library.rowen_online_memory.restype = ctypes.c_void_p
+        handle = library.rowen_online_memory(ctypes.c_uint32(capacity), ctypes.byref(error))
+    return library, handle, error.value
+
+
+def arena(capacity: int = 0) -> Arena | None:
+    """Memory of this process's device, of its first where it has several; once per process.
+
+    `capacity`: handles; 0: as many as the pool has. None where there is no device, no agent yet, or no pool. Raises
+    `OSError` for any other failure.
+    """
+    if not os.environ.get(TENANT_SOCKETS_ENV) and online() is None:
+        return None
+    try:
+        library, handle, error = _open_arena(capacity)
+    except AttributeError:
+        log.warning("Rowen's library is not preloaded: there is no memory of the device")
+        return None
+    if handle:
+        return NativeArena.opened(library, handle)
+    if error in (-errno.ENODEV, -errno.ENOTCONN):
+        return None
+    raise OSError(-error, f"no memory of the device: {os.strerror(-error)}")

@@ -8,12 +8,21 @@ from typing import Any, Protocol
 import structlog
 from typing_extensions import override
 
-from rowen.runtime.batch.memory import MAX_SEQUENCES, cache_bytes, start_failure
+from rowen.runtime.batch.memory import MAX_SEQUENCES, bytes_left, cache_bytes, start_failure
 from rowen.runtime.batch.requests import ChatRow, CompletionRow, Request
 from rowen.runtime.batch.results import Answer
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.memory.arena import Arena
+from rowen.runtime.memory.ledger import Ledger
+from rowen.runtime.vllm.elastic.attachment import attach
+from rowen.runtime.vllm.elastic.geometry import UnsuitableError
 
 log = structlog.get_logger()
 
+_ELASTIC = {
+    "scheduler_cls": "rowen.runtime.vllm.elastic.scheduler.ElasticScheduler",
+    "worker_cls": "rowen.runtime.vllm.elastic.worker.ElasticWorker",
+}
 _COMPLETION_TOKENS = 16
 """What OpenAI's completions route takes for `max_tokens` when it is absent."""
 
@@ -55,19 +64,28 @@ class Engine(Protocol):
 class VllmEngine(Engine):
     """`Engine` on vLLM's `LLMEngine`, without a second process."""
 
-    def __init__(self, model: Path, memory_bytes: int) -> None:
+    def __init__(
+        self, model: Path, memory_bytes: int, arena: Arena | None = None, ledger: Ledger | None = None
+    ) -> None:
         """Loads the model. Raises `WorkerError` when it does not fit into so much memory.
 
-        Sequences are no longer than the memory allows.
+        The cache is a part of that memory, or lies in the arena, where handles may be taken away at any moment; what
+        that would cost is said in the ledger. Sequences are no longer than the memory or the arena's range allows.
         """
-        cache = cache_bytes(model, memory_bytes)
-        # One device, one thread, no process of vLLM's own that would have to be gated, too.
+        # No process of vLLM's own that would have to be gated, too. The threads are read when torch is loaded, which
+        # looking at the model may do already.
         os.environ |= {
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "VLLM_NO_USAGE_STATS": "1",
-            "OMP_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         }
+        if arena is None:
+            cache, elastic = cache_bytes(model, memory_bytes), {}
+        else:
+            cache, elastic = arena.capacity * arena.handle_bytes, _ELASTIC
+            bytes_left(model, memory_bytes, 0)
+            attach(arena, ledger)
         from vllm import EngineArgs, LLMEngine
 
         arguments = EngineArgs(
@@ -79,11 +97,14 @@ class VllmEngine(Engine):
             kv_cache_memory_bytes=cache,
             distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
             disable_log_stats=True,
+            **elastic,
         )
         config = arguments.create_engine_config()
         whole = int(config.model_config.max_model_len)
         try:
             self._engine = LLMEngine.from_vllm_config(config, disable_log_stats=True)
+        except UnsuitableError as error:
+            raise WorkerError("ModelUnsuitable", str(error)) from error
         except ValueError as error:
             raise start_failure(error, cache) from error
         self._tokenizer: Any = self._engine.get_tokenizer()

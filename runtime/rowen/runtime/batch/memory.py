@@ -26,17 +26,23 @@ def cache_bytes(model: Path, memory_bytes: int) -> int:
 
     Raises `WorkerError` when the weights leave nothing, and when the configuration does not tell the model's size.
     """
-    with reading("ModelMissing", model):
-        weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
-    left = memory_bytes - weights - OVERHEAD_BYTES
-    if left <= 0:
-        message = f"{memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
-        raise WorkerError("MemoryTooSmall", message)
+    left = bytes_left(model, memory_bytes, 1)
     try:
         return min(left, useful_bytes(text_configuration(model)))
     except (OSError, RecursionError, ValueError) as error:
         message = f"the size of the cache cannot be told from {model / 'config.json'}: {error}"
         raise input_failure("ModelMissing", message, error) from error
+
+
+def bytes_left(model: Path, memory_bytes: int, least: int) -> int:
+    """What weights and vLLM leave of so many bytes. Raises `WorkerError` when it is less than `least`."""
+    with reading("ModelMissing", model):
+        weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+    left = memory_bytes - weights - OVERHEAD_BYTES
+    if left < least:
+        message = f"{memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
+        raise WorkerError("MemoryTooSmall", message)
+    return left
 
 
 def start_failure(error: ValueError, cache: int) -> Exception:

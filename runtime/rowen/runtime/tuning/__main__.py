@@ -25,13 +25,15 @@ def tune(progress: Progress) -> str:
     # Nothing is made or changed before this: the path may be a mistake.
     check_output(folder, model)
     fence = Fence(make_folder(folder) / OWNER_FILE, attempt(), [folder / name for name in REPLACED_FILES])
-    # One thread is one device, and the order of a float32 sum must not depend on the machine's load.
-    os.environ["OMP_NUM_THREADS"] = "1"
+    # A thread that waits for the others must not spin on a CPU that these or other tenants could use.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import torch
 
     from rowen.runtime.tuning.tuner import Tuner
 
-    torch.set_num_threads(1)
+    # The gate library keeps the process on its devices' CPUs. Their number decides the order of a float32 sum, the
+    # machine's load must not.
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
     try:
         metrics = Tuner(spec, model, fence, progress).run()

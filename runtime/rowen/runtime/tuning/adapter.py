@@ -11,10 +11,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from rowen.crds.worker import TuningSpec
-from rowen.runtime.failure import WorkerError, input_failure
+from rowen.runtime.failure import WorkerError, input_failure, reading
 from rowen.runtime.files import write_atomically
-from rowen.runtime.tuning.header import add_metadata
+from rowen.runtime.tuning.header import add_metadata, read_header
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY
+
+_TYPES = {"BF16": torch.bfloat16, "F16": torch.float16}
+_INEXACT = set(_TYPES.values())
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -26,20 +29,23 @@ def load_tokenizer(folder: Path) -> Any:
         raise input_failure("ModelMissing", f"no tokenizer in {folder}: {_said(error)}", error) from error
 
 
-def load_adapted(folder: Path, spec: TuningSpec) -> PeftModel:
-    """The base model in float32 with a fresh adapter whose first weights follow from the seed. Raises `WorkerError`."""
+def load_base(folder: Path, *, mapped: bool = False) -> Any:
+    """The base model, all of it frozen. Raises `WorkerError`.
+
+    It is in float32, or, if it is to stay mapped from its files where possible, in the type that these have.
+    """
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    # Its types leave out that it returns a pair with `output_loading_info`.
-    automatic: Any = AutoModelForCausalLM
-    try:
-        base, loaded = automatic.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    except Exception as error:
-        raise input_failure("ModelMissing", f"{folder} cannot be loaded: {_said(error)}", error) from error
-    missing = sorted(loaded["missing_keys"])
-    if missing:
-        # transformers fills them with random values.
-        more = f" and {len(missing) - 1} more" if missing[1:] else ""
-        raise WorkerError("ModelMissing", f"{folder} lacks weights that its config.json asks for: {missing[0]}{more}")
+    base = _load(folder, stored_type(folder) if mapped else torch.float32)
+    saved = base.state_dict().keys()
+    # What a model computes when it is made, it computes in that type: not the same as in float32.
+    if any(made.dtype in _INEXACT for name, made in base.named_buffers() if name not in saved):
+        base = _load(folder, torch.float32)
+    base.requires_grad_(False)
+    return base
+
+
+def add_adapter(base: Any, spec: TuningSpec) -> PeftModel:
+    """The base model with a fresh adapter whose first weights follow from the seed. Raises `WorkerError`."""
     config = LoraConfig(
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,
@@ -64,6 +70,34 @@ def write_adapter(folder: Path, model: PeftModel, base_model: str, digest: str) 
     write_atomically(folder / ADAPTER_FILE, data)
     text = json.dumps(config, indent=2, sort_keys=True, default=_plain)
     write_atomically(folder / ADAPTER_CONFIG_FILE, text.encode())
+
+
+def _load(folder: Path, dtype: torch.dtype) -> Any:
+    # Its types leave out that it returns a pair with `output_loading_info`.
+    automatic: Any = AutoModelForCausalLM
+    try:
+        base, loaded = automatic.from_pretrained(folder, dtype=dtype, output_loading_info=True)
+    except Exception as error:
+        raise input_failure("ModelMissing", f"{folder} cannot be loaded: {_said(error)}", error) from error
+    missing = sorted(loaded["missing_keys"])
+    if missing:
+        # transformers fills them with random values.
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        raise WorkerError("ModelMissing", f"{folder} lacks weights that its config.json asks for: {missing[0]}{more}")
+    return base
+
+
+def stored_type(folder: Path) -> torch.dtype:
+    """The type of all tensors in the folder's safetensors files; float32 where they have several."""
+    found = set()
+    for path in folder.glob("*.safetensors"):
+        with reading("ModelMissing", path), path.open("rb") as stream:
+            try:
+                header, _ = read_header(stream)
+            except ValueError:
+                continue
+        found |= {tensor.get("dtype") for name, tensor in header.items() if name != "__metadata__"}
+    return _TYPES.get(found.pop(), torch.float32) if len(found) == 1 else torch.float32
 
 
 def _said(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,12 +15,15 @@ from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import has_file, write_atomically
+from rowen.runtime.memory.arena import Arena
 from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
 from rowen.runtime.tuning.checkpoint import Training
 from rowen.runtime.tuning.examples import Example, encode_rows
 from rowen.runtime.tuning.fingerprint import model_digest
 from rowen.runtime.tuning.metrics import METRICS_FILE, Metrics, read_metrics
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE
+from rowen.runtime.tuning.window.layers import layers_of
+from rowen.runtime.tuning.window.window import Window
 from rowen.runtime.worker import Progress
 
 log = structlog.get_logger()
@@ -27,11 +32,15 @@ log = structlog.get_logger()
 class Tuner:
     """One attempt at a job."""
 
-    def __init__(self, spec: TuningSpec, model: Path, fence: Fence, progress: Progress) -> None:
+    def __init__(
+        self, spec: TuningSpec, model: Path, fence: Fence, progress: Progress, arena: Arena | None = None
+    ) -> None:
+        """With an arena the layers' weights are there, as many at a time as it grants; else all are in memory."""
         self._spec = spec
         self._model = model
         self._fence = fence
         self._progress = progress
+        self._arena = arena
         self._folder = Path(spec.output_path)
         self._digest = job_digest(spec, model)
 
@@ -50,13 +59,16 @@ class Tuner:
         tokenizer = adapter.load_tokenizer(self._model)
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
         train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
-        model = adapter.load_adapted(self._model, spec)
-        training = self._start(model)
-        self._train(model, training, examples.kept, train)
+        base = adapter.load_base(self._model, mapped=self._arena is not None)
+        with self._placed(base):
+            model = adapter.add_adapter(base, spec)
+            training = self._start(model)
+            self._train(model, training, examples.kept, train)
+            losses = _held_out_losses(model, [examples.kept[index] for index in held_out], spec.batch_size)
         metrics = Metrics(
             digest=self._digest,
             steps=training.step,
-            **_held_out_losses(model, [examples.kept[index] for index in held_out], spec.batch_size),
+            **losses,
             training_rows=len(train),
             held_out_rows=len(held_out),
             cut_rows=examples.cut_rows,
@@ -65,6 +77,16 @@ class Tuner:
         )
         self._finish(model, metrics)
         return metrics
+
+    @contextmanager
+    def _placed(self, base: torch.nn.Module) -> Iterator[None]:
+        """Keeps the base model's layers in the arena, if there is one."""
+        if self._arena is None:
+            yield
+            return
+        with Window(base, layers_of(base), self._arena, dtype=torch.float32):
+            base.float()
+            yield
 
     def _start(self, model: PeftModel) -> Training:
         weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

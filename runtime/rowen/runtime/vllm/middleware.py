@@ -58,11 +58,12 @@ class Flight:
 
     def __init__(self, device: Online) -> None:
         self._device = device
-        self._times = TokenTimes(time.monotonic_ns())
+        # Before the gate closes, so that the agent finds this request's own stop within it.
+        self._begin_ns = time.monotonic_ns()
+        device.busy()
+        self._times = TokenTimes(self._begin_ns)
         self._streamed = False
         self._ended = False
-        self._gate = device.gate()
-        device.busy()
         self._tenant_present = device.tenants() > 0
 
     def sending(self, message: Message) -> None:
@@ -80,19 +81,13 @@ class Flight:
         if self._ended:
             return
         self._ended = True
-        # Read while this request still holds the gate closed, or the next close could be counted too.
-        preemptions = closes(self._gate, self._device.gate())
-        self._tenant_present = self._tenant_present or self._device.tenants() > 0
-        self._device.idle()
+        present = self._tenant_present or self._device.tenants() > 0
         times = self._times
         # A response in one piece has no time to its first token, and 0 would be taken for a fast one.
         if times.tokens:
-            self._device.record(times.ttft_ns, times.tpot_ns, times.tokens, preemptions, self._tenant_present)
-
-
-def closes(before: int, after: int) -> int:
-    """How often the gate closed between two readings of its word. The word is odd while closed and counts up by 1."""
-    return (((after + 1) >> 1) - ((before + 1) >> 1)) & 0x7FFF_FFFF
+            # While this request still holds the gate closed, or the next stop could be counted as its own.
+            self._device.record(self._begin_ns, times.ttft_ns, times.tpot_ns, times.tokens, present)
+        self._device.idle()
 
 
 def _is_inference(scope: Scope) -> bool:

@@ -5,12 +5,12 @@ Written against vLLM 0.32.0, whose scheduler interface is not public: test again
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
 from rowen.runtime.native import Online, online
+from rowen.runtime.vllm.elastic.scheduler import ElasticScheduler
 from rowen.runtime.vllm.engine_work import EngineWork
 
 if TYPE_CHECKING:
@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from vllm.v1.request import Request, RequestStatus
 
 
-class RowenScheduler(AsyncScheduler):  # type: ignore[misc]
+SHORTAGE_WAIT_SECONDS = 0.005
+"""Memory that offline work has comes back within a millisecond or two; a preempted request is computed again."""
+
+
+class RowenScheduler(ElasticScheduler):
     """Raises the device's activity while the engine has work, and reports the engine's steps."""
+
+    shortage_wait_seconds: ClassVar[float] = SHORTAGE_WAIT_SECONDS
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -43,7 +49,7 @@ class RowenScheduler(AsyncScheduler):  # type: ignore[misc]
     def finish_requests(
         self, request_ids: "str | Iterable[str] | None", finished_status: "RequestStatus"
     ) -> "list[Request]":
-        finished: list[Request] = super().finish_requests(request_ids, finished_status)
+        finished = super().finish_requests(request_ids, finished_status)
         self._work.settle(self.has_unfinished_requests())
         return finished
 
@@ -64,7 +70,7 @@ class RowenScheduler(AsyncScheduler):  # type: ignore[misc]
     def update_from_output(
         self, scheduler_output: "SchedulerOutput", model_runner_output: "ModelRunnerOutput"
     ) -> "dict[int, EngineCoreOutputs]":
-        outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
         self._work.end(id(scheduler_output), time.monotonic_ns())
         self._work.settle(self.has_unfinished_requests())
         return outputs

@@ -1,0 +1,39 @@
+"""The machine's own jitter, beside which short times are quoted."""
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+class Jitter:
+    """How much a sleep of 1 ms overshoots, while something is measured. Milliseconds."""
+
+    def __init__(self) -> None:
+        self.samples: list[float] = []
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measures in a thread of its own."""
+        stop = threading.Event()
+
+        def sleep() -> None:
+            while not stop.is_set():
+                begin = time.perf_counter()
+                time.sleep(0.001)
+                self.samples.append((time.perf_counter() - begin - 0.001) * 1e3)
+
+        thread = threading.Thread(target=sleep)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def percentile(samples: Sequence[float], fraction: float) -> float:
+    """Nearest rank."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else math.nan

@@ -1,0 +1,66 @@
+"""A device that a benchmark serves as a node's agent does."""
+
+from pathlib import Path
+
+from pod import Pod
+
+from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, PRELOAD_ENV, TENANT_SOCKETS_ENV
+from rowen.node_agent.allocation import SOCKET
+from rowen.node_agent.attach.door import Door
+from rowen.node_agent.device import Device
+from rowen.node_agent.native import library_path
+
+
+class ServedDevice:
+    """A device with a door for engines and one for each slot's tenant, served until `close`."""
+
+    def __init__(self, folder: Path, *, slots: int, cpu: int, backstop: float) -> None:
+        """`folder`: of shared memory. `backstop` in seconds."""
+        self._folder = folder
+        self.device = Device(folder, slots=slots, cpus=[cpu], backstop=backstop)
+        self._door = Door()
+        for slot in (None, *range(slots)):
+            self._door.open(self.socket(slot), self.device, slot, lambda _: None)
+        self._pods: dict[int, Pod] = {}
+        self.without_backstop: str | None = "tenants have no cgroups"
+        """Why the kernel cannot stop what does not stop by itself."""
+        self.device.start()
+        self._door.start()
+
+    def make_pods(self, *, with_share: bool) -> None:
+        """Gives each slot's tenant a cgroup; with or without a share of the CPU of its own, if that is how they are."""
+        try:
+            for slot in range(len(self.device.counts().tenants)):
+                self._pods[slot] = pod = Pod()
+                if pod.has_share and not with_share:
+                    raise OSError("a cgroup would change how the CPU is shared")
+                self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct)
+        except OSError as error:
+            self.without_backstop = f"tenants have no cgroups: {error}"
+        else:
+            self.without_backstop = None
+
+    def socket(self, slot: int | None) -> Path:
+        """Of a slot's tenant, or the engines'."""
+        return self._folder / ("engine" if slot is None else f"tenant-{slot}") / SOCKET
+
+    def engine_environment(self) -> dict[str, str]:
+        """What the device plugin would give an engine."""
+        return {LIBRARY_ENV: str(library_path()), ENGINE_SOCKET_ENV: str(self.socket(None))}
+
+    def tenant_environment(self, slot: int) -> dict[str, str]:
+        """What the device plugin would give a slot's tenant."""
+        library = str(library_path())
+        return {LIBRARY_ENV: library, TENANT_SOCKETS_ENV: str(self.socket(slot)), PRELOAD_ENV: library}
+
+    def adopt(self, slot: int, process: int) -> None:
+        """Puts a slot's tenant into its cgroup, if there is one."""
+        if self.without_backstop is None:
+            self._pods[slot].join(process)
+
+    def close(self) -> None:
+        """Stops serving, once the tenants have ended."""
+        self._door.close()
+        self.device.close()
+        for pod in self._pods.values():
+            pod.remove()

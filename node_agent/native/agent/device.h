@@ -1,0 +1,137 @@
+/* What the files of the agent's native side share. */
+#ifndef ROWEN_DEVICE_H
+#define ROWEN_DEVICE_H
+
+#include "agent/agent.h"
+
+#define ROWEN_STATE_MAGIC 0x45544154534e5752ull
+
+/* Only agents map it, one at a time: what a restarted one goes on with. */
+struct rowen_state {
+    uint64_t magic;
+    uint64_t size;
+    _Atomic uint64_t idle_ns;      /* gate open with an engine attached */
+    _Atomic uint64_t harvested_ns; /* gate open with a tenant attached */
+    _Atomic uint64_t preemptions;  /* closes for a request that stopped a tenant */
+    _Atomic uint64_t backstops;
+    _Atomic uint64_t transitions_made;
+    _Atomic uint64_t requests_made;
+    struct rowen_account accounts[ROWEN_TENANT_SLOTS];
+    struct rowen_request requests[ROWEN_RING];
+    struct rowen_transition transitions[ROWEN_RING];
+};
+
+enum rowen_member_state { ROWEN_FREE = 0, ROWEN_ATTACHED, ROWEN_LOOSE };
+
+struct rowen_member {
+    enum rowen_member_state state;
+    int32_t slot;
+    pid_t pid;
+    int pidfd;
+    struct rowen_member_page *page;
+    bool raised;
+    pid_t raised_tid; /* in the agent's PID namespace; 0: none */
+    uint64_t gaps_read;
+    uint64_t records_read;
+    uint64_t reports_read;
+};
+
+struct rowen_slot {
+    struct rowen_cgroup cgroup;
+    bool known;    /* the cgroup is open */
+    uint64_t pod;
+    bool held;     /* asked to freeze, by this device */
+    bool frozen;   /* and seen to be */
+    uint64_t held_ns;
+    uint64_t thawed_until_ns; /* for those who were killed */
+    uint64_t usage_ns; /* CPU time at the close, or shortly after it was acknowledged */
+};
+
+struct rowen_agent {
+    struct rowen_state *state;
+    int state_fd;
+    struct rowen_device_page *page;
+    int page_fd, readers_fd;
+    uint32_t slots;
+    uint64_t backstop_ns;
+    struct rowen_pool *pool; /* NULL: none */
+    bool allows_cpu;
+    _Atomic bool stop;
+    _Atomic uint64_t beat_ns;
+    bool started;
+    pthread_t thread;
+    struct rowen_agent *next; /* of the devices that this process serves */
+
+    /* Held by the thread but while it waits, and by callers for some instructions. It hands priority on. */
+    pthread_mutex_t lock;
+    struct rowen_member members[ROWEN_MEMBERS];
+    uint32_t members_end; /* none beyond */
+    struct rowen_slot pods[ROWEN_TENANT_SLOTS];
+    struct rowen_gap gaps[ROWEN_RING];
+    uint64_t gaps_made;
+    uint64_t gap_ns, gap_known_ns; /* the robust one, and when it was computed */
+    _Atomic uint64_t cooldown_ns;
+    _Atomic uint32_t engines, in_flight;
+
+    uint64_t accounted_ns; /* open time is counted up to here */
+    uint64_t scanned_ns;
+    uint64_t quiet_from_ns; /* the device is not idle before: an engine came or died */
+    uint64_t settled_ns;    /* by then the engines of the last agent have found this one */
+    uint32_t followed_gate; /* closed gate word that the current transition is about */
+    bool acknowledged;
+    uint64_t acknowledged_ns;
+    bool marked; /* the pods' CPU time was noted since */
+    uint32_t reason;
+};
+
+#define ROWEN_FOR_MEMBERS(agent, member) \
+    for (struct rowen_member *member = (agent)->members; member < (agent)->members + (agent)->members_end; member++) \
+        if (member->state != ROWEN_FREE)
+
+void *rowen_agent_loop(void *agent);
+
+/* members.c */
+void rowen_agent_forget(struct rowen_member *member);
+/* Counts members, takes over what they report. */
+void rowen_agent_scan(struct rowen_agent *agent, uint64_t now);
+uint32_t rowen_agent_in_flight(struct rowen_agent *agent);
+/* The latest moment at which an engine turned idle. */
+uint64_t rowen_agent_idle_since(struct rowen_agent *agent);
+
+/* report.c: what engines and tenants have written since the last look. */
+void rowen_report_gaps(struct rowen_agent *agent, struct rowen_member *member);
+void rowen_report_requests(struct rowen_agent *agent, struct rowen_member *member);
+void rowen_report_progress(struct rowen_agent *agent, struct rowen_member *member);
+/* The decode gap that the cooldown is made from, in nanoseconds. */
+uint64_t rowen_agent_gap(struct rowen_agent *agent, uint64_t now);
+
+/* collect.c: acknowledgements of a close; true when nobody is awaited any more. */
+bool rowen_agent_collect(struct rowen_agent *agent, uint32_t gate, struct rowen_transition *transition);
+
+/* backstop.c: what the kernel does where the library does not. */
+void rowen_backstop_hold(struct rowen_agent *agent, uint32_t slot, enum rowen_offence offence, pid_t offender);
+/* Notes what the pods have used of their CPUs. */
+void rowen_backstop_note(struct rowen_agent *agent);
+/* Whether a slot that is held stands still, as far as can be had. */
+bool rowen_backstop_done(struct rowen_agent *agent, uint32_t slot, uint64_t now);
+/* Holds pods that use their CPU behind the closed gate. Returns when to look again, in nanoseconds from now. */
+uint64_t rowen_backstop_watch(struct rowen_agent *agent, uint64_t now);
+void rowen_backstop_release(struct rowen_agent *agent);
+/* The slot has no pod any more; the one that it had is let go. */
+void rowen_backstop_forget(struct rowen_agent *agent, uint32_t slot);
+/* The devices that this process serves know of each other: a pod may be on several of them. */
+void rowen_backstop_enlist(struct rowen_agent *agent);
+void rowen_backstop_dismiss(struct rowen_agent *agent);
+
+/* memory.c: whether every thread of offline work stands still, as far as is known. Only the device's thread opens the
+ * gate: until it does so, those who stand do not go on. */
+bool rowen_agent_stopped(struct rowen_agent *agent, uint64_t now);
+
+/* raise.c: gives a process's control thread its priority, once. */
+void rowen_agent_raise(struct rowen_member *member);
+
+static inline struct rowen_transition *rowen_transition_at(struct rowen_state *state, uint64_t number) {
+    return &state->transitions[(number - 1) % ROWEN_RING];
+}
+
+#endif

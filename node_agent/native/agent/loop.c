@@ -1,0 +1,205 @@
+/* The thread that serves one device: it follows closes, and opens the gate again by the wake rule. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+#include "memory/pool.h"
+
+#define SCAN_NS (100 * ROWEN_MS)
+#define ACK_POLL_NS (500 * 1000ull)
+#define SETTLE_NS (500 * ROWEN_MS)
+
+/* What the thread waits for, with the device's lock let go. */
+struct pause {
+    _Atomic uint32_t *word; /* NULL: for the time alone */
+    uint32_t value;
+    uint64_t timeout_ns;
+};
+
+static struct rowen_transition *current_transition(struct rowen_agent *agent) {
+    return rowen_transition_at(agent->state, atomic_load(&agent->state->transitions_made));
+}
+
+/* Counts open time up to `until`. */
+static void account(struct rowen_agent *agent, uint64_t until) {
+    if (until <= agent->accounted_ns) return;
+    uint64_t passed = until - agent->accounted_ns;
+    agent->accounted_ns = until;
+    struct rowen_state *state = agent->state;
+    if (atomic_load(&agent->engines)) atomic_fetch_add(&state->idle_ns, passed);
+    if (atomic_load(&agent->page->tenants)) atomic_fetch_add(&state->harvested_ns, passed);
+    for (uint32_t i = 0; i < agent->slots; i++)
+        if (atomic_load(&state->accounts[i].attached)) atomic_fetch_add(&state->accounts[i].open_ns, passed);
+}
+
+/* The closer stamps the time just after it has closed the gate; it may have died in between. */
+static uint64_t closed_at(const struct rowen_gate_block *block) {
+    uint64_t opened = atomic_load((_Atomic uint64_t *)&block->opened_at_ns);
+    uint64_t begin = rowen_now();
+    for (;;) {
+        uint64_t closed = atomic_load((_Atomic uint64_t *)&block->closed_at_ns);
+        uint64_t now = rowen_now();
+        /* Engines can write the stamp: one from the future is none. */
+        if (closed >= opened && closed <= now) return closed;
+        if (now - begin > 100 * 1000) return now;
+    }
+}
+
+static void begin_transition(struct rowen_agent *agent, uint32_t gate) {
+    struct rowen_state *state = agent->state;
+    uint64_t closed = closed_at(&agent->page->block);
+    account(agent, closed);
+    uint64_t number = atomic_load(&state->transitions_made) + 1;
+    struct rowen_transition *transition = rowen_transition_at(state, number);
+    atomic_store(&transition->number, 0);
+    atomic_store(&transition->closed_ns, closed);
+    atomic_store(&transition->ack_ns, 0);
+    atomic_store(&transition->opened_ns, 0);
+    atomic_store(&transition->tenants, 0);
+    atomic_store(&transition->reason, agent->reason);
+    atomic_store(&transition->number, number);
+    atomic_store(&state->transitions_made, number);
+    agent->reason = ROWEN_BUSY;
+    agent->followed_gate = gate;
+    agent->acknowledged = false;
+    agent->marked = false;
+    rowen_backstop_note(agent);
+}
+
+/* What the last agent left without an end, ends where this one's begin. */
+static void end_transition(struct rowen_agent *agent, uint64_t now) {
+    if (atomic_load(&agent->state->transitions_made) == 0) return;
+    struct rowen_transition *last = current_transition(agent);
+    if (atomic_load(&last->opened_ns) == 0) atomic_store(&last->opened_ns, now);
+}
+
+static bool lease_valid(struct rowen_agent *agent, uint64_t now) {
+    return atomic_load(&agent->page->block.lease_until_ns) > now;
+}
+
+static void open_gate(struct rowen_agent *agent, uint64_t word, uint64_t now) {
+    struct rowen_gate_block *block = &agent->page->block;
+    if (agent->pool) rowen_pool_settle(agent->pool);
+    uint64_t next = (word & ~(uint64_t)UINT32_MAX) | (uint32_t)((uint32_t)word + 1);
+    if (!atomic_compare_exchange_strong(&block->gate, &word, next)) return;
+    atomic_store(&block->opened_at_ns, now);
+    agent->accounted_ns = now;
+    atomic_store(&current_transition(agent)->opened_ns, now);
+    rowen_backstop_release(agent);
+    rowen_wake(rowen_gate_futex(agent->page), true);
+}
+
+static uint64_t cooldown(struct rowen_agent *agent, uint64_t now) {
+    uint64_t wanted = 2 * rowen_agent_gap(agent, now);
+    if (wanted < ROWEN_COOLDOWN_FLOOR_NS) wanted = ROWEN_COOLDOWN_FLOOR_NS;
+    if (wanted > ROWEN_COOLDOWN_CEILING_NS) wanted = ROWEN_COOLDOWN_CEILING_NS;
+    atomic_store(&agent->cooldown_ns, wanted);
+    return wanted;
+}
+
+/* The wake rule: opens after the device has been idle for the cooldown without a break; else waits a while. */
+static struct pause open_or_wait(struct rowen_agent *agent) {
+    struct rowen_gate_block *block = &agent->page->block;
+    uint32_t events = atomic_load(&block->events);
+    /* In this order: a request that arrives after the word was read makes the swap in open_gate() fail. */
+    uint64_t word = atomic_load(&block->gate);
+    uint32_t busy = rowen_agent_in_flight(agent);
+    uint64_t idle_since = rowen_agent_idle_since(agent);
+    uint64_t now = rowen_now();
+    if (idle_since > now) idle_since = now; /* an engine's word */
+    uint64_t quiet = cooldown(agent, now);
+    uint64_t wait = rowen_backstop_watch(agent, now);
+    atomic_store(&agent->in_flight, busy);
+    if (busy == 0 && atomic_load(&agent->engines) && lease_valid(agent, now)) {
+        uint64_t quiet_from = idle_since > agent->quiet_from_ns ? idle_since : agent->quiet_from_ns;
+        if (quiet_from < agent->settled_ns) quiet_from = agent->settled_ns;
+        if (now >= quiet_from + quiet) {
+            open_gate(agent, word, now);
+            return (struct pause){0};
+        }
+        if (quiet_from + quiet - now < wait) wait = quiet_from + quiet - now;
+    }
+    return (struct pause){&block->events, events, wait < SCAN_NS ? wait : SCAN_NS};
+}
+
+static struct pause serve_open(struct rowen_agent *agent, uint32_t gate) {
+    uint64_t now = rowen_now();
+    account(agent, now);
+    if (!lease_valid(agent, now)) agent->reason = ROWEN_LEASE;
+    else if (!atomic_load(&agent->engines)) agent->reason = ROWEN_DETACHED;
+    else if (rowen_agent_in_flight(agent) == 0) return (struct pause){rowen_gate_futex(agent->page), gate, SCAN_NS};
+    /* With requests in flight it was opened by somebody who may not. */
+    if (!rowen_close_gate(agent->page, false)) agent->reason = ROWEN_BUSY;
+    return (struct pause){0};
+}
+
+static struct pause serve_closed(struct rowen_agent *agent, uint32_t gate) {
+    if (agent->followed_gate != gate) begin_transition(agent, gate);
+    if (!agent->acknowledged) {
+        agent->acknowledged = rowen_agent_collect(agent, gate, current_transition(agent));
+        agent->acknowledged_ns = rowen_now();
+        if (!agent->acknowledged) return (struct pause){NULL, 0, ACK_POLL_NS};
+    }
+    return open_or_wait(agent);
+}
+
+static void settle(struct rowen_device_page *page) {
+    cpu_set_t others;
+    CPU_ZERO(&others);
+    long count = sysconf(_SC_NPROCESSORS_CONF);
+    for (int cpu = 0; cpu < count && cpu < CPU_SETSIZE; cpu++)
+        if (!(atomic_load(&page->cpus[cpu / 64]) >> (cpu % 64) & 1)) CPU_SET(cpu, &others);
+    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+    struct sched_param param = {.sched_priority = ROWEN_AGENT_PRIORITY};
+    if (sched_setscheduler(0, SCHED_FIFO, &param) != 0) setpriority(PRIO_PROCESS, 0, -20);
+    pthread_setname_np(pthread_self(), "rowen-device");
+}
+
+static struct pause come_round(struct rowen_agent *agent) {
+    uint64_t now = rowen_now();
+    atomic_store(&agent->beat_ns, now);
+    if (now - agent->scanned_ns >= SCAN_NS) rowen_agent_scan(agent, now);
+    uint32_t gate = rowen_gate(agent->page);
+    return rowen_closed(gate) ? serve_closed(agent, gate) : serve_open(agent, gate);
+}
+
+/* Not under the device's lock: a round takes longer the more handles there are. */
+static void serve_memory(struct rowen_agent *agent, bool stopped) {
+    if (agent->pool) rowen_pool_serve(agent->pool, stopped, rowen_now());
+}
+
+/* With a pool, events count while the gate is open too: an engine may want memory. */
+static void wait(struct rowen_agent *agent, const struct pause *pause, uint32_t events) {
+    _Atomic uint32_t nothing = 0;
+    if (!pause->word) {
+        rowen_wait(&nothing, 0, pause->timeout_ns, true);
+        return;
+    }
+    _Atomic uint32_t *words[2] = {pause->word, &agent->page->block.events};
+    uint32_t values[2] = {pause->value, events};
+    rowen_wait_any(words, values, agent->pool && words[0] != words[1] ? 2 : 1, pause->timeout_ns);
+}
+
+void *rowen_agent_loop(void *argument) {
+    struct rowen_agent *agent = argument;
+    settle(agent->page);
+    agent->accounted_ns = rowen_now();
+    /* Engines of the last agent get time to find this one. */
+    agent->settled_ns = agent->accounted_ns + SETTLE_NS;
+    agent->reason = ROWEN_DETACHED;
+    end_transition(agent, agent->accounted_ns);
+    while (!atomic_load(&agent->stop)) {
+        uint32_t events = atomic_load(&agent->page->block.events);
+        pthread_mutex_lock(&agent->lock);
+        struct pause pause = come_round(agent);
+        bool stopped = agent->pool && rowen_agent_stopped(agent, rowen_now());
+        pthread_mutex_unlock(&agent->lock);
+        serve_memory(agent, stopped);
+        if (pause.timeout_ns) wait(agent, &pause, events);
+    }
+    return NULL;
+}

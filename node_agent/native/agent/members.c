@@ -1,0 +1,154 @@
+/* Who is on the device: processes let in, and their pods. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+
+int32_t rowen_agent_member_file(void) {
+    return rowen_make_file("rowen-member", sizeof(struct rowen_member_page), ROWEN_MEMBER_MAGIC);
+}
+
+void rowen_agent_forget(struct rowen_member *member) {
+    if (member->page) rowen_unmap(member->page, sizeof *member->page);
+    if (member->pidfd >= 0) close(member->pidfd);
+    *member = (struct rowen_member){.state = ROWEN_FREE, .pidfd = -1};
+}
+
+/* A place for the process: the one that it has, or the first that is free. */
+static struct rowen_member *place_for(struct rowen_agent *agent, pid_t pid) {
+    struct rowen_member *place = NULL;
+    for (uint32_t i = 0; i < ROWEN_MEMBERS; i++) {
+        struct rowen_member *member = &agent->members[i];
+        if (member->state == ROWEN_FREE && !place) place = member;
+        if (member->state != ROWEN_FREE && member->pid == pid) return member;
+        if (i >= agent->members_end && place) break;
+    }
+    return place;
+}
+
+static int32_t put(struct rowen_agent *agent, struct rowen_member *new) {
+    struct rowen_member *member = place_for(agent, new->pid);
+    if (!member) return -EUSERS;
+    new->raised_tid = member->raised_tid;
+    if (member->state != ROWEN_FREE) rowen_agent_forget(member);
+    *member = *new;
+    uint32_t number = (uint32_t)(member - agent->members);
+    if (number >= agent->members_end) agent->members_end = number + 1;
+    return (int32_t)number;
+}
+
+int32_t rowen_agent_admit(struct rowen_agent *agent, int32_t slot, int32_t pid, int32_t pidfd, int32_t file) {
+    if (slot < ROWEN_ENGINE || slot >= (int32_t)agent->slots) return -EINVAL;
+    struct rowen_member new = {.state = ROWEN_ATTACHED, .slot = slot, .pid = pid};
+    int error = 0;
+    new.page = rowen_map(file, sizeof *new.page, ROWEN_MEMBER_MAGIC, true, NULL, &error);
+    if (!new.page) return error;
+    new.pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+    int32_t number = new.pidfd < 0 ? -errno : 0;
+    if (number == 0) {
+        pthread_mutex_lock(&agent->lock);
+        number = put(agent, &new);
+        rowen_agent_scan(agent, rowen_now());
+        pthread_mutex_unlock(&agent->lock);
+    }
+    if (number < 0) rowen_agent_forget(&new);
+    return number;
+}
+
+void rowen_agent_loosen(struct rowen_agent *agent, uint32_t member) {
+    if (member >= ROWEN_MEMBERS) return;
+    pthread_mutex_lock(&agent->lock);
+    struct rowen_member *at = &agent->members[member];
+    /* An engine's connection says nothing of its requests. */
+    if (at->state == ROWEN_ATTACHED && at->slot != ROWEN_ENGINE) at->state = ROWEN_LOOSE;
+    pthread_mutex_unlock(&agent->lock);
+}
+
+void rowen_agent_dismiss(struct rowen_agent *agent, uint32_t member) {
+    if (member >= ROWEN_MEMBERS) return;
+    pthread_mutex_lock(&agent->lock);
+    struct rowen_member *at = &agent->members[member];
+    if (at->state != ROWEN_FREE) {
+        uint64_t now = rowen_now();
+        rowen_agent_scan(agent, now); /* what it has reported last */
+        if (at->slot == ROWEN_ENGINE) agent->quiet_from_ns = now;
+        rowen_agent_forget(at);
+        rowen_agent_scan(agent, now);
+        atomic_fetch_add(&agent->page->block.events, 1);
+        rowen_wake(&agent->page->block.events, true);
+    }
+    pthread_mutex_unlock(&agent->lock);
+}
+
+int32_t rowen_agent_set_pod(struct rowen_agent *agent, uint32_t slot, uint64_t pod, const char *directory,
+                            const char *cpuacct) {
+    if (slot >= agent->slots) return -EINVAL;
+    struct rowen_cgroup cgroup;
+    int32_t error = rowen_cgroup_open(&cgroup, directory, cpuacct);
+    if (error) return error;
+    /* The last agent may have left it frozen: then it is let go when the gate opens. */
+    bool frozen = rowen_cgroup_frozen(&cgroup) == 1;
+    pthread_mutex_lock(&agent->lock);
+    struct rowen_slot *at = &agent->pods[slot];
+    rowen_backstop_forget(agent, slot);
+    *at = (struct rowen_slot){.cgroup = cgroup, .known = true, .pod = pod, .held = frozen, .frozen = frozen};
+    rowen_cgroup_usage_ns(&cgroup, &at->usage_ns);
+    pthread_mutex_unlock(&agent->lock);
+    return 0;
+}
+
+int32_t rowen_agent_reset(struct rowen_agent *agent, uint32_t slot) {
+    if (slot >= agent->slots) return -EINVAL;
+    int32_t result = 0;
+    pthread_mutex_lock(&agent->lock);
+    ROWEN_FOR_MEMBERS(agent, member)
+        if (member->slot == (int32_t)slot) result = -EBUSY;
+    if (result == 0) {
+        rowen_backstop_forget(agent, slot);
+        memset(&agent->state->accounts[slot], 0, sizeof agent->state->accounts[slot]);
+    }
+    pthread_mutex_unlock(&agent->lock);
+    return result;
+}
+
+uint32_t rowen_agent_in_flight(struct rowen_agent *agent) {
+    uint32_t sum = 0;
+    ROWEN_FOR_MEMBERS(agent, member)
+        if (member->slot == ROWEN_ENGINE) sum += atomic_load(&member->page->block.in_flight);
+    return sum;
+}
+
+uint64_t rowen_agent_idle_since(struct rowen_agent *agent) {
+    uint64_t latest = 0;
+    ROWEN_FOR_MEMBERS(agent, member) {
+        if (member->slot != ROWEN_ENGINE) continue;
+        uint64_t since = atomic_load(&member->page->block.idle_since_ns);
+        if (since > latest) latest = since;
+    }
+    return latest;
+}
+
+void rowen_agent_scan(struct rowen_agent *agent, uint64_t now) {
+    uint32_t engines = 0, tenants = 0, attached[ROWEN_TENANT_SLOTS] = {0};
+    agent->scanned_ns = now;
+    ROWEN_FOR_MEMBERS(agent, member) {
+        if (member->slot == ROWEN_ENGINE) {
+            engines++;
+            rowen_report_gaps(agent, member);
+            rowen_report_requests(agent, member);
+            continue;
+        }
+        tenants++;
+        attached[member->slot]++;
+        rowen_report_progress(agent, member);
+        rowen_agent_raise(member);
+    }
+    if (engines > atomic_load(&agent->engines)) agent->quiet_from_ns = now;
+    atomic_store(&agent->engines, engines);
+    atomic_store(&agent->in_flight, rowen_agent_in_flight(agent));
+    atomic_store(&agent->page->tenants, tenants);
+    for (uint32_t i = 0; i < agent->slots; i++) atomic_store(&agent->state->accounts[i].attached, attached[i]);
+}

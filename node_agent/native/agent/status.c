@@ -1,0 +1,60 @@
+/* Reading a device from outside its thread. */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "agent/device.h"
+
+void rowen_agent_status(struct rowen_agent *agent, struct rowen_status *status) {
+    const struct rowen_state *state = agent->state;
+    uint64_t now = rowen_now();
+    pthread_mutex_lock(&agent->lock);
+    rowen_agent_scan(agent, now);
+    *status = (struct rowen_status){
+        .now_ns = now,
+        .idle_ns = state->idle_ns,
+        .harvested_ns = state->harvested_ns,
+        .preemptions = state->preemptions,
+        .backstops = state->backstops,
+        .gap_ns = rowen_agent_gap(agent, now),
+        .cooldown_ns = agent->cooldown_ns,
+        .lease_until_ns = agent->page->block.lease_until_ns,
+        .requests_made = state->requests_made,
+        .transitions_made = state->transitions_made,
+        .gate = rowen_gate(agent->page),
+        .online_attached = agent->engines,
+        .in_flight = agent->in_flight,
+        .tenants = agent->page->tenants,
+    };
+    memcpy(status->accounts, state->accounts, sizeof status->accounts);
+    pthread_mutex_unlock(&agent->lock);
+}
+
+static uint64_t first_number(uint64_t after, uint64_t made) {
+    uint64_t oldest = made > ROWEN_RING ? made - ROWEN_RING + 1 : 1;
+    return after + 1 > oldest ? after + 1 : oldest;
+}
+
+uint32_t rowen_agent_requests(struct rowen_agent *agent, uint64_t after, struct rowen_request *out,
+                              uint32_t capacity) {
+    uint64_t made = atomic_load(&agent->state->requests_made);
+    uint32_t count = 0;
+    for (uint64_t number = first_number(after, made); number <= made && count < capacity; number++) {
+        struct rowen_request *request = &agent->state->requests[(number - 1) % ROWEN_RING];
+        if (atomic_load(&request->number) != number) continue;
+        memcpy(&out[count], request, sizeof *request);
+        if (atomic_load(&request->number) == number) count++;
+    }
+    return count;
+}
+
+uint32_t rowen_agent_transitions(struct rowen_agent *agent, uint64_t after, struct rowen_transition *out,
+                                 uint32_t capacity) {
+    uint64_t made = atomic_load(&agent->state->transitions_made);
+    uint32_t count = 0;
+    for (uint64_t number = first_number(after, made); number <= made && count < capacity; number++) {
+        struct rowen_transition *transition = rowen_transition_at(agent->state, number);
+        memcpy(&out[count], transition, sizeof *transition);
+        if (atomic_load(&transition->number) == number) count++;
+    }
+    return count;
+}

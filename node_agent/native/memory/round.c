@@ -1,0 +1,102 @@
+/* One round of a pool: what the online side owns. */
+#include "memory/round.h"
+
+void rowen_round_look(struct rowen_pool *pool) {
+    for (uint32_t i = 0; i < pool->count; i++) rowen_member_look(pool->members[i]);
+}
+
+uint32_t rowen_round_free(const struct rowen_pool *pool) {
+    uint64_t owned = 0;
+    for (uint32_t i = 0; i < pool->count; i++) owned += rowen_member_owned(pool->members[i]);
+    owned += (pool->book.absent_bytes + pool->handle_bytes - 1) / pool->handle_bytes;
+    return owned < pool->total ? (uint32_t)(pool->total - owned) : 0;
+}
+
+void rowen_round_count(struct rowen_pool *pool, uint32_t taken) {
+    pool->reclaims += taken > 0;
+    pool->handles_reclaimed += taken;
+}
+
+static bool takes_part(const struct rowen_member *member, uint32_t kind) {
+    return member->kind == kind && !member->leaving;
+}
+
+/* What offline members lack of their requests is kept for them. */
+static uint32_t kept(const struct rowen_pool *pool) {
+    uint64_t lacking = 0;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        const struct rowen_member *member = pool->members[i];
+        uint32_t owned = rowen_member_owned(member);
+        if (takes_part(member, ROWEN_OFFLINE) && member->request > owned) lacking += member->request - owned;
+    }
+    return lacking < pool->total ? (uint32_t)lacking : pool->total;
+}
+
+uint32_t rowen_round_online(struct rowen_pool *pool) {
+    uint32_t free = rowen_round_free(pool), keep = kept(pool), missing = 0;
+    uint32_t spare = free > keep ? free - keep : 0;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        struct rowen_member *member = pool->members[i];
+        if (!takes_part(member, ROWEN_ONLINE) || member->grant >= member->target) continue;
+        spare = rowen_member_raise(member, member->target, spare);
+        missing += member->target - member->grant;
+    }
+    return missing;
+}
+
+/* Raises the target of a member that is short of memory, and lowers a grant above it. */
+static void aim(struct rowen_member *member) {
+    bool needs = member->wanted > member->grant ||
+                 (member->used > 0 && member->used >= member->threshold * member->grant);
+    uint32_t need = member->wanted > member->growth ? member->wanted : member->growth;
+    if (needs && need > member->target) {
+        member->target = need;
+        member->pressures++;
+    }
+    if (member->grant > member->target) rowen_member_grant(member, member->target);
+}
+
+/* Grants that are not used lose nothing: no handle is held by them. */
+static void revoke(struct rowen_pool *pool, uint32_t missing) {
+    for (uint32_t i = 0; i < pool->count && missing; i++) {
+        struct rowen_member *member = pool->members[i];
+        if (!takes_part(member, ROWEN_OFFLINE)) continue;
+        uint32_t floor = member->request > member->held ? member->request : member->held;
+        if (member->really > floor) floor = member->really;
+        uint32_t unused = member->grant > floor ? member->grant - floor : 0;
+        uint32_t cut = unused < missing ? unused : missing;
+        if (cut) rowen_member_grant(member, member->grant - cut);
+        missing -= cut;
+    }
+}
+
+/* A member that is stopped cannot give back: only running time counts, of which both ends were seen. */
+static void clock_in(struct rowen_pool *pool, bool stopped, uint64_t now_ns) {
+    uint64_t passed = pool->round_ns && now_ns > pool->round_ns ? now_ns - pool->round_ns : 0;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        struct rowen_member *member = pool->members[i];
+        if (member->ceiling <= member->grant) member->over_ns = 0;
+        else if (member->kind == ROWEN_ONLINE || !(stopped || pool->was_stopped)) member->over_ns += passed;
+    }
+    pool->round_ns = now_ns;
+    pool->was_stopped = stopped;
+}
+
+uint32_t rowen_pool_serve(struct rowen_pool *pool, bool offline_stopped, uint64_t now_ns) {
+    pthread_mutex_lock(&pool->lock);
+    rowen_book_look(&pool->book, now_ns);
+    rowen_round_look(pool);
+    clock_in(pool, offline_stopped, now_ns);
+    for (uint32_t i = 0; i < pool->count; i++)
+        if (takes_part(pool->members[i], ROWEN_ONLINE)) aim(pool->members[i]);
+    uint32_t missing = rowen_round_online(pool);
+    if (missing) {
+        revoke(pool, missing);
+        missing = rowen_round_online(pool);
+    }
+    if (missing && offline_stopped) missing = rowen_round_take(pool, missing);
+    rowen_round_offline(pool, missing);
+    pool->deficit = missing;
+    pthread_mutex_unlock(&pool->lock);
+    return missing;
+}

@@ -1,0 +1,1 @@
+"""How engines and tenants come in: sockets, credentials, cgroups."""

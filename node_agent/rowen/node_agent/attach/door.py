@@ -1,0 +1,283 @@
+"""The agent's sockets: processes come in through them, and their ends are noticed."""
+
+import contextlib
+import errno
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from rowen.node_agent.attach.message import LONGEST_HELLO, Hello, read_hello, welcome
+from rowen.node_agent.attach.peer import Peer, peer_of
+from rowen.node_agent.attach.teller import Teller
+from rowen.node_agent.device import Admission
+from rowen.node_agent.memory.loans import Borrower, Loans
+
+log = structlog.get_logger()
+
+_BACKLOG = 128
+_HELLO_SECONDS = 2.0
+"""A stranger that has said nothing for so long is sent away."""
+_MOST_STRANGERS = 64
+"""At once, at one socket."""
+_MODE = 0o666
+"""Containers run as any user; whoever has the folder mounted may come in."""
+
+
+class AttachRefused(Exception):  # noqa: N818
+    """A process may not come in; the reason is for people."""
+
+
+class Gate(Protocol):
+    """A device as its door sees it."""
+
+    loans: Loans | None
+    """Who has memory of its pool; None: it has no pool."""
+
+    def admit(self, slot: int | None, pid: int, pidfd: int) -> Admission:
+        """Lets a process in. Raises `OSError`."""
+
+    def loosen(self, number: int) -> None:
+        """A member's connection is gone."""
+
+    def dismiss(self, number: int) -> None:
+        """A member's process has ended."""
+
+
+Vet = Callable[[int], None]
+"""Looks at a process, by its id, before it is let in. Raises `AttachRefused`."""
+
+
+@dataclass
+class _Entrance:
+    """A socket that is listened on."""
+
+    listener: socket.socket
+    gate: Gate
+    slot: int | None
+    vet: Vet
+    strangers: int = 0
+
+
+@dataclass
+class _Stranger:
+    """A connection that has not said hello."""
+
+    entrance: _Entrance
+    connection: socket.socket
+    until: float
+
+
+@dataclass
+class _Member:
+    """A process that is in."""
+
+    gate: Gate
+    number: int
+    slot: int | None
+    pid: int
+    pidfd: int
+    connection: socket.socket | None
+    teller: Teller
+
+
+class Door:
+    """All sockets of a node, served by one thread from `start` until `close`.
+
+    No caller and no device waits for it: a process that comes in waits, and stands still until it is in.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._selector.register(self._wake, selectors.EVENT_READ, self._clear_wake)
+        self._strangers: dict[socket.socket, _Stranger] = {}
+        self._members: dict[tuple[int, int], _Member] = {}
+        self._entrances: list[_Entrance] = []
+        self._stop = False
+        self._beat = time.monotonic()
+        self._thread = threading.Thread(target=self._serve, name="rowen-door", daemon=True)
+
+    def open(self, path: Path, gate: Gate, slot: int | None, vet: Vet) -> None:
+        """Listens on a socket made anew at `path`; before `start`. Raises `OSError`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        listener.bind(str(temporary))
+        temporary.chmod(_MODE)
+        listener.listen(_BACKLOG)
+        # Those who look for the old one find this one in its place, and never none.
+        temporary.replace(path)
+        entrance = _Entrance(listener, gate, slot, vet)
+        self._entrances.append(entrance)
+        self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(entrance))
+
+    def start(self) -> None:
+        """Begins to let processes in."""
+        self._thread.start()
+
+    def beat(self) -> float:
+        """When the thread last came round (seconds, monotonic clock); it does so every second at the latest."""
+        return self._beat
+
+    def members(self, gate: Gate, slot: int) -> set[int]:
+        """Process ids of those who have come in for a slot."""
+        return {member.pid for member in list(self._members.values()) if member.gate is gate and member.slot == slot}
+
+    def close(self) -> None:
+        """Closes the sockets. Those who are in notice, and look for the next agent."""
+        self._stop = True
+        self._waker.send(b"x")
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        for entrance in self._entrances:
+            entrance.listener.close()
+        for stranger in list(self._strangers.values()):
+            stranger.connection.close()
+        for member in self._members.values():
+            os.close(member.pidfd)
+            if member.connection:
+                member.connection.close()
+        self._selector.close()
+        self._wake.close()
+        self._waker.close()
+
+    def _clear_wake(self) -> None:
+        self._wake.recv(64)
+
+    def _serve(self) -> None:
+        while not self._stop:
+            self._beat = time.monotonic()
+            for key, _ in self._selector.select(timeout=1.0):
+                try:
+                    key.data()
+                except Exception:
+                    # Nothing that one process does may keep the others out.
+                    log.exception("an event at the agent's door was not handled")
+            self._send_away_the_silent()
+
+    def _accept(self, entrance: _Entrance) -> None:
+        try:
+            connection, _ = entrance.listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                log.error("no descriptors left for processes that want to attach")
+                time.sleep(0.05)
+            return
+        connection.setblocking(False)
+        if entrance.strangers >= _MOST_STRANGERS:
+            self._refuse(connection, errno.EAGAIN, "too many processes attach at once")
+            return
+        entrance.strangers += 1
+        stranger = _Stranger(entrance, connection, time.monotonic() + _HELLO_SECONDS)
+        self._strangers[connection] = stranger
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._hear(stranger))
+
+    def _forget(self, stranger: _Stranger) -> None:
+        del self._strangers[stranger.connection]
+        self._selector.unregister(stranger.connection)
+        stranger.entrance.strangers -= 1
+
+    def _send_away_the_silent(self) -> None:
+        now = time.monotonic()
+        for stranger in [stranger for stranger in self._strangers.values() if stranger.until < now]:
+            self._forget(stranger)
+            stranger.connection.close()
+
+    def _refuse(self, connection: socket.socket, error: int, reason: str) -> None:
+        with contextlib.suppress(OSError):
+            connection.send(welcome(error, reason))
+        connection.close()
+
+    def _hear(self, stranger: _Stranger) -> None:
+        if stranger.connection not in self._strangers:
+            return
+        self._forget(stranger)
+        try:
+            # Descriptors that came along are closed by the kernel.
+            data = stranger.connection.recv(LONGEST_HELLO + 1)
+        except OSError:
+            data = b""
+        if not data:
+            stranger.connection.close()
+            return
+        try:
+            hello = read_hello(data)
+            peer = peer_of(stranger.connection)
+        except ValueError as error:
+            self._refuse(stranger.connection, errno.EPROTO, str(error))
+        except OSError as error:
+            self._refuse(stranger.connection, errno.EPERM, str(error))
+        else:
+            self._let_in(stranger.entrance, stranger.connection, peer, hello)
+
+    def _let_in(self, entrance: _Entrance, connection: socket.socket, peer: Peer, hello: Hello) -> None:
+        try:
+            entrance.vet(peer.pid)
+            admission = entrance.gate.admit(entrance.slot, peer.pid, peer.pidfd)
+        except (AttachRefused, OSError) as error:
+            log.warning("a process was not let in", pid=peer.pid, reason=str(error))
+            os.close(peer.pidfd)
+            self._refuse(connection, errno.EPERM, str(error))
+            return
+        self._enter(entrance, admission.number, peer, connection, hello)
+        try:
+            socket.send_fds(connection, [welcome()], [admission.device_file, admission.member_file])
+        except OSError:
+            # It has gone already, or does not read; its end is seen on its pidfd.
+            self._hang_up(entrance.gate, admission.number)
+        finally:
+            os.close(admission.member_file)
+
+    def _enter(self, entrance: _Entrance, number: int, peer: Peer, connection: socket.socket, hello: Hello) -> None:
+        gate = entrance.gate
+        before = self._members.pop((id(gate), number), None)
+        if before is not None:
+            # The process has attached again, perhaps as another program: the device knows.
+            self._drop(before)
+        same = before is not None and before.pid == peer.pid
+        teller = before.teller if before and same else Teller(gate.loans, Borrower(entrance.slot, peer.pid))
+        teller.come(holds_memory=hello.holds_memory)
+        member = _Member(gate, number, entrance.slot, peer.pid, peer.pidfd, connection, teller)
+        self._members[id(gate), number] = member
+        self._selector.register(peer.pidfd, selectors.EVENT_READ, lambda: self._end(member))
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._listen(member))
+
+    def _listen(self, member: _Member) -> None:
+        """A member asks for memory, or its connection has ended."""
+        if self._members.get((id(member.gate), member.number)) is not member or member.connection is None:
+            return
+        if not member.teller.hear(member.connection):
+            self._hang_up(member.gate, member.number)
+
+    def _hang_up(self, gate: Gate, number: int) -> None:
+        member = self._members[id(gate), number]
+        if member.connection is not None:
+            self._selector.unregister(member.connection)
+            member.connection.close()
+            member.connection = None
+        gate.loosen(number)
+
+    def _drop(self, member: _Member) -> None:
+        self._selector.unregister(member.pidfd)
+        os.close(member.pidfd)
+        if member.connection is not None:
+            self._selector.unregister(member.connection)
+            member.connection.close()
+
+    def _end(self, member: _Member) -> None:
+        if self._members.get((id(member.gate), member.number)) is not member:
+            return
+        del self._members[id(member.gate), member.number]
+        self._drop(member)
+        member.gate.dismiss(member.number)
+        member.teller.leave()

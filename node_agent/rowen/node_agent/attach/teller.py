@@ -1,0 +1,94 @@
+"""Hands out memory: what a member may ask of its agent once it is in."""
+
+import contextlib
+import errno
+import os
+import socket
+
+import structlog
+
+from rowen.node_agent.attach.message import LONGEST_HELLO, MemberRequest, RequestKind, read_request, welcome
+from rowen.node_agent.memory.loans import Borrower, Loans
+
+log = structlog.get_logger()
+
+_FILES = 2
+
+
+class Teller:
+    """One process on one device, for as long as it lives. Called by the door's thread."""
+
+    def __init__(self, loans: Loans | None, borrower: Borrower) -> None:
+        self._loans = loans
+        self._borrower = borrower
+        self._number: int | None = None
+        self._asked = False
+
+    def come(self, *, holds_memory: bool) -> None:
+        """The process attaches, perhaps again; one that says that it holds nothing runs another program."""
+        self._asked = False
+        if not holds_memory:
+            self.leave()
+
+    def leave(self) -> None:
+        """Takes back what the process had."""
+        if self._loans is None:
+            return
+        self._loans.forget(self._borrower.pid)
+        if self._number is not None:
+            self._loans.take_back(self._number)
+            self._number = None
+
+    def hear(self, connection: socket.socket) -> bool:
+        """Answers what the member says, whatever that is. False: its connection has ended."""
+        try:
+            data, files, _, _ = socket.recv_fds(connection, LONGEST_HELLO + 1, _FILES, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        try:
+            if not data:
+                return False
+            self._answer(connection, data, files)
+        finally:
+            for file in files:
+                os.close(file)
+        return True
+
+    def _answer(self, connection: socket.socket, data: bytes, files: list[int]) -> None:
+        given: list[int] = []
+        try:
+            given = self._serve(read_request(data), files)
+            answer = welcome()
+        except ValueError as error:
+            answer = welcome(errno.EPROTO, str(error))
+        except OSError as error:
+            log.info("a process gets no memory", pid=self._borrower.pid, reason=str(error))
+            answer = welcome(error.errno or errno.EIO, error.strerror or str(error))
+        # A member that does not read its answers goes without them.
+        with contextlib.suppress(OSError):
+            socket.send_fds(connection, [answer], given)
+
+    def _serve(self, request: MemberRequest, files: list[int]) -> list[int]:
+        if self._loans is None:
+            raise OSError(errno.ENODEV, "the device has no pool of memory")
+        if request.kind is RequestKind.HAND_OVER:
+            self._take_over(self._loans, files)
+            return []
+        if self._asked or self._number is not None:
+            raise OSError(errno.EEXIST, "the process has its memory already")
+        admission = self._loans.lend(self._borrower, request.capacity)
+        self._number = admission.number
+        self._asked = True
+        return [admission.arena, admission.memory]
+
+    def _take_over(self, loans: Loans, files: list[int]) -> None:
+        if len(files) != _FILES:
+            raise OSError(errno.EPROTO, f"an arena has {_FILES} descriptors, not {len(files)}")
+        number = loans.adopt(self._borrower, *files)
+        if self._number not in (None, number):
+            loans.take_back(number)
+            raise OSError(errno.EEXIST, "the process has other memory already")
+        self._number = number
+        self._asked = True

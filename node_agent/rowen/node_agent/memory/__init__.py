@@ -1,0 +1,1 @@
+"""Memory of a device whose owner changes while its tenants run."""

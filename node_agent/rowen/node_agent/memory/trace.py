@@ -1,0 +1,101 @@
+"""What was left of a device's memory for offline work over a window, in a few numbers. Pure: no clock, no I/O."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from rowen.crds.node_harvest import Deficit, MemoryTrace
+
+PARTS = 32
+_PARTS_PER_DEFICIT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """A device's memory from then on. Bytes."""
+
+    time: float
+    """Seconds, monotonic clock."""
+    used: int
+    """In use by the online engine."""
+    headroom: int
+    """Mapped for the online engine, in use or ahead of its need."""
+    reclaimable: int
+    """Held by offline tenants above what they are guaranteed."""
+    free: int
+    """Nobody's."""
+    reclaims: int
+    """Times that memory was taken from offline work, counted up."""
+    tokens_lost: int
+    """Tokens that offline work lost by it, counted up."""
+
+    @property
+    def available(self) -> int:
+        """What offline work could have above what it is guaranteed."""
+        return self.reclaimable + self.free
+
+
+Stretch = tuple[float, MemorySample]
+"""Seconds for which a sample holds, above zero."""
+
+
+def memory_trace(samples: Sequence[MemorySample], end: float, window: float) -> MemoryTrace | None:
+    """The last `window` seconds before `end`; None where the samples cover no time of it.
+
+    Samples are in order of time, none after `end`; each holds until the next one.
+    """
+    begin = end - window
+    ends = [*(sample.time for sample in samples[1:]), end]
+    stretches = [
+        (until - max(begin, sample.time), sample)
+        for sample, until in zip(samples, ends, strict=False)
+        if until > max(begin, sample.time)
+    ]
+    if not stretches:
+        return None
+    seconds = sum(length for length, _ in stretches)
+    parts = _parts(stretches, seconds)
+    held = [sample for _, sample in stretches]
+    return MemoryTrace(
+        seconds=seconds,
+        available_bytes=parts,
+        deficits=list(_deficits(set(parts[_PARTS_PER_DEFICIT - 1 :: _PARTS_PER_DEFICIT]), stretches, seconds)),
+        used_bytes=_mean(stretches, seconds, lambda sample: sample.used),
+        headroom_bytes=_mean(stretches, seconds, lambda sample: sample.headroom),
+        reclaims=_increase(sample.reclaims for sample in held),
+        tokens_lost=_increase(sample.tokens_lost for sample in held),
+    )
+
+
+def _parts(stretches: Iterable[Stretch], seconds: float) -> list[int]:
+    """Mean memory in each of equal parts of the time, which is ordered by the memory."""
+    size = seconds / PARTS
+    parts: list[int] = []
+    room, filled = size, 0.0
+    for length, sample in sorted(stretches, key=lambda stretch: stretch[1].available):
+        rest = length
+        while rest > room and len(parts) < PARTS - 1:
+            parts.append(round((filled + sample.available * room) / size))
+            rest -= room
+            room, filled = size, 0.0
+        filled += sample.available * rest
+        room -= rest
+    return [*parts, round(filled / size)]
+
+
+def _deficits(amounts: Iterable[int], stretches: Sequence[Stretch], seconds: float) -> Iterator[Deficit]:
+    """Those that occurred, least amount first."""
+    for amount in sorted(amounts):
+        grouped = groupby(stretches, key=lambda stretch: stretch[1].available < amount)
+        lengths = [sum(length for length, _ in group) for less, group in grouped if less]
+        if lengths:
+            yield Deficit(bytes=amount, fraction=sum(lengths) / seconds, mean_seconds=sum(lengths) / len(lengths))
+
+
+def _mean(stretches: Iterable[Stretch], seconds: float, value: Callable[[MemorySample], int]) -> int:
+    return round(sum(length * value(sample) for length, sample in stretches) / seconds)
+
+
+def _increase(counter: Iterable[int]) -> int:
+    """Of a counter that may begin anew."""
+    return sum(max(0, later - earlier) for earlier, later in pairwise(counter))

@@ -1,0 +1,1 @@
+"""Memory whose owner changes while this process runs."""

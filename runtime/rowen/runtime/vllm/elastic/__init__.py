@@ -1,0 +1,1 @@
+"""A key-value cache in memory whose owner changes."""

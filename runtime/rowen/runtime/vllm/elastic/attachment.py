@@ -1,0 +1,51 @@
+"""Which arena this process's engine keeps its cache in. vLLM makes scheduler and worker by name, so they ask here."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rowen.runtime.memory.arena import Arena
+from rowen.runtime.memory.ledger import Ledger
+from rowen.runtime.vllm.elastic.geometry import Geometry
+
+if TYPE_CHECKING:
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+
+
+@dataclass
+class Attachment:
+    """An arena for the cache of the next engine."""
+
+    arena: Arena
+    ledger: Ledger | None = None
+    """Where to say what each request would lose; of use where handles are taken away."""
+    geometry: Geometry | None = None
+    """How the cache lies on the arena, once the worker has settled it."""
+
+
+_attachment: Attachment | None = None
+
+
+def attach(arena: Arena, ledger: Ledger | None = None) -> None:
+    """The next engine of this process keeps its cache in this arena."""
+    global _attachment
+    _attachment = Attachment(arena, ledger)
+
+
+def attachment() -> Attachment | None:
+    """What was attached; None where the cache is vLLM's own."""
+    return _attachment
+
+
+def geometry_of(attached: Attachment, config: "KVCacheConfig") -> Geometry:
+    """How the cache lies on the arena. Raises `ValueError` when the worker did not put it there."""
+    if attached.geometry is None:
+        raise ValueError(
+            "the scheduler finds no cache in the arena: the engine needs "
+            "--worker-cls rowen.runtime.vllm.elastic.worker.ElasticWorker and "
+            "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
+        )
+    laid = {(tensor.block_stride, config.num_blocks) for tensor in config.kv_cache_tensors}
+    expected = (attached.geometry.block_bytes, attached.geometry.blocks)
+    if laid != {expected}:
+        raise ValueError(f"vLLM laid out its cache as {sorted(laid)} (bytes of a block, blocks), not as {expected}")
+    return attached.geometry

@@ -1,0 +1,226 @@
+"""`ElasticScheduler`: vLLM's scheduler on a cache whose memory comes and goes (`--scheduler-cls`).
+
+Written against vLLM 0.32.0, whose scheduler interface is not public: test again on every bump.
+"""
+
+import time
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import structlog
+from typing_extensions import override
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+from rowen.runtime.vllm.elastic.attachment import attachment, geometry_of
+from rowen.runtime.vllm.elastic.cache import ElasticCache
+from rowen.runtime.vllm.elastic.keeper import Keeper
+from rowen.runtime.vllm.elastic.loss import Holding, affected
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.engine import EngineCoreOutputs
+    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.request import Request, RequestStatus
+
+log = structlog.get_logger()
+
+STARVED_WAIT_SECONDS = 0.02
+"""How long an engine that can run nothing waits for memory before it looks at its input again."""
+STARVED_WARNING_SECONDS = 1.0
+"""The log says so once when there is too little memory for any request for so long."""
+
+
+class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
+    """Requests that lose memory go back to waiting, with their input and the tokens generated so far.
+
+    What a step computed counts only for requests from which nothing was taken until its output is there. Without an
+    arena this is vLLM's scheduler.
+    """
+
+    shortage_wait_seconds: ClassVar[float] = 0.0
+    """How long a step waits for memory before vLLM preempts a running request for the lack of it."""
+    running: "list[Request]"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._cache: ElasticCache | None = None
+        self._starved_since: float | None = None
+        self._starved_said = False
+        elastic = attachment()
+        if elastic is None:
+            return
+        self._geometry = geometry_of(elastic, self.kv_cache_config)
+        self._ledger = elastic.ledger
+        self._cache = ElasticCache(elastic.arena, self._geometry, self.kv_cache_manager.block_pool)
+        self._keeper = Keeper(self._cache)
+
+    @override
+    def schedule(self, throttle_prefills: bool = False) -> "SchedulerOutput":
+        if self._cache is None:
+            return super().schedule(throttle_prefills)
+        self._make_room(self._cache)
+        with self._cache.lock:
+            self._drop_lost(self._cache)
+            output = super().schedule(throttle_prefills)
+            self._note(output)
+            self._tell(self._cache)
+        self._await_memory(self._cache)
+        return output
+
+    @override
+    def update_from_output(
+        self, scheduler_output: "SchedulerOutput", model_runner_output: "ModelRunnerOutput"
+    ) -> "dict[int, EngineCoreOutputs]":
+        if self._cache is None:
+            untouched: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            return untouched
+        with self._cache.lock:
+            # The step has been computed: what is taken from here on does not change its output.
+            self._drop_lost(self._cache)
+            outputs: dict[int, EngineCoreOutputs] = super().update_from_output(scheduler_output, model_runner_output)
+            self._tell(self._cache)
+        return outputs
+
+    @override
+    def finish_requests(
+        self, request_ids: "str | Iterable[str] | None", finished_status: "RequestStatus"
+    ) -> "list[Request]":
+        if self._cache is None:
+            return self._finish(request_ids, finished_status)
+        with self._cache.lock:
+            # Blocks of a request that is gone stay as prefixes: what is meaningless has to be known before.
+            self._drop_lost(self._cache)
+            finished = self._finish(request_ids, finished_status)
+            self._tell(self._cache)
+        return finished
+
+    @override
+    def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
+        if self._cache is None:
+            return bool(super().reset_prefix_cache(*args, **kwargs))
+        with self._cache.lock:
+            self._drop_lost(self._cache)
+            return bool(super().reset_prefix_cache(*args, **kwargs))
+
+    @override
+    def shutdown(self) -> None:
+        if self._cache is not None:
+            self._keeper.stop()
+        super().shutdown()
+
+    @override
+    def _free_request_blocks(self, request: "Request") -> None:
+        super()._free_request_blocks(request)
+        if self._cache is not None and self._ledger is not None:
+            self._ledger.drop(request.request_id)
+
+    def _finish(self, request_ids: "str | Iterable[str] | None", status: "RequestStatus") -> "list[Request]":
+        finished: list[Request] = super().finish_requests(request_ids, status)
+        return finished
+
+    def _drop_lost(self, cache: ElasticCache) -> None:
+        """Returns the requests that lost something to waiting."""
+        lost = cache.lost_blocks()
+        if not lost:
+            return
+        requests = {request.request_id: request for request in self.running}
+        hit, meaningless = affected(lost, {name: self._holding(request) for name, request in requests.items()})
+        # All steps so far have been computed, so nothing is written to the blocks any more.
+        cache.scrub(meaningless)
+        self.running = [request for request in self.running if request.request_id not in hit]
+        # The last first, since each goes before those that wait.
+        for request in [requests[name] for name in reversed(requests) if name in hit]:
+            self._preempt_request(request, time.monotonic(), drop_stale_output=True)
+            # It may be resumed in this very step, and comes back as one that was not in the last.
+            self.prev_step_scheduled_req_ids.discard(request.request_id)
+
+    def _holding(self, request: "Request") -> Holding:
+        computed = request.num_computed_tokens - request.num_in_flight_tokens
+        return Holding(self._block_ids(request), max(0, computed) // self.block_size)
+
+    def _block_ids(self, request: "Request") -> list[int]:
+        ids: list[int] = self.kv_cache_manager.get_block_ids(request.request_id)[0]
+        return ids
+
+    def _make_room(self, cache: ElasticCache) -> None:
+        """Maps at once what the next step cannot do without; waits a moment before a running request is preempted."""
+        with cache.lock:
+            self._drop_lost(cache)
+            short = self._claim(cache)
+            if short and self.shortage_wait_seconds:
+                self._tell(cache)
+        if short and self.shortage_wait_seconds:
+            cache.wait(short, self.shortage_wait_seconds)
+            with cache.lock:
+                self._claim(cache)
+
+    def _claim(self, cache: ElasticCache) -> int:
+        """Maps what the next step needs, as far as the grant goes; returns blocks that running requests lack."""
+        step = self.max_num_scheduled_tokens // self.block_size + 1
+        needed = 0
+        # A step fills so many blocks, and each request may begin one.
+        if cache.free_blocks < step + len(self.running):
+            needed = sum(self._growth(request) for request in self.running)
+            cache.claim(needed)
+        short = max(0, needed - cache.free_blocks)
+        if not short and self.waiting:
+            admitted = self._waiting_need()
+            # Running requests wait for the zeroing, too: not longer than for the blocks that one step fills.
+            cache.claim(needed + (min(admitted, step) if self.running else admitted))
+        return short
+
+    def _growth(self, request: "Request") -> int:
+        """Blocks that the running request needs in the next step."""
+        left = request.num_tokens_with_spec + request.num_output_placeholders - request.num_computed_tokens
+        tokens = request.num_computed_tokens + min(left, self.max_num_scheduled_tokens)
+        return max(0, self._blocks(tokens) - len(self._block_ids(request)))
+
+    def _waiting_need(self) -> int:
+        """Blocks for the requests that there is a seat for."""
+        seats = max(0, self.max_num_running_reqs - len(self.running))
+        return sum(self._blocks(request.num_tokens + 1) for request in islice(self.waiting, seats))
+
+    def _blocks(self, tokens: int) -> int:
+        size: int = self.block_size
+        return -(-tokens // size)
+
+    def _note(self, output: "SchedulerOutput") -> None:
+        """Enters into the ledger what the requests of this step have and what they would have to compute again."""
+        if self._ledger is None:
+            return
+        cached = output.scheduled_cached_reqs
+        new = ((request.req_id, request.block_ids) for request in output.scheduled_new_reqs)
+        for name, groups in chain(new, zip(cached.req_ids, cached.new_block_ids, strict=True)):
+            if groups is not None:
+                self._ledger.add(name, self._geometry.handles_of_blocks(groups[0]))
+        self._ledger.charge({name: self.requests[name].num_tokens for name in output.num_scheduled_tokens})
+
+    def _tell(self, cache: ElasticCache) -> None:
+        """Says what is in use, and what all requests that could run would use with a block to grow each."""
+        filling = sum(
+            max(0, self._blocks(request.num_tokens) - len(self._block_ids(request)))
+            for request in self._inflight_prefills
+        )
+        cache.tell(len(self.running) + filling + self._waiting_need())
+
+    def _await_memory(self, cache: ElasticCache) -> None:
+        """Waits a moment when memory is all that is missing to run anything."""
+        first = next(iter(self.waiting), None)
+        if self.running or first is None or not self.has_unfinished_requests():
+            self._starved_since, self._starved_said = None, False
+            return
+        needed = self._blocks(first.num_tokens)
+        if needed <= cache.free_blocks:
+            return
+        now = time.monotonic()
+        self._starved_since = self._starved_since or now
+        if now - self._starved_since >= STARVED_WARNING_SECONDS and not self._starved_said:
+            self._starved_said = True
+            log.warning(
+                "no request fits into the memory that is granted; they wait",
+                request=first.request_id,
+                handles_needed=len(self._geometry.handles_of_blocks(range(1, needed + 1))),
+                handles_granted=cache.grant,
+            )
+        cache.wait(needed, STARVED_WAIT_SECONDS)

@@ -1,0 +1,55 @@
+"""The benchmark of stops with a few requests, on a real device."""
+
+import json
+
+import pytest
+from preempt import Plan, Samples, run
+from preemption.bench import Served
+from preemption.record import Run
+
+from rowen.node_agent.device import Closing
+
+MS = 1_000_000
+RUNS = [Run(0, 10 * MS), Run(40 * MS, 60 * MS), Run(90 * MS, 95 * MS)]
+
+
+def closing(closed, acknowledged, opened, tenants=1):
+    seconds = [time if time is None else time / 1000 for time in (closed, acknowledged, opened)]
+    return Closing(1, *seconds, tenants=tenants, for_request=True)
+
+
+def test_stops_are_counted_by_what_tenants_and_engine_wrote_down():
+    samples = Samples()
+    closings = [closing(9, 10, 39), closing(59, 60, 85), closing(60, 61, 62, tenants=0), closing(70, None, None)]
+    requests = [(9 * MS, 30 * MS), (9 * MS, 70 * MS), (41 * MS, 59 * MS)]
+    samples.add(Served(requests, RUNS, closings, [1, 2, 0]), acknowledged=True)
+    assert samples.stops == [1, 2, 0]
+    assert samples.stops_of_agent == [1, 2, 0]
+    assert samples.latencies == pytest.approx([1, 1])
+    assert samples.ran_behind_gate == 0
+    samples.add(Served([], RUNS, [closing(8, 9.5, 39), closing(89, 90, None)], []), acknowledged=True)
+    assert samples.ran_behind_gate == 2
+    assert samples.latencies == pytest.approx([1, 1, 1.5, 1])
+
+
+def test_a_tenant_that_does_not_acknowledge_stops_when_it_was_seen_last():
+    samples = Samples()
+    closings = [closing(4, 4, 39, tenants=0), closing(41, 41, 50, tenants=0), closing(91, 91, None, tenants=0)]
+    samples.add(Served([], RUNS, closings, []), acknowledged=False)
+    # One never stopped for it: the time to the gate's opening is the least that it took.
+    assert samples.latencies == pytest.approx([6, 9])
+
+
+@pytest.mark.timeout(600)
+def test_every_part_gives_its_figures():
+    plan = Plan(requests=12, seconds=60.0, crowd_requests=2, backstop_requests=2, part_seconds=30.0, crowds=((2, 2),))
+    printed = json.loads(json.dumps(run(plan, 0)))
+    figures = printed["figures"]
+    assert figures["stops"]["value"] > 0
+    assert figures["preemptions_per_request_max_agent"]["value"] == 1
+    assert figures["stops_tenants_2_threads_2"]["value"] > 0
+    for kind in ("signal_blocked", "not_attached"):
+        row = figures[f"stop_latency_ms_p99_backstop_{kind}"]
+        assert row["value"] is None or figures[f"backstops_{kind}"]["value"] > 0
+    assert set(printed["baselines"]) == {"wake_every_gap", "engine_step"}
+    assert printed["baselines"]["wake_every_gap"]["preemptions_per_request_max_agent"]["value"] > 1

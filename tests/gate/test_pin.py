@@ -1,0 +1,110 @@
+"""Where an engine's threads run."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from gate.rig import until
+
+from rowen.node_agent.native import library_path
+
+ENGINE = """
+import ctypes, sys, threading
+library = ctypes.CDLL(sys.argv[1])
+library.rowen_online_attach.argtypes = [ctypes.c_char_p]
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+for line in sys.stdin:
+    attaches = line == "attach\\n"
+    print(library.rowen_online_attach(sys.argv[2].encode()) if attaches else library.rowen_online_pin(), flush=True)
+"""
+
+
+class Engine:
+    """Attaches and pins when it is told, and has a second thread."""
+
+    def __init__(self, rig):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ENGINE, str(library_path()), str(rig.socket(None))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, name):
+        """`attach` or `pin`; returns what the library returns."""
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def cpus(self):
+        """Of each thread."""
+        return [os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{self.process.pid}/task").iterdir()]
+
+
+@pytest.fixture
+def engine(rig):
+    engine = Engine(rig)
+    yield engine
+    engine.process.kill()
+    engine.process.wait()
+
+
+def serve(rig, cpus=None):
+    """A new agent, which the engine has found."""
+    rig.cpus = cpus or rig.cpus
+    rig.serve().renew(time.monotonic() + 3600)
+    until(lambda: rig.device.counts().online_processes == 1)
+
+
+def test_an_engine_is_pinned_when_it_asks_and_not_before(rig, engine):
+    assert engine.call("attach") == 0
+    assert set(rig.cpus) not in engine.cpus()
+    assert engine.call("pin") == 0
+    # Two threads of the program's, and the library's.
+    assert engine.cpus() == [set(rig.cpus)] * 3
+
+
+def test_an_engine_that_asks_before_it_attaches_is_pinned_then(rig, engine):
+    assert engine.call("pin") == 0
+    assert set(rig.cpus) not in engine.cpus()
+    assert engine.call("attach") == 0
+    assert engine.cpus() == [set(rig.cpus)] * 3
+
+
+@pytest.mark.parametrize("calls", [("pin", "attach"), ("attach", "pin")])
+def test_an_engine_that_asks_before_there_is_an_agent_is_pinned_when_there_is_one(rig, engine, calls):
+    rig.agent.close()
+    assert {call: engine.call(call) < 0 for call in calls} == {"attach": True, "pin": False}
+    assert set(rig.cpus) not in engine.cpus()
+    serve(rig)
+    until(lambda: engine.cpus() == [set(rig.cpus)] * 3, "it is pinned")
+
+
+def test_the_next_agent_moves_an_engine_only_to_other_cpus(rig, engine):
+    everywhere = os.sched_getaffinity(0)
+    engine.call("attach")
+    engine.call("pin")
+    os.sched_setaffinity(engine.process.pid, everywhere)
+    for _ in range(2):
+        rig.agent.close()
+        serve(rig)
+    # The engine has come to the second of them, so it is done with the first.
+    assert os.sched_getaffinity(engine.process.pid) == everywhere
+    assert engine.call("pin") == 0
+    assert engine.cpus() == [set(rig.cpus)] * 3
+    rig.agent.close()
+    serve(rig, (min(everywhere),))
+    until(lambda: engine.cpus() == [{min(everywhere)}] * 3, "it is on the new CPU")
+
+
+def test_cpus_that_the_engine_may_not_use_are_told(rig, engine):
+    rig.agent.close()
+    rig.cpus = (1000,)
+    rig.serve()
+    assert engine.call("attach") == 0
+    assert engine.call("pin") == -errno.EINVAL
+    assert engine.cpus()[0] == os.sched_getaffinity(0)

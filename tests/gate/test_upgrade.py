@@ -1,0 +1,120 @@
+"""Neighbouring releases: an agent, engines and tenants whose structures have grown, and those whose have not."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from gate.rig import until
+from gate.test_failures import agent_environment
+
+NATIVE = Path(__file__).parents[2] / "node_agent" / "native"
+GROWN = {
+    r"(_Atomic uint32_t tenants;[^\n]*\n)": r"\1    _Atomic uint64_t news_of_the_device[5000];\n",
+    r"(struct rowen_record records\[ROWEN_RECORDS\];\n)": r"\1    _Atomic uint64_t news_of_the_member[5000];\n",
+    r"(struct rowen_hello \{[^}]*uint64_t features;\n)": r"\1    uint64_t more[40];\n",
+    r"(char reason\[ROWEN_REASON_LENGTH\];[^\n]*\n)": r"\1    uint64_t more[40];\n",
+}
+
+AGENT = """
+import json, select, sys, time
+from pathlib import Path
+import rowen.node_agent.device as device
+from rowen.node_agent.library import load_library
+device.agent_library = lambda: load_library(Path(sys.argv[4]))
+from gate.rig import Agent
+agent = Agent(Path(sys.argv[1]), [int(sys.argv[2])], 5, json.loads(sys.argv[3]))
+print("serving", flush=True)
+while not select.select([sys.stdin], [], [], 0.05)[0]:
+    agent.device.renew(time.monotonic() + 0.5)
+    counts = agent.device.counts()
+    print(counts.online_processes, counts.tenants[0].attached, counts.backstops, int(counts.gate_open), flush=True)
+agent.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def grown_library(tmp_path_factory):
+    """The library of a release in which every structure has grown at its end."""
+    folder = tmp_path_factory.mktemp("grown")
+    sources = folder / "native"
+    shutil.copytree(NATIVE, sources)
+    header = sources / "rowen_abi.h"
+    text = header.read_text()
+    for pattern, replacement in GROWN.items():
+        text, made = re.subn(pattern, replacement, text)
+        assert made == 1, pattern
+    header.write_text(text)
+    parts = ("shared", "tenant", "cpu", "online", "agent", "memory")
+    files = sorted(str(path) for part in parts for path in (sources / part).glob("*.c"))
+    compiler = sysconfig.get_config_var("CC").split()[0]
+    made = folder / "librowen_grown.so"
+    options = ["-std=c11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{sources}"]
+    subprocess.run([compiler, *options, *files, "-o", str(made), "-pthread", "-ldl"], check=True, timeout=120)
+    return made
+
+
+@contextmanager
+def grown_agent(rig, library):
+    """An agent of the other release, in place of the rig's. Gives a function that reads its state."""
+    rig.agent.close()
+    command = [sys.executable, "-c", AGENT, str(rig.folder), str(rig.cpus[0])]
+    command += [json.dumps(rig.pod_arguments()), str(library)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=agent_environment()
+    ) as agent:
+        try:
+            assert agent.stdout.readline() == "serving\n"
+            yield lambda: tuple(map(int, agent.stdout.readline().split()))
+        finally:
+            agent.kill()
+
+
+def test_a_grown_engine_and_tenant_with_this_agent(rig, grown_library):
+    engine = rig.engine(grown_library)
+    tenant = rig.tenant("spin()", LD_PRELOAD=str(grown_library))
+    for _ in range(3):
+        tenant.advances()
+        engine.call("busy")
+        rig.acknowledged()
+        tenant.stands_still()
+        engine.call("record", 1, 2, 3, 4, 1)
+        engine.call("idle")
+    until(lambda: len(rig.device.requests(0)) == 3)
+    assert rig.device.counts().backstops == 0
+    assert rig.device.closings(0)[-2].tenants == 1
+
+
+def test_an_upgrade_and_a_way_back_with_work_running(rig, grown_library):
+    engine = rig.engine()
+    tenant = rig.tenant("spin()")
+    other = rig.tenant("spin()", LD_PRELOAD=str(grown_library))
+    for program in (tenant, other):
+        program.advances()
+    with grown_agent(rig, grown_library) as state:
+        until(lambda: state()[:3] == (1, 2, 0), "all have found the new agent")
+        until(lambda: state()[3] == 1, "the gate is open")
+        for program in (tenant, other):
+            program.advances()
+        engine.call("busy")
+        until(lambda: state()[3] == 0)
+        for program in (tenant, other):
+            program.stands_still()
+        engine.call("idle")
+        for program in (tenant, other):
+            program.advances()
+        engine.call("busy")
+    rig.serve().renew(rig.device.counts().now + 3600)
+    until(lambda: rig.device.counts().in_flight == 1)
+    for program in (tenant, other):
+        program.stands_still()
+    engine.call("idle")
+    for program in (tenant, other):
+        program.advances()
+    assert engine.process.poll() is tenant.process.poll() is other.process.poll() is None
+    assert rig.device.counts().backstops == 0

@@ -1,0 +1,208 @@
+"""What a report says of the memory that was left for offline work."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from operator import gt
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rowen.crds.node_harvest import Deficit, MemoryTrace
+from rowen.node_agent.memory.trace import PARTS, MemorySample, memory_trace
+
+GIB = 2**30
+ZERO = MemorySample(time=0.0, used=0, headroom=0, reclaimable=0, free=0, reclaims=0, tokens_lost=0)
+
+
+def sample(time: float, reclaimable: int, **rest: int) -> MemorySample:
+    return replace(ZERO, time=time, reclaimable=reclaimable, **rest)
+
+
+def trace(*samples: MemorySample, end: float = 100.0, window: float = 60.0) -> MemoryTrace:
+    found = memory_trace(samples, end, window)
+    assert found is not None
+    return found
+
+
+def test_memory_that_offline_work_could_have_is_what_it_holds_above_its_guarantee_and_what_is_free() -> None:
+    found = trace(sample(0, 5, free=3, used=10, headroom=20))
+    assert found.available_bytes == [8] * PARTS
+    assert (found.used_bytes, found.headroom_bytes, found.seconds) == (10, 20, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("samples", "end"),
+    [([], 100.0), ([sample(100.0, 5)], 100.0), ([sample(100.0, 5), sample(100.0, 6)], 100.0)],
+)
+def test_without_any_time_there_is_no_trace(samples: list[MemorySample], end: float) -> None:
+    assert memory_trace(samples, end, 60.0) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds", "used"),
+    [(90.0, 10.0, 10), (40.0, 60.0, 10), (39.0, 60.0, 10), (0.0, 60.0, 10)],
+)
+def test_only_the_window_counts_and_of_it_what_was_sampled(first: float, seconds: float, used: int) -> None:
+    found = trace(sample(first, 5, used=used))
+    assert (found.seconds, found.used_bytes) == (seconds, used)
+
+
+def test_a_sample_holds_until_the_next() -> None:
+    found = trace(sample(0, 900, used=9), sample(70, 100, used=1), sample(85, 500, used=3))
+    assert found.used_bytes == round((30 * 9 + 15 * 1 + 15 * 3) / 60)
+    assert found.available_bytes == [100] * 8 + [500] * 8 + [900] * 16
+
+
+def test_a_part_between_two_amounts_is_their_mean() -> None:
+    # 1.5 parts of 64, then 30.5 of 128.
+    found = trace(sample(0, 64), sample(1.5, 128), end=32.0, window=32.0)
+    assert found.available_bytes == [64, 96] + [128] * 30
+    found = trace(sample(0, 128), sample(0.25, 64), sample(0.5, 32), end=32.0, window=32.0)
+    assert found.available_bytes == [32] * 31 + [round(0.25 * 128 + 0.25 * 64 + 0.5 * 32)]
+
+
+def test_deficits() -> None:
+    stretches = [(0, 900), (50, 100), (60, 900), (70, 500), (85, 100), (90, 900)]
+    found = trace(*(sample(time, memory) for time, memory in stretches))
+    assert found.deficits == [
+        Deficit(bytes=500, fraction=15 / 60, mean_seconds=7.5),
+        Deficit(bytes=900, fraction=30 / 60, mean_seconds=15.0),
+    ]
+
+
+def test_deficits_are_told_for_every_fourth_part() -> None:
+    found = trace(*(sample(float(number), 10 * number) for number in range(32)), end=32.0, window=32.0)
+    assert [(one.bytes, one.fraction) for one in found.deficits] == [(10 * n, n / 32) for n in range(3, 32, 4)]
+
+
+def test_neighbouring_samples_make_one_deficit() -> None:
+    found = trace(sample(0, 900), sample(60, 100), sample(65, 200), sample(70, 150), sample(85, 900))
+    assert found.deficits[-1] == Deficit(bytes=900, fraction=25 / 60, mean_seconds=25.0)
+
+
+def test_memory_that_stays_as_it_is_has_no_deficit() -> None:
+    assert trace(sample(0, 900), sample(50, 900)).deficits == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([(0, 5), (50, 7), (60, 7), (90, 10)], 5),
+        ([(0, 5), (30, 7), (60, 9)], 2),
+        ([(50, 5), (60, 6)], 1),
+        ([(0, 5), (50, 1), (60, 3)], 2),
+        ([(0, 5)], 0),
+    ],
+)
+def test_counters_are_told_as_their_increase_over_the_window(counts: list[tuple[float, int]], expected: int) -> None:
+    samples = [sample(time, 1, reclaims=count, tokens_lost=100 * count) for time, count in counts]
+    found = trace(*samples)
+    assert (found.reclaims, found.tokens_lost) == (expected, 100 * expected)
+
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""On a machine that is busy with other work."""
+
+amounts = st.integers(0, 80 * GIB)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[MemorySample]:
+    time, found = 0.0, []
+    for _ in range(draw(st.integers(1, 30))):
+        found.append(sample(time, draw(amounts), free=draw(st.sampled_from([0, 0, GIB, 7 * GIB]))))
+        time += draw(st.sampled_from([0.0, 0.5, 0.5, 3.0, 40.0, 1 / 3]))
+    return found
+
+
+def full(samples: Sequence[MemorySample], end: float, function: Callable[[float], float]) -> float:
+    """Mean of a function over the whole trace."""
+    spans = [(later - one.time, one.available) for one, later in pairwise_ends(samples, end)]
+    return sum(span * function(memory) for span, memory in spans) / sum(span for span, _ in spans)
+
+
+def pairwise_ends(samples: Sequence[MemorySample], end: float) -> list[tuple[MemorySample, float]]:
+    return [(one, later.time) for one, later in pairwise(samples)] + [(samples[-1], end)]
+
+
+@PATIENT
+@given(histories(), st.floats(0.1, 50), amounts)
+def test_the_mean_of_a_monotone_function_is_off_by_a_32nd_of_its_range_at_most(
+    samples: list[MemorySample], rest: float, step: int
+) -> None:
+    end = samples[-1].time + rest
+    found = trace(*samples, end=end, window=end)
+    highest = max(one.available for one in samples)
+    for function in (
+        lambda memory: 1.0 if memory >= step else 0.0,
+        lambda memory: memory / (memory + 4 * GIB),
+        lambda memory: min(1.0, memory / max(1, step)) ** 2,
+        lambda memory: -memory / GIB,
+    ):
+        lowest = min(one.available for one in samples)
+        bound = abs(function(highest) - function(lowest)) / PARTS
+        assert abs(found.mean(function) - full(samples, end, function)) <= bound + 1e-6
+
+
+@PATIENT
+@given(histories(), st.floats(0.1, 50), st.integers(1, 100 * GIB))
+def test_the_mean_shortfall_is_off_by_a_128th_of_its_part_at_most(
+    samples: list[MemorySample], rest: float, wanted: int
+) -> None:
+    end = samples[-1].time + rest
+    found = trace(*samples, end=end, window=end)
+    held = [one.available for one in samples]
+
+    def shortfall(memory: float) -> float:
+        return max(0.0, wanted - memory)
+
+    error = abs(found.mean(shortfall) - full(samples, end, shortfall))
+    assert error <= (max(held) - min(held)) / (4 * PARTS) + 1
+
+
+def test_the_errors_on_a_bursty_day_are_far_below_the_bounds() -> None:
+    source = random.Random(1)
+    samples, free = [], 60 * GIB
+    for number in range(4000):
+        free = min(70 * GIB, free + GIB // 8) if source.random() > 0.02 else source.randint(GIB, free)
+        samples.append(sample(float(number), free))
+    found = trace(*samples, end=4000.0, window=4000.0)
+    for wanted in (8 * GIB, 30 * GIB, 60 * GIB):
+
+        def loss(memory: float, wanted: int = wanted) -> float:
+            return max(0.0, wanted - memory) / wanted
+
+        def curve(memory: float, wanted: int = wanted) -> float:
+            return min(1.0, memory / wanted) ** 0.5
+
+        assert found.mean(loss) == pytest.approx(full(samples, 4000.0, loss), abs=0.002)
+        assert found.mean(curve) == pytest.approx(full(samples, 4000.0, curve), abs=0.002)
+
+
+def test_a_trace_is_small() -> None:
+    source = random.Random(2)
+    samples = [
+        sample(n / 3, source.randint(0, 141 * GIB), used=source.randint(0, 80 * GIB), reclaims=n, tokens_lost=999 * n)
+        for n in range(20_000)
+    ]
+    found = trace(*samples, end=6700.0, window=6600.0)
+    assert (len(found.available_bytes), len(found.deficits)) == (32, 8)
+    assert len(json.dumps(found.to_wire())) < 2048
+    assert MemoryTrace.from_wire(found.to_wire()) == found
+
+
+@PATIENT
+@given(histories(), st.floats(0.1, 50))
+def test_the_parts_are_in_order_and_keep_the_mean(samples: list[MemorySample], rest: float) -> None:
+    end = samples[-1].time + rest
+    found = trace(*samples, end=end, window=end)
+    assert found.available_bytes == sorted(found.available_bytes)
+    assert found.mean(lambda memory: memory) == pytest.approx(full(samples, end, lambda memory: memory), abs=1.0)
+    for deficit in found.deficits:
+        assert deficit.fraction == pytest.approx(full(samples, end, partial(gt, deficit.bytes)))
+        assert 0 < deficit.mean_seconds <= deficit.fraction * found.seconds + 1e-6

@@ -1,0 +1,127 @@
+"""The tuner in little memory."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from memory.local_arena import LocalArena
+from runtime.tuning_runs import spec
+from runtime.tuning_window.models import layers
+from safetensors.torch import load_file, save_file
+
+from rowen.runtime.fence import Fence
+from rowen.runtime.memory.arena import Arena
+from rowen.runtime.native import NoTenant
+from rowen.runtime.tuning.adapter import load_base
+from rowen.runtime.tuning.tuner import Tuner
+from rowen.runtime.worker import Progress
+
+HANDLE_BYTES = 16384
+
+
+def run(model: Path, dataset: Path, output: Path, arena: Arena | None) -> dict[str, bytes]:
+    output.mkdir()
+    job = spec(model, dataset, output)
+    Tuner(job, model, Fence(output / ".rowen-owner", 1), Progress("steps", NoTenant()), arena).run()
+    return {path.name: path.read_bytes() for path in output.iterdir() if path.name != ".rowen-owner"}
+
+
+def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
+    arena = LocalArena(64, HANDLE_BYTES, 12)
+    found = run(tiny_model, dataset, tmp_path / "window", arena)
+    assert found == run(tiny_model, dataset, tmp_path / "plain", None)
+    assert found.keys() == {"adapter_config.json", "adapter_model.safetensors", "metrics.json"}
+    assert arena.mapped == set()
+    assert 0 < arena.grant < 64
+
+
+def mapped_files() -> set[str]:
+    return {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if ".safetensors" in line}
+
+
+def test_frozen_weights_stay_in_their_file(tiny_model: Path) -> None:
+    base = load_base(tiny_model, mapped=True)
+    assert base.dtype == torch.bfloat16
+    assert str(tiny_model / "model.safetensors") in mapped_files()
+    assert not any(weight.requires_grad for weight in base.parameters())
+    assert load_base(tiny_model).dtype == torch.float32
+
+
+def copy_model(model: Path, folder: Path, changed: dict[str, torch.dtype]) -> Path:
+    shutil.copytree(model, folder)
+    weights = load_file(folder / "model.safetensors")
+    types = {name: changed.get(name, changed.get("", tensor.dtype)) for name, tensor in weights.items()}
+    new = {name: tensor.to(types[name]) for name, tensor in weights.items()}
+    save_file(new, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "dtype"),
+    [
+        ({"": torch.float16}, torch.float16),
+        ({"": torch.float32}, torch.float32),
+        ({"model.norm.weight": torch.float32}, torch.float32),
+    ],
+    ids=["half", "single", "two types"],
+)
+def test_the_type_is_that_of_all_weights(
+    changed: dict[str, torch.dtype], dtype: torch.dtype, tiny_model: Path, tmp_path: Path
+) -> None:
+    base = load_base(copy_model(tiny_model, tmp_path / "model", changed), mapped=True)
+    assert base.dtype == dtype
+    expected = load_base(tmp_path / "model")
+    for (name, tensor), (_, other) in zip(base.named_parameters(), expected.named_parameters(), strict=True):
+        assert torch.equal(tensor.float(), other), name
+
+
+def test_what_a_model_computes_itself_is_computed_in_float32(tiny_model: Path, monkeypatch: Any) -> None:
+    from transformers.models.llama import modeling_llama
+
+    made = modeling_llama.LlamaMLP.__init__
+
+    def with_table(self: Any, config: Any) -> None:
+        made(self, config)
+        self.register_buffer("table", torch.ones(7), persistent=False)
+
+    monkeypatch.setattr(modeling_llama.LlamaMLP, "__init__", with_table)
+    base = load_base(tiny_model, mapped=True)
+    assert base.dtype == layers(base)[0].mlp.table.dtype == torch.float32
+
+
+THREADS = """
+import json, os, sys
+os.sched_setaffinity(0, set(json.loads(sys.argv[1])))
+from rowen.runtime.native import NoTenant
+from rowen.runtime.tuning import __main__ as entry
+from rowen.runtime.worker import Progress
+entry.tune(Progress("steps", NoTenant()))
+import torch
+print(torch.get_num_threads())
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
+@pytest.mark.parametrize("count", [1, 2])
+def test_it_computes_with_all_cpus_that_it_has(
+    count: int, straight: Any, tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    shutil.copytree(straight[0], output)
+    cpus = sorted(os.sched_getaffinity(0))[:count]
+    job = spec(tiny_model, dataset, output).model_dump_json()
+    ended = subprocess.run(
+        [sys.executable, "-c", THREADS, json.dumps(cpus)],
+        env={**os.environ, "ROWEN_JOB_SPEC": job, "ROWEN_ATTEMPT": "2"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert ended.stdout.splitlines()[-1] == str(count)
