@@ -45,6 +45,14 @@ def exactly_one(fields: Sequence[str]) -> tuple[str, str]:
     return f"[{present}].exists_one(set, set)", f"exactly one of {', '.join(fields)} must be set"
 
 
+def memory_limit_rule() -> tuple[str, str]:
+    """A CEL rule: `memoryLimit` is not below `memory`."""
+    return (
+        "!has(self.memoryLimit) || quantity(self.memoryLimit).compareTo(quantity(self.memory)) >= 0",
+        "memoryLimit must not be below memory",
+    )
+
+
 Quantity = Annotated[
     str,
     Field(pattern=r"^[1-9][0-9]*(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$", max_length=20, examples=["4Gi"]),

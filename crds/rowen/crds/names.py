@@ -36,6 +36,9 @@ LIBRARY_ENV = "ROWEN_LIBRARY"
 ENGINE_SOCKET_ENV = "ROWEN_ENGINE_SOCKET"
 TENANT_SOCKETS_ENV = "ROWEN_TENANT_SOCKETS"
 
+# Set by the operator in an engine's or a job's container with a `memoryLimit`: bytes that it may have of the pool.
+POOL_BYTES_ENV = "ROWEN_POOL_BYTES"
+
 # Set by the operator in a job's container.
 JOB_SPEC_ENV = "ROWEN_JOB_SPEC"
 ATTEMPT_ENV = "ROWEN_ATTEMPT"

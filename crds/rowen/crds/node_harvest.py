@@ -133,6 +133,21 @@ class MemoryTrace(ReadModel):
         return sum(function(memory) for memory in self.available_bytes) / len(self.available_bytes)
 
 
+class PoolOwners(ReadModel):
+    """Whose a device's memory is at the moment of the report. The five parts make up the device's memory."""
+
+    fixed_bytes: int
+    """What pods on the device have for themselves (their memory requests)."""
+    online_used_bytes: int
+    """In use by the online engine, out of the pool."""
+    online_ahead_bytes: int
+    """Kept for the online engine ahead of its need."""
+    offline_bytes: int
+    """Lent to offline work."""
+    free_bytes: int
+    """Nobody's."""
+
+
 class DeviceHarvest(ReadModel):
     """A device: a GPU, or a core with a pool of memory."""
 
@@ -141,7 +156,7 @@ class DeviceHarvest(ReadModel):
     type: Annotated[str, Field(max_length=63)]
     """Hardware type, e.g. `cpu`; profiles are kept per type."""
     memory_bytes: int
-    """Pool of memory that its tenants share."""
+    """Memory that its tenants share."""
     harvestable: bool
     """Whether offline work may be placed: the online engine is there and attached."""
     gate_open: bool
@@ -160,6 +175,8 @@ class DeviceHarvest(ReadModel):
     """Preemptions so far."""
     memory: MemoryTrace | None = None
     """What was left of its memory for offline work; absent where memory does not change its owner."""
+    pool: PoolOwners | None = None
+    """Whose its memory is now; absent where memory does not change its owner."""
     online: OnlineTenant | None = None
     """The online engine on it."""
     tenants: Annotated[list[OfflineTenant], Field(max_length=16)] = []

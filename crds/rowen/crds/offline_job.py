@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from rowen.crds.base import ApiModel, Quantity, ReadModel, Timestamp, exactly_one, rules
+from rowen.crds.base import ApiModel, Quantity, ReadModel, Timestamp, exactly_one, memory_limit_rule, rules
 from rowen.crds.common import Conditions, ModelSource, VolumePath
 
 
@@ -131,7 +131,10 @@ class OfflineJobSpec(ApiModel):
     devices: Annotated[int, Field(ge=1, le=16)] = 1
     """Devices of one node that the job runs on in lockstep."""
     memory: Quantity = "4Gi"
-    """Memory per device: the job's fixed part of the device's pool."""
+    """Memory per device that is the job's own; without a `memoryLimit` all that it may have."""
+    memory_limit: Quantity | None = None
+    """Most memory. What lies above `memory` is lent out of the device's pool: the service takes it back when it needs
+    it, and what was in it is computed or loaded again."""
     sla: Sla | None = None
     """Least throughput; best effort where absent."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
@@ -152,6 +155,13 @@ class OfflineJobSpec(ApiModel):
             *_IMMUTABLE,
             ("self.devices == oldSelf.devices", "devices is immutable; make a new OfflineJob"),
             ("self.memory == oldSelf.memory", "memory is immutable; make a new OfflineJob"),
+            (
+                "has(self.memoryLimit) == has(oldSelf.memoryLimit)"
+                " && (!has(self.memoryLimit) || self.memoryLimit == oldSelf.memoryLimit)",
+                "memoryLimit is immutable; make a new OfflineJob",
+            ),
+            memory_limit_rule(),
+            ("!has(self.memoryLimit) || self.devices == 1", "memoryLimit goes with one device"),
         )
     )
 

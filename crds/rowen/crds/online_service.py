@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from rowen.crds.base import ApiModel, DurationString, Name, Quantity, ReadModel, exactly_one, rules
+from rowen.crds.base import ApiModel, DurationString, Name, Quantity, ReadModel, exactly_one, memory_limit_rule, rules
 from rowen.crds.common import Conditions, ModelSource
 
 
@@ -22,7 +22,12 @@ class Engine(ApiModel):
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
     """Pods; each takes one device."""
     memory: Quantity = "4Gi"
-    """Memory of one replica: its fixed part of the device's pool."""
+    """Memory that one replica has for itself; without a `memoryLimit` all that it may have."""
+    memory_limit: Quantity | None = None
+    """Most memory of one replica. What lies above `memory` is for its key-value cache, out of the device's pool: it
+    comes as it is needed, and offline work has it meanwhile."""
+
+    model_config = ConfigDict(json_schema_extra=rules(memory_limit_rule()))
 
 
 class WorkloadRef(ApiModel):
