@@ -9,7 +9,9 @@ from samples import BATCH, TEMPLATE, WORKLOAD_REF, Manifest, changed, offline_jo
 JOB = offline_job()
 BATCH_JOB = offline_job(fineTune=None, batchInference=BATCH)
 POD_JOB = offline_job(fineTune=None, template=TEMPLATE)
+ELASTIC_JOB = offline_job(memoryLimit="8Gi")
 SERVICE = online_service()
+ELASTIC = changed(SERVICE, "spec.engine.memoryLimit", "8Gi")
 
 REFUSED: list[tuple[str, Manifest, Manifest, str]] = [
     ("fineTune changed", JOB, changed(JOB, "spec.fineTune.epochs", 2), "fineTune is immutable"),
@@ -23,6 +25,9 @@ REFUSED: list[tuple[str, Manifest, Manifest, str]] = [
     ("another kind of job", JOB, BATCH_JOB, "is immutable; make a new OfflineJob"),
     ("devices", JOB, changed(JOB, "spec.devices", 2), "devices is immutable"),
     ("memory", JOB, changed(JOB, "spec.memory", "1Gi"), "memory is immutable"),
+    ("memoryLimit", ELASTIC_JOB, changed(ELASTIC_JOB, "spec.memoryLimit", "9Gi"), "memoryLimit is immutable"),
+    ("memoryLimit added", JOB, ELASTIC_JOB, "memoryLimit is immutable"),
+    ("memoryLimit removed", ELASTIC_JOB, JOB, "memoryLimit is immutable"),
     ("engine for workload", SERVICE, online_service(engine=None, workloadRef=WORKLOAD_REF), "cannot be exchanged"),
 ]
 
@@ -31,6 +36,9 @@ ALLOWED: list[tuple[str, Manifest, Manifest]] = [
     ("priority", JOB, changed(JOB, "spec.priority", 7)),
     ("a promise", POD_JOB, changed(POD_JOB, "spec.sla", {"throughputFraction": 0.5})),
     ("replicas", SERVICE, changed(SERVICE, "spec.engine.replicas", 3)),
+    ("an engine's memoryLimit", ELASTIC, changed(ELASTIC, "spec.engine.memoryLimit", "9Gi")),
+    ("an engine's memoryLimit added", SERVICE, ELASTIC),
+    ("an engine's memoryLimit removed", ELASTIC, SERVICE),
     ("harvest off", SERVICE, changed(SERVICE, "spec.harvest", {"enabled": False})),
 ]
 

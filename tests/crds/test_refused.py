@@ -8,6 +8,7 @@ from samples import BATCH, TEMPLATE, WORKLOAD_REF, Manifest, changed, offline_jo
 
 JOB = offline_job()
 SERVICE = online_service()
+ELASTIC = changed(SERVICE, "spec.engine.memoryLimit", "1Ti")
 HUB_MODEL = {"huggingFace": {"repo": "a/b", "revision": "c"}}
 
 REFUSED: list[tuple[str, Manifest, str]] = [
@@ -102,6 +103,46 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         changed(SERVICE, "spec.harvest.memory.targetReclaimsPerHour", 601),
         "spec.harvest.memory.targetReclaimsPerHour.*less than or equal to 600",
     ),
+    (
+        "limit below memory",
+        offline_job(memory="4Gi", memoryLimit="4095Mi"),
+        "spec: .*memoryLimit must not be below memory",
+    ),
+    ("limit below the default memory", offline_job(memoryLimit="4G"), "spec: .*memoryLimit must not be below memory"),
+    ("limit of a job on two devices", offline_job(devices=2, memoryLimit="8Gi"), "memoryLimit goes with one device"),
+    ("bad limit", offline_job(memoryLimit="much"), "spec.memoryLimit"),
+    (
+        "limit below an engine's memory",
+        changed(SERVICE, "spec.engine.memoryLimit", "1Gi"),
+        "spec.engine: .*memoryLimit must not be below memory",
+    ),
+    *(
+        (
+            f"{arg} with elastic memory",
+            changed(ELASTIC, "spec.engine.args", ["--dtype=bfloat16", arg, "2"]),
+            "spec.engine: .*args must not name any of .*--worker-cls.* with a memoryLimit",
+        )
+        for arg in (
+            "--kv-cache-memory-bytes=256M",
+            "--kv_cache_memory_bytes",
+            "--worker-cls",
+            "--worker_cls=mine.Worker",
+            "--scheduler-cls",
+            "--distributed-executor-backend",
+            "--num-gpu-blocks-override",
+            "--tensor-parallel-size",
+            "-tp",
+            "-pp=2",
+            "-dp",
+            "-dcp",
+            "--pipeline-parallel-size=1",
+            "--data_parallel-size",
+            "--decode-context-parallel-size",
+            "--kv-transfer-config.kv_role",
+            "--speculative-config={}",
+            "-sc.method",
+        )
+    ),
     ("unknown engine", changed(SERVICE, "spec.engine.type", "Other"), 'spec.engine.type.*supported values: "vLLM"'),
     ("DaemonSet", online_service(engine=None, workloadRef={"kind": "DaemonSet", "name": "x"}), "spec.workloadRef.kind"),
     ("name that no Service can have", online_service("1chat"), "metadata.name must be a DNS label"),
@@ -113,6 +154,29 @@ def test_refused(kubectl: Kubectl, manifest: Manifest, message: str) -> None:
     outcome = kubectl.apply(manifest, "--dry-run=server")
     assert not outcome.ok
     assert re.search(message, outcome.text), outcome.text
+
+
+ACCEPTED: list[tuple[str, Manifest]] = [
+    ("a limit as large as memory", offline_job(memory="1Gi", memoryLimit="1024Mi")),
+    ("a limit that only reads smaller", offline_job(memory="1500Mi", memoryLimit="1.6G")),
+    ("a limit above memory", offline_job(fineTune=None, batchInference=BATCH, memoryLimit="4.1Gi")),
+    ("an engine with a limit", ELASTIC),
+    (
+        "arguments that only begin alike",
+        changed(ELASTIC, "spec.engine.args", ["--worker-cls-x", "--max-model-len=512", "-tpx", "x--worker-cls", "-O2"]),
+    ),
+    (
+        "arguments beside a limit that adds nothing",
+        changed(changed(SERVICE, "spec.engine.memoryLimit", "4Gi"), "spec.engine.args", ["--worker-cls", "x"]),
+    ),
+    ("arguments without a limit", changed(SERVICE, "spec.engine.args", ["--kv-cache-memory-bytes=256M", "-tp", "1"])),
+]
+
+
+@pytest.mark.parametrize("manifest", [case[1] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
+def test_accepted(kubectl: Kubectl, manifest: Manifest) -> None:
+    outcome = kubectl.apply(manifest, "--dry-run=server")
+    assert outcome.ok, outcome.text
 
 
 ALIKE: list[tuple[str, Manifest]] = [

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from operator_builders import BATCH, IMAGE, NODE, TEMPLATE, job, placed
+import pytest
+from operator_builders import BATCH, FINE_TUNE, IMAGE, NODE, TEMPLATE, job, placed
 
 from rowen.crds.worker import BatchSpec, TuningSpec, WorkerSpec
 from rowen.operator.job_pod import job_pod
@@ -37,6 +38,42 @@ def test_a_batch_worker_knows_its_memory() -> None:
     assert isinstance(worker, BatchSpec)
     assert worker.memory_bytes == 4 << 30
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"rowen.dev/harvest": "2", "memory": str(4 << 30)}
+
+
+@pytest.mark.parametrize("work", [{"batchInference": BATCH}, {"fineTune": FINE_TUNE}])
+def test_a_worker_with_a_limit_has_its_own_memory_and_a_part_of_the_pool(work: dict[str, Any]) -> None:
+    pod = made(job({**work, "memory": "2Gi", "memoryLimit": "5Gi"}, placed()))
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert resources == {
+        "requests": {"cpu": "100m", "memory": str(2 << 30)},
+        "limits": {"rowen.dev/harvest": "1", "memory": str(5 << 30)},
+    }
+    assert environment(pod)["ROWEN_POOL_BYTES"] == str(3 << 30)
+    worker = WorkerSpec.validate_json(environment(pod)["ROWEN_JOB_SPEC"])
+    assert isinstance(worker, TuningSpec) or worker.memory_bytes == 2 << 30
+
+
+def test_a_templates_tenant_with_a_limit_has_its_own_memory_and_a_part_of_the_pool() -> None:
+    mine = {"name": "mine", "env": [{"name": "A", "value": "b"}], "resources": {"requests": {"cpu": "1"}}}
+    side = {"name": "side"}
+    pod = made(job({"template": {"spec": {"containers": [mine, side]}}, "memoryLimit": "4.5Gi"}, placed()))
+    first, second = pod["spec"]["containers"]
+    assert first["resources"] == {
+        "requests": {"cpu": "1", "memory": str(4 << 30)},
+        "limits": {"memory": str(9 << 29), "rowen.dev/harvest": "1"},
+    }
+    assert first["env"] == [{"name": "A", "value": "b"}, {"name": "ROWEN_POOL_BYTES", "value": str(1 << 29)}]
+    assert second == side
+
+
+@pytest.mark.parametrize("work", [{"batchInference": BATCH}, {"fineTune": FINE_TUNE}, {"template": TEMPLATE}])
+def test_a_limit_that_adds_nothing_changes_nothing(work: dict[str, Any]) -> None:
+    without = made(job({**work, "memory": "2Gi"}, placed()))
+    assert made(job({**work, "memory": "2Gi", "memoryLimit": "2048Mi"}, placed())) == without
+    container = without["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"rowen.dev/harvest": "1", "memory": str(2 << 30)}
+    assert container["resources"].get("requests", {}).get("memory") == (None if "template" in work else str(2 << 30))
+    assert "ROWEN_POOL_BYTES" not in json.dumps(without)
 
 
 def test_claims_are_mounted_once_and_written_only_where_there_is_output() -> None:

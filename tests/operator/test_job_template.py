@@ -11,6 +11,7 @@ from rowen.operator.job_snapshot import JobSnapshot
 
 GATE = "/run/rowen/librowen.so"
 JEMALLOC = "/usr/lib/libjemalloc.so.2"
+RESERVED = ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET", "ROWEN_TENANT_SOCKETS", "ROWEN_POOL_BYTES"]
 
 
 def template(container: Any, **spec: Any) -> dict[str, Any]:
@@ -111,8 +112,8 @@ def finished(snapshot: JobSnapshot) -> tuple[str, str, str]:
     return entry["status"], entry["reason"], entry["message"]
 
 
-@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET", "ROWEN_TENANT_SOCKETS"])
-def test_what_the_device_plugin_sets_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", RESERVED)
+def test_what_rowen_sets_is_refused(name: str) -> None:
     own = container({"name": "MINE", "value": "1"}, {"name": name, "value": "x"})
     status, reason, message = finished(job({"template": template(own)}, placed()))
     assert (status, reason) == ("True", "InvalidTemplate")
@@ -145,12 +146,26 @@ def test_an_engines_device_for_the_tenant_is_refused(amounts: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
-@pytest.mark.parametrize("name", ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET", "ROWEN_TENANT_SOCKETS"])
-def test_what_the_device_plugin_sets_is_refused_in_every_container(kind: str, name: str) -> None:
+@pytest.mark.parametrize("name", RESERVED)
+def test_what_rowen_sets_is_refused_in_every_container(kind: str, name: str) -> None:
     other = container({"name": "MINE", "value": "1"}, {"name": name, "value": "x"})
     status, reason, message = finished(job({"template": beside(other, kind)}, placed()))
     assert (status, reason) == ("True", "InvalidTemplate")
     assert message.startswith(f"template.spec.{kind}[1].env[1]: {name} is set by Rowen")
+
+
+@pytest.mark.parametrize("amounts", ["limits", "requests"])
+def test_memory_of_the_templates_own_beside_a_limit_is_refused(amounts: str) -> None:
+    own = template(container(resources={amounts: {"cpu": "1", "memory": "1Gi"}}))
+    status, reason, message = finished(job({"template": own, "memoryLimit": "5Gi"}, placed()))
+    assert (status, reason) == ("True", "InvalidTemplate")
+    assert message.startswith(f"template.spec.containers[0].resources.{amounts}: memory must not be set beside spec.")
+    assert decide(job({"template": own, "memoryLimit": "4Gi"}, placed()), NOW).children
+
+
+def test_memory_of_another_container_beside_a_limit_is_its_own() -> None:
+    other = beside({"name": "side", "resources": {"limits": {"memory": "1Gi"}}}, "containers")
+    assert decide(job({"template": other, "memoryLimit": "5Gi"}, placed()), NOW).children
 
 
 def test_a_preload_that_nobody_can_see_is_refused() -> None:

@@ -121,10 +121,49 @@ def test_defaults_of_the_server_are_no_drift() -> None:
     assert decide(service(**children), NOW).children == ()
 
 
-@pytest.mark.parametrize("change", [{"args": ["--x"]}, {"replicas": 3}, {"memory": "5Gi"}, {"image": "other:2"}])
+@pytest.mark.parametrize(
+    "change", [{"args": ["--x"]}, {"replicas": 3}, {"memory": "5Gi"}, {"memoryLimit": "5Gi"}, {"image": "other:2"}]
+)
 def test_a_changed_engine_is_applied(change: dict[str, Any]) -> None:
     spec = {"engine": {**ENGINE["engine"], **change}}
     assert [child["kind"] for child in decide(service(spec, **stored()), NOW).children] == ["Deployment"]
+
+
+def engine_container(decision: Decision) -> dict[str, Any]:
+    workload = next(child for child in decision.children if child["kind"] == "Deployment")
+    container: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def test_an_engine_with_a_limit_has_its_own_memory_and_its_cache_in_the_pool() -> None:
+    memory = {"memory": "2Gi", "memoryLimit": "5Gi", "args": ["--dtype=bfloat16"]}
+    elastic = engine_container(decide(service({"engine": {**ENGINE["engine"], **memory}}), NOW))
+    plain = engine_container(decide(service({"engine": {**ENGINE["engine"], **memory, "memoryLimit": "2Gi"}}), NOW))
+    assert elastic["resources"] == {
+        "requests": {"cpu": "100m", "memory": str(2 << 30), "rowen.dev/online": "1"},
+        "limits": {"memory": str(5 << 30), "rowen.dev/online": "1"},
+    }
+    assert elastic["env"] == [*plain["env"], {"name": "ROWEN_POOL_BYTES", "value": str(3 << 30)}]
+    worker = ["--worker-cls", "rowen.runtime.vllm.elastic.worker.ElasticWorker"]
+    assert elastic["command"] == [*plain["command"][:-1], *worker, "--dtype=bfloat16"]
+
+
+def test_a_limit_that_adds_nothing_changes_nothing() -> None:
+    same = {"engine": {**ENGINE["engine"], "memoryLimit": "4096Mi"}}
+    assert decide(service(same, **stored()), NOW).children == ()
+    container = engine_container(decide(service(same), NOW))
+    assert container == engine_container(decide(service(), NOW))
+    assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"] == str(4 << 30)
+    assert "ROWEN_POOL_BYTES" not in json.dumps(container)
+    assert "--worker-cls" not in container["command"]
+
+
+def test_an_engine_whose_limit_goes_is_applied() -> None:
+    elastic = service({"engine": {**ENGINE["engine"], "memoryLimit": "5Gi"}})
+    assert elastic.spec.engine is not None
+    children = {**stored(), "workload": deployment(elastic, elastic.spec.engine)}
+    assert decide(service({"engine": {**ENGINE["engine"], "memoryLimit": "5Gi"}}, **children), NOW).children == ()
+    assert [child["kind"] for child in decide(service(**children), NOW).children] == ["Deployment"]
 
 
 def test_the_engines_pods_tell_the_node_what_the_service_asks_for_in_memory() -> None:

@@ -7,6 +7,30 @@ from pydantic import ConfigDict, Field, computed_field
 from rowen.crds.base import ApiModel, DurationString, Name, Quantity, ReadModel, exactly_one, memory_limit_rule, rules
 from rowen.crds.common import Conditions, ModelSource
 
+_INELASTIC_ARGS = (
+    # What a memoryLimit decides.
+    "--kv-cache-memory-bytes", "--num-gpu-blocks-override",
+    # What Rowen's own parts are needed for.
+    "--worker-cls", "--scheduler-cls", "--distributed-executor-backend",
+    # What does not go with memory that goes away (`rowen.runtime.vllm.elastic.worker.refuse`).
+    "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--decode-context-parallel-size",
+    "--kv-transfer-config", "--speculative-config",
+)  # fmt: skip
+_SHORT_ARGS = ("-tp", "-pp", "-dp", "-dcp", "-sc")
+"""Their short forms."""
+
+
+def _elastic_args_rule() -> tuple[str, str]:
+    """A CEL rule: the engine's arguments do not contradict a `memoryLimit`. vLLM takes `_` for `-`, and `--a=b`."""
+    long = "|".join(arg.removeprefix("--").replace("-", "[-_]") for arg in _INELASTIC_ARGS)
+    short = "|".join(arg.removeprefix("-") for arg in _SHORT_ARGS)
+    pattern = f"^(--({long})|-({short}))([=.]|$)"
+    asked = "has(self.memoryLimit) && quantity(self.memoryLimit).compareTo(quantity(self.memory)) > 0"
+    return (
+        f"!({asked}) || !self.args.exists(arg, arg.matches('{pattern}'))",
+        f"args must not name any of {', '.join(_INELASTIC_ARGS)} with a memoryLimit",
+    )
+
 
 class Engine(ApiModel):
     """An inference engine that Rowen runs: a Deployment and a Service of the OnlineService's name."""
@@ -27,7 +51,7 @@ class Engine(ApiModel):
     """Most memory of one replica. What lies above `memory` is for its key-value cache, out of the device's pool: it
     comes as it is needed, and offline work has it meanwhile."""
 
-    model_config = ConfigDict(json_schema_extra=rules(memory_limit_rule()))
+    model_config = ConfigDict(json_schema_extra=rules(memory_limit_rule(), _elastic_args_rule()))
 
 
 class WorkloadRef(ApiModel):

@@ -8,6 +8,7 @@ from rowen.operator.job_attempts import Attempts
 from rowen.operator.job_conditions import describe_end, failure_reason
 from rowen.operator.job_snapshot import JobSnapshot
 from rowen.operator.job_template import template_fault
+from rowen.operator.memory_share import job_share
 from rowen.operator.say import Say
 
 
@@ -43,7 +44,7 @@ def _template_fault(snapshot: JobSnapshot) -> str | None:
         return None
     if snapshot.refusal and snapshot.refusal.code in (400, 422):
         return snapshot.refusal.message
-    return template_fault(snapshot.spec.template)
+    return template_fault(snapshot.spec.template, job_share(snapshot.spec))
 
 
 def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> End:

@@ -20,10 +20,11 @@ from rowen.crds.offline_job import Assignment, BatchInference, FineTune
 from rowen.crds.worker import BatchSpec, TuningSpec
 from rowen.operator.job_snapshot import JobSnapshot
 from rowen.operator.job_template import tenant_environment
+from rowen.operator.memory_share import MemoryShare, job_share
 from rowen.operator.owners import MANAGED_BY, owner_reference
 from rowen.operator.pod_security import container_security_context, pod_security_context
 from rowen.operator.volumes import Parts, claim_volumes, offline_environment
-from rowen.operator.worker_spec import batch_spec, job_memory_bytes, tuning_spec
+from rowen.operator.worker_spec import batch_spec, tuning_spec
 
 GRACE_SECONDS = 5
 
@@ -66,24 +67,32 @@ def _template_spec(snapshot: JobSnapshot) -> dict[str, Any]:
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
     tenant = spec["containers"][0]
     tenant.setdefault("name", WORKER_CONTAINER)
-    resources = tenant.get("resources") or {}
-    limits = {"memory": str(job_memory_bytes(snapshot.spec)), **(resources.get("limits") or {})}
-    tenant["resources"] = {**resources, "limits": {**limits, HARVEST_RESOURCE: str(snapshot.spec.devices)}}
-    environment = tenant_environment(tenant)
+    memory = job_share(snapshot.spec)
+    tenant["resources"] = _template_resources(tenant, memory, snapshot.spec.devices)
+    environment = [*tenant_environment(tenant), *memory.environment]
     if environment:
         tenant["env"] = environment
     return spec
 
 
+def _template_resources(tenant: dict[str, Any], memory: MemoryShare, devices: int) -> dict[str, Any]:
+    """The tenant's own resources with the devices, and with the job's memory where it says none itself."""
+    resources = tenant.get("resources") or {}
+    limits = {"memory": memory.limit, **(resources.get("limits") or {}), HARVEST_RESOURCE: str(devices)}
+    if not memory.pool_bytes:
+        return {**resources, "limits": limits}
+    return {**resources, "requests": {**(resources.get("requests") or {}), "memory": memory.request}, "limits": limits}
+
+
 def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
-    memory = job_memory_bytes(snapshot.spec)
+    memory = job_share(snapshot.spec)
     if snapshot.spec.fine_tune:
         module, model = "rowen.runtime.tuning", snapshot.spec.fine_tune.base_model
         worker: TuningSpec | BatchSpec = tuning_spec(snapshot.spec.fine_tune)
         volumes, mounts = _tuning_volumes(snapshot.spec.fine_tune)
     elif snapshot.spec.batch_inference:
         module, model = "rowen.runtime.batch", snapshot.spec.batch_inference.model
-        worker = batch_spec(snapshot.spec.batch_inference, memory)
+        worker = batch_spec(snapshot.spec.batch_inference, memory.own_bytes)
         volumes, mounts = _batch_volumes(snapshot.spec.batch_inference)
     else:
         raise ValueError("the job has no work; the API server refuses such jobs")
@@ -92,10 +101,10 @@ def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
         "image": snapshot.runtime_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", module],
-        "env": _environment(model, worker, attempt, snapshot.uid),
+        "env": [*_environment(model, worker, attempt, snapshot.uid), *memory.environment],
         "resources": {
-            "requests": {"cpu": "100m", "memory": str(memory)},
-            "limits": {HARVEST_RESOURCE: str(snapshot.spec.devices), "memory": str(memory)},
+            "requests": {"cpu": "100m", "memory": memory.request},
+            "limits": {HARVEST_RESOURCE: str(snapshot.spec.devices), "memory": memory.limit},
         },
         "securityContext": container_security_context(),
         # A crash leaves its traceback in the status.

@@ -14,15 +14,26 @@ from rowen.crds.names import (
     LIBRARY_ENV,
     LIBRARY_FILE,
     ONLINE_RESOURCE,
+    POOL_BYTES_ENV,
     PRELOAD_ENV,
     TENANT_SOCKETS_ENV,
     WORKER_CONTAINER,
 )
+from rowen.operator.memory_share import MemoryShare
 
-# The device plugin sets these in the tenant's container; a container's own environment would override it.
-_RESERVED = (LIBRARY_ENV, ENGINE_SOCKET_ENV, TENANT_SOCKETS_ENV)
+_PLUGIN = "Rowen's device plugin"
+# Who sets what; a container's own environment would override the device plugin's.
+_RESERVED = {
+    LIBRARY_ENV: _PLUGIN,
+    ENGINE_SOCKET_ENV: _PLUGIN,
+    TENANT_SOCKETS_ENV: _PLUGIN,
+    POOL_BYTES_ENV: "Rowen, from spec.memoryLimit",
+}
 # Devices that the scheduler did not count would come with a slot, and a preload, of their own.
 _DEVICES = (HARVEST_RESOURCE, ONLINE_RESOURCE)
+_ONE_CONTAINER = (
+    f"must not be asked for; Rowen gives the job's devices, as {HARVEST_RESOURCE}, to the first container alone"
+)
 _SEPARATORS = re.compile(r"[:\s]+")
 
 
@@ -76,42 +87,44 @@ class _Template(ReadModel):
     spec: _Spec
 
 
-def template_fault(template: dict[str, Any]) -> str | None:
-    """What is wrong with the template, and in which field; None where nothing is."""
+def template_fault(template: dict[str, Any], memory: MemoryShare) -> str | None:
+    """What is wrong with the template, and in which field; None where nothing is. `memory`: what its job has."""
     try:
         spec = _Template.model_validate_json(json.dumps(template)).spec
     except ValidationError as error:
         first = error.errors()[0]
         return f"{_field(first['loc'])}: {first['msg']}"
-    return next(_faults(spec), None)
+    return next(_faults(spec, memory), None)
 
 
-def _faults(spec: _Spec) -> Iterator[str]:
+def _faults(spec: _Spec, memory: MemoryShare) -> Iterator[str]:
     for number, variable in enumerate(spec.containers[0].env or ()):
         if variable.name == PRELOAD_ENV and variable.value_from is not None:
             field = f"template.spec.containers[0].env[{number}].valueFrom"
             yield f"{field}: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
+    if memory.pool_bytes:
+        rule = "must not be set beside spec.memoryLimit; spec.memory is the request and spec.memoryLimit the limit"
+        yield from _resource_faults(spec.containers[0], "template.spec.containers[0]", ("memory",), rule)
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers or [])):
         for number, container in enumerate(containers):
             field, tenant = f"template.spec.{kind}[{number}]", container is spec.containers[0]
             yield from _variable_faults(container, field)
-            yield from _device_faults(container, field, (ONLINE_RESOURCE,) if tenant else _DEVICES)
+            yield from _resource_faults(container, field, (ONLINE_RESOURCE,) if tenant else _DEVICES, _ONE_CONTAINER)
 
 
 def _variable_faults(container: _Container, field: str) -> Iterator[str]:
     for number, variable in enumerate(container.env or ()):
         if variable.name in _RESERVED:
             name = variable.name
-            yield f"{field}.env[{number}]: {name} is set by Rowen's device plugin; a template must not set it"
+            yield f"{field}.env[{number}]: {name} is set by {_RESERVED[name]}; a template must not set it"
 
 
-def _device_faults(container: _Container, field: str, refused: Sequence[str]) -> Iterator[str]:
+def _resource_faults(container: _Container, field: str, refused: Sequence[str], rule: str) -> Iterator[str]:
     resources = container.resources or _Resources()
     for kind, amounts in (("limits", resources.limits or {}), ("requests", resources.requests or {})):
         for name in refused:
             if name in amounts:
-                only = f"Rowen gives the job's devices, as {HARVEST_RESOURCE}, to the first container alone"
-                yield f"{field}.resources.{kind}: {name} must not be asked for; {only}"
+                yield f"{field}.resources.{kind}: {name} {rule}"
 
 
 def container_names(template: Mapping[str, Any]) -> list[str]:

@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from rowen.crds.base import quantity_bytes
 from rowen.crds.names import ENGINE_CONTAINER, HARVEST_MEMORY_ANNOTATION, ONLINE_RESOURCE, SERVICE_LABEL
 from rowen.crds.online_service import Engine
+from rowen.operator.memory_share import engine_share
 from rowen.operator.owners import MANAGED_BY, owner_reference
 from rowen.operator.pod_security import container_security_context, pod_security_context
 from rowen.operator.service_snapshot import ServiceSnapshot
 from rowen.operator.volumes import claim_volumes, model_location, offline_environment
 
 PORT = 8000
+ELASTIC_WORKER = "rowen.runtime.vllm.elastic.worker.ElasticWorker"
+"""Keeps the key-value cache in the device's pool; its scheduler is the same as without."""
 
 
 def endpoint(namespace: str, name: str) -> str:
@@ -58,6 +60,7 @@ def engine_command(name: str, engine: Engine) -> list[str]:
     """The API server of vLLM with Rowen's scheduler, which reports busy, idle and steps to the node."""
     model = model_location(engine.model)
     revision = ["--revision", model.revision] if model.revision else []
+    elastic = ["--worker-cls", ELASTIC_WORKER] if engine_share(engine).pool_bytes else []
     return [
         "python", "-m", "vllm.entrypoints.openai.api_server",
         "--model", model.name_or_path, *revision,
@@ -68,6 +71,7 @@ def engine_command(name: str, engine: Engine) -> list[str]:
         "--enforce-eager",
         "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
         "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
+        *elastic,
         *engine.args,
     ]  # fmt: skip
 
@@ -87,13 +91,13 @@ def _metadata(snapshot: ServiceSnapshot) -> dict[str, Any]:
 
 def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
     volumes, mounts = claim_volumes([engine.model.claim_name])
-    memory = str(quantity_bytes(engine.memory))
+    memory = engine_share(engine)
     container = {
         "name": ENGINE_CONTAINER,
         "image": engine.image or snapshot.runtime_image,
         "imagePullPolicy": "IfNotPresent",
         "command": engine_command(snapshot.name, engine),
-        "env": offline_environment(engine.model),
+        "env": [*offline_environment(engine.model), *memory.environment],
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "readinessProbe": {
             "httpGet": {"path": "/health", "port": "http"},
@@ -101,8 +105,8 @@ def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
             "timeoutSeconds": 5,
         },
         "resources": {
-            "requests": {"cpu": "100m", "memory": memory, ONLINE_RESOURCE: "1"},
-            "limits": {"memory": memory, ONLINE_RESOURCE: "1"},
+            "requests": {"cpu": "100m", "memory": memory.request, ONLINE_RESOURCE: "1"},
+            "limits": {"memory": memory.limit, ONLINE_RESOURCE: "1"},
         },
         "securityContext": container_security_context(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -1,7 +1,6 @@
 """The input of Rowen's own workers."""
 
-from rowen.crds.base import quantity_bytes
-from rowen.crds.offline_job import BatchInference, FineTune, OfflineJobSpec
+from rowen.crds.offline_job import BatchInference, FineTune
 from rowen.crds.worker import BatchSpec, TuningSpec
 from rowen.operator.volumes import model_location, volume_path
 
@@ -24,15 +23,10 @@ def tuning_spec(tune: FineTune) -> TuningSpec:
 
 
 def batch_spec(batch: BatchInference, memory: int) -> BatchSpec:
-    """Input of a batch inference worker with that many bytes of memory."""
+    """Input of a batch inference worker with that many bytes of memory of its own."""
     return BatchSpec(
         model=model_location(batch.model),
         input_path=volume_path(batch.input),
         output_path=volume_path(batch.output),
         memory_bytes=memory,
     )
-
-
-def job_memory_bytes(spec: OfflineJobSpec) -> int:
-    """Memory of the job's pod: its part of the pool of each of its devices."""
-    return quantity_bytes(spec.memory) * spec.devices
