@@ -16,7 +16,7 @@ from rowen.scheduler.facts import (
     unix_time,
 )
 from rowen.scheduler.hearing import Hearing, Listening, Word
-from rowen.scheduler.snapshot import DeviceView, TenantView
+from rowen.scheduler.snapshot import DeviceView, JobView, TenantView
 
 STAMP = "2026-01-02T03:04:05Z"
 
@@ -106,6 +106,29 @@ def test_quantities_of_pods(text: str, expected: int | None) -> None:
     assert found.memory == expected
 
 
+POOL = {"name": "ROWEN_POOL_BYTES", "value": "1"}
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [POOL]}, 2),
+        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [{"name": "X"}]}, 5),
+        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": None}, 5),
+        ({"resources": {"requests": {"memory": "2Gi"}}}, 2),
+        ({"resources": {"requests": None, "limits": {"memory": "5Gi"}}, "env": [{"name": "X"}, POOL]}, 5),
+        ({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}, "env": [POOL]}, None),
+        ({"env": [POOL]}, None),
+    ],
+)
+def test_what_a_container_has_for_itself(container: dict[str, Any], expected: int | None) -> None:
+    raw = pod(memory="1Gi")
+    raw["spec"]["containers"].append(container)
+    found = pod_facts(raw)
+    assert found is not None
+    assert found.memory == (None if expected is None else (1 + expected) * 2**30)
+
+
 def test_busy_time_is_merged_within_the_window() -> None:
     end = unix_time(STAMP)
     spans = [
@@ -187,6 +210,33 @@ def test_workload_classes_differ_by_what_shapes_a_step() -> None:
 
     assert key() == key(epochs=5, seed=3, learningRate=0.1)
     assert len({key(), key(batchSize=8), key(sequenceLength=64), key(lora={"rank": 4})}) == 4
+
+
+@pytest.mark.parametrize("kind", ["template", "batchInference", "fineTune"])
+def test_jobs_differ_by_what_they_may_have_of_the_pool(kind: str) -> None:
+    model = {"claimName": "models", "path": "m"}
+    files = {"output": {"claimName": "d", "path": "o"}}
+    parts = {
+        "template": {},
+        "batchInference": {"model": model, "input": {"claimName": "d", "path": "i"}, **files},
+        "fineTune": {"baseModel": model, "dataset": {"claimName": "d", "path": "i"}, **files},
+    }
+
+    def view(**memory: str) -> JobView:
+        raw = job(**memory)
+        del raw["spec"]["template"]
+        raw["spec"][kind] = parts[kind]
+        found = job_view(raw)
+        assert found is not None
+        return found
+
+    plain, same = view(), view(memoryLimit="1024Mi")
+    small, large = view(memoryLimit="2Gi"), view(memoryLimit="3Gi")
+    assert (plain.workload, plain.pool) == (same.workload, same.pool)
+    assert [each.memory for each in (plain, same, small, large)] == [2**30] * 4
+    assert [each.pool for each in (plain, small, large)] == [0, 2**30, 2 * 2**30]
+    assert len({each.workload for each in (plain, small, large)}) == 3
+    assert view(memory="2Gi", memoryLimit="3Gi").workload not in {plain.workload, small.workload, large.workload}
 
 
 SERVICE = {

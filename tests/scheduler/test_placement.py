@@ -182,6 +182,21 @@ def test_priority_then_age_then_name(first: object, second: object) -> None:
     assert outcome(decision, second.name).action is Action.WAIT  # type: ignore[attr-defined]
 
 
+def test_only_a_jobs_own_memory_has_to_be_free_and_both_are_told() -> None:
+    elastic = job("j", memory=3 * GIB, pool=2 * GIB)
+    full = device("n", online_memory=5 * GIB)
+    found = outcome(run(node("n", full), elastic), "j")
+    told = "; 3.00Gi of memory of its own, up to 5.00Gi with the device's pool"
+    assert (found.action, found.message.endswith(f"sharing 1.00){told}")) == (Action.PLACE, True)
+    stays = outcome(run(node("n", full), placed(elastic, "n")), "j")
+    assert stays.message == f"placed on n/cpu0: predicted 0.80 of its throughput alone{told}"
+    tighter = outcome(run(node("n", device("n", online_memory=5 * GIB + 1)), elastic), "j")
+    assert tighter.action is Action.WAIT
+    # Its neighbour sees the job with what is its own.
+    both = run(node("n"), placed(elastic, "n"), job("k", memory=3 * GIB))
+    assert outcome(both, "k").action is Action.PLACE
+
+
 def test_two_jobs_share_a_device_up_to_its_slots() -> None:
     decision = run(node("n"), job("a"), job("b"), job("c"))
     actions = [outcome(decision, name).action for name in "abc"]

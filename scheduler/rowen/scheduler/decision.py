@@ -12,7 +12,7 @@ from rowen.scheduler.fleet import Claim, Fleet
 from rowen.scheduler.history import History
 from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, silence, violation
 from rowen.scheduler.occupancy import devices_of, pod_of, pods_by_job
-from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of
+from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of, gib
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, JobView, Placement, PodView, Snapshot
 
@@ -200,7 +200,7 @@ def _hold(job: JobView) -> Outcome:
 def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, *, silent: bool) -> Outcome:
     fraction = fleet.fraction(claim)
     place = f"{placement.node}/{'+'.join(placement.devices)}"
-    message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
+    message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone{_memory_told(job)}"
     if silent:
         message += "; the node is silent, as most nodes are, so it is waited for"
     return Outcome(job, Action.KEEP, message, placement=placement, fraction=fraction)
@@ -231,9 +231,16 @@ def _place(
     candidates = tuple(replace(candidate, chosen=candidate is best) for candidate in choice.candidates)
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f})"
+        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f}){_memory_told(job)}"
     )
     return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
+
+
+def _memory_told(job: JobView) -> str:
+    """What it has for itself and what it may have, where these differ."""
+    if not job.pool:
+        return ""
+    return f"; {gib(job.memory)} of memory of its own, up to {gib(job.memory + job.pool)} with the device's pool"
 
 
 def request_of(job: JobView, fleet: Fleet, history: History, backoffs: Mapping[str, Backoff]) -> Request:

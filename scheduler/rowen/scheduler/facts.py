@@ -14,7 +14,7 @@ from rowen.crds.online_service import OnlineServiceSpec
 from rowen.scheduler.alignment import Span, merge
 from rowen.scheduler.constraints import Taint, constraints_of
 from rowen.scheduler.snapshot import JobView, Placement
-from rowen.scheduler.workload import workload_class
+from rowen.scheduler.workload import pool_bytes, workload_class
 
 Raw = Mapping[str, Any]
 """A Kubernetes object as it comes from the API server."""
@@ -42,7 +42,7 @@ class PodFacts:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     memory: int | None
-    """Bytes of all containers; None when one of them declares none."""
+    """Bytes that all containers have for themselves; None when one of them declares none."""
     harvest_slots: int
     ended: bool
     running: bool
@@ -100,7 +100,7 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         return None
     phase = raw.get("status", {}).get("phase", "")
     amounts = [_amounts(container) for container in spec["containers"]]
-    memories = [_memory(amount.get("memory")) for amount in amounts]
+    memories = [_own_memory(container) for container in spec["containers"]]
     known = [memory for memory in memories if memory is not None]
     return PodFacts(
         namespace=meta["namespace"],
@@ -143,6 +143,7 @@ def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: 
         name=name,
         workload=workload_class(spec, namespace),
         memory=quantity_bytes(spec.memory),
+        pool=pool_bytes(spec),
         devices=spec.devices,
         counts_tokens=spec.template is None,
         sla=spec.sla.throughput_fraction if spec.sla else None,
@@ -185,6 +186,18 @@ def _placement(assignment: Assignment) -> Placement:
 def _amounts(container: Raw) -> dict[str, str]:
     resources = container.get("resources") or {}
     return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+
+
+def _own_memory(container: Raw) -> int | None:
+    """The limit, or the request where the rest of the limit comes out of the device's pool.
+
+    A container that asks for nothing of the pool takes what it has beyond its request from where nobody gives it back.
+    """
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    lent = any(variable["name"] == names.POOL_BYTES_ENV for variable in container.get("env") or ())
+    first, second = (requests, limits) if lent else (limits, requests)
+    return _memory(first.get("memory", second.get("memory")))
 
 
 _SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3}

@@ -241,8 +241,8 @@ def _refusal(
         return f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
     if prediction.memory == 0.0:
         tightest = min(devices, key=lambda state: state.free)
-        have, pool = _gib(max(0, tightest.free)), _gib(tightest.view.memory)
-        return f"memory 0: needs {_gib(request.job.memory)}, {have} of {pool} free on {tightest.view.id}"
+        have, pool = gib(max(0, tightest.free)), gib(tightest.view.memory)
+        return f"memory 0: needs {gib(request.job.memory)}, {have} of {pool} free on {tightest.view.id}"
     full = next((state for state in devices if len(state.claims) >= state.slots), None)
     if full is not None or node.free_slots < len(devices):
         return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
@@ -279,5 +279,6 @@ def claim_of(job: JobView, node: str, devices: tuple[str, ...], need: float) -> 
     return Claim(job.uid, job.label, node, devices, job.devices, memory, need, job.priority)
 
 
-def _gib(bytes_: int) -> str:
+def gib(bytes_: int) -> str:
+    """Bytes for people."""
     return f"{bytes_ / 2**30:.2f}Gi"

@@ -35,13 +35,13 @@ class DeviceView:
     id: str
     type: str
     memory: int
-    """Pool, in bytes."""
+    """Bytes that its tenants share."""
     idle: float
     """Fraction of the window in which offline work may run."""
     busy: tuple[Span, ...] = ()
     """Merged busy intervals within the window."""
     online_memory: int | None = 0
-    """Bytes of the online pod; None while they are not known."""
+    """Bytes that the online pod has for itself; None while they are not known."""
     attached: bool = True
     """Whether the online engine is there and attached."""
     refusal: str = ""
@@ -124,7 +124,9 @@ class JobView:
     workload: str
     """Key of its workload class."""
     memory: int
-    """Bytes per device."""
+    """Bytes per device that are its own: they have to be free."""
+    pool: int = 0
+    """Bytes that it may have of the device's pool at most; nothing of it has to be free."""
     devices: int = 1
     counts_tokens: bool = True
     """Whether its worker is known to report tokens; a template's may or may not."""

@@ -1,5 +1,6 @@
 """Workload classes: jobs that are expected to run equally fast on the same device."""
 
+from rowen.crds.base import quantity_bytes
 from rowen.crds.common import ModelSource
 from rowen.crds.offline_job import OfflineJobSpec
 
@@ -13,10 +14,20 @@ def workload_class(spec: OfflineJobSpec, namespace: str) -> str:
         tune = spec.fine_tune
         targets = "+".join(sorted(tune.lora.target_modules))
         shape = f"b{tune.batch_size},s{tune.sequence_length},r{tune.lora.rank},{targets}"
-        return f"FineTune|{_model(tune.base_model, namespace)}|{shape}|x{spec.devices}"
+        memory = f"|{_memory(spec)}" if pool_bytes(spec) else ""
+        return f"FineTune|{_model(tune.base_model, namespace)}|{shape}{memory}|x{spec.devices}"
     if spec.batch_inference is not None:
-        return f"BatchInference|{_model(spec.batch_inference.model, namespace)}|m{spec.memory}|x{spec.devices}"
-    return f"Template|{namespace}/{_image(spec.template or {})}|m{spec.memory}|x{spec.devices}"
+        return f"BatchInference|{_model(spec.batch_inference.model, namespace)}|{_memory(spec)}|x{spec.devices}"
+    return f"Template|{namespace}/{_image(spec.template or {})}|{_memory(spec)}|x{spec.devices}"
+
+
+def pool_bytes(spec: OfflineJobSpec) -> int:
+    """What the job may have of its device's pool at most."""
+    return quantity_bytes(spec.memory_limit or spec.memory) - quantity_bytes(spec.memory)
+
+
+def _memory(spec: OfflineJobSpec) -> str:
+    return f"m{spec.memory}-{spec.memory_limit}" if pool_bytes(spec) else f"m{spec.memory}"
 
 
 def _model(source: ModelSource, namespace: str) -> str:
