@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowen.crds.online_service import HarvestMemory
@@ -251,9 +251,6 @@ def test_calls_within_one_pressure_change_nothing_more() -> None:
     assert again.state.reclaims == (NOW + 5.1,)
 
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""On a machine that is busy with other work."""
-
 counts = st.integers(0, 400)
 services = st.builds(
     HarvestMemory, pressure_threshold=st.floats(0.5, 1.0), target_reclaims_per_hour=st.integers(1, 600)
@@ -271,7 +268,6 @@ def histories(draw: st.DrawFn) -> list[tuple[float, Observation]]:
     return found
 
 
-@PATIENT
 @given(histories(), services)
 def test_whatever_happens_the_bounds_hold(history: list[tuple[float, Observation]], service: HarvestMemory) -> None:
     before: HeadroomState | None = None
@@ -289,7 +285,6 @@ def test_whatever_happens_the_bounds_hold(history: list[tuple[float, Observation
         before = found
 
 
-@PATIENT
 @given(counts, counts, st.floats(0, 2000), services)
 def test_more_use_never_makes_less_headroom(one: int, other: int, seconds: float, service: HarvestMemory) -> None:
     less, more = sorted((one, other))
@@ -297,7 +292,6 @@ def test_more_use_never_makes_less_headroom(one: int, other: int, seconds: float
     assert found[0] <= found[1]
 
 
-@PATIENT
 @given(counts, st.floats(0, 5000), st.floats(0, 5000), services)
 def test_more_time_never_makes_more_headroom(used: int, one: float, other: float, service: HarvestMemory) -> None:
     soon, late = sorted((one, other))
@@ -305,7 +299,6 @@ def test_more_time_never_makes_more_headroom(used: int, one: float, other: float
     assert found[0] >= found[1]
 
 
-@PATIENT
 @given(st.integers(0, 9), st.integers(0, 9), services)
 def test_more_reclaims_never_make_tau_shorter(one: int, other: int, service: HarvestMemory) -> None:
     few, many = sorted((one, other))
@@ -339,7 +332,7 @@ class Device:
         self.headroom = headroom
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 300), services)
 def test_a_constant_load_ends_in_the_least_headroom_and_stays_there(used: int, service: HarvestMemory) -> None:
     device = Device(pool=1000, headroom=1000)

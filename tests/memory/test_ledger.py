@@ -62,7 +62,7 @@ class Plain:
         return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(calls)
 def test_after_any_calls_it_knows_what_one_built_anew_knows(made: list[tuple[str, ...]]) -> None:
     plain = Plain()
@@ -73,7 +73,7 @@ def test_after_any_calls_it_knows_what_one_built_anew_knows(made: list[tuple[str
         assert costs(rig) == plain.costs()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(calls, st.integers(1, 4))
 def test_with_too_few_places_what_is_known_is_right_and_the_rest_is_unknown(
     made: list[tuple[str, ...]], places: int

@@ -24,7 +24,7 @@ def cases(draw: st.DrawFn) -> tuple[Owners, list[int], int]:
     return dict(enumerate(owners)), eligible, draw(st.integers(0, capacity + 1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_it_is_the_plain_choice(case: tuple[Owners, list[int], int]) -> None:
     owners, eligible, wanted = case
@@ -39,7 +39,7 @@ def test_it_is_the_plain_choice(case: tuple[Owners, list[int], int]) -> None:
     assert choice.tokens <= loss(owners, algorithm_1(owners, eligible, wanted)[0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(), st.sets(st.integers(0, 11), max_size=8))
 def test_handles_of_unknown_owners_go_last(case: tuple[Owners, list[int], int], unknown: set[int]) -> None:
     owners, eligible, wanted = case

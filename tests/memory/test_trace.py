@@ -9,7 +9,7 @@ from itertools import pairwise
 from operator import gt
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rowen.crds.node_harvest import Deficit, MemoryTrace
@@ -105,9 +105,6 @@ def test_counters_are_told_as_their_increase_over_the_window(counts: list[tuple[
     assert (found.reclaims, found.tokens_lost) == (expected, 100 * expected)
 
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""On a machine that is busy with other work."""
-
 amounts = st.integers(0, 80 * GIB)
 
 
@@ -130,7 +127,6 @@ def pairwise_ends(samples: Sequence[MemorySample], end: float) -> list[tuple[Mem
     return [(one, later.time) for one, later in pairwise(samples)] + [(samples[-1], end)]
 
 
-@PATIENT
 @given(histories(), st.floats(0.1, 50), amounts)
 def test_the_mean_of_a_monotone_function_is_off_by_a_32nd_of_its_range_at_most(
     samples: list[MemorySample], rest: float, step: int
@@ -149,7 +145,6 @@ def test_the_mean_of_a_monotone_function_is_off_by_a_32nd_of_its_range_at_most(
         assert abs(found.mean(function) - full(samples, end, function)) <= bound + 1e-6
 
 
-@PATIENT
 @given(histories(), st.floats(0.1, 50), st.integers(1, 100 * GIB))
 def test_the_mean_shortfall_is_off_by_a_128th_of_its_part_at_most(
     samples: list[MemorySample], rest: float, wanted: int
@@ -196,7 +191,6 @@ def test_a_trace_is_small() -> None:
     assert MemoryTrace.from_wire(found.to_wire()) == found
 
 
-@PATIENT
 @given(histories(), st.floats(0.1, 50))
 def test_the_parts_are_in_order_and_keep_the_mean(samples: list[MemorySample], rest: float) -> None:
     end = samples[-1].time + rest

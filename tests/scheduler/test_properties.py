@@ -82,7 +82,7 @@ def settled(snapshot: Snapshot, decision: Decision) -> Snapshot:
     return replace(snapshot, jobs=after)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(worlds())
 def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -> None:
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
@@ -97,7 +97,7 @@ def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -
         assert fleet.fraction(claim) > 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_a_decision_depends_on_the_world_alone(snapshot: Snapshot, random: Any) -> None:
     names, uids = list(snapshot.nodes), list(snapshot.jobs)
@@ -110,7 +110,7 @@ def test_a_decision_depends_on_the_world_alone(snapshot: Snapshot, random: Any) 
     assert snapshot == before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds())
 def test_stale_and_unready_nodes_get_nothing(snapshot: Snapshot) -> None:
     for found in decide(snapshot, HISTORY, NOW, POLICY).outcomes:
@@ -127,7 +127,7 @@ def test_stale_and_unready_nodes_get_nothing(snapshot: Snapshot) -> None:
                 assert not target.refusal
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds())
 def test_a_second_pass_moves_no_one(snapshot: Snapshot) -> None:
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
@@ -146,7 +146,7 @@ def fractions(fleet: Fleet) -> dict[str, float]:
     return {key: fleet.fraction(claim) * len(claim.devices) for key, claim in claims.items()}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(worlds(), st.lists(st.integers(-1, 2), max_size=4), st.data())
 def test_a_placement_lowers_the_total_only_for_a_job_that_goes_before_all_who_pay(
     snapshot: Snapshot, priorities: list[int], data: st.DataObject
@@ -172,7 +172,7 @@ def state_of(fleet: Fleet) -> object:
     return devices, {name: state.free_slots for name, state in fleet.nodes.items()}, list(fleet.ranked())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds(), jobs("new"))
 def test_asking_changes_nothing(snapshot: Snapshot, new: JobView) -> None:
     fleet, _ = build_fleet(snapshot, HISTORY, (), NOW, POLICY)
@@ -181,7 +181,7 @@ def test_asking_changes_nothing(snapshot: Snapshot, new: JobView) -> None:
     assert state_of(fleet) == before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(worlds(), jobs("new"))
 def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobView) -> None:
     """Early ends of the walk over single devices lose nothing."""
@@ -195,7 +195,7 @@ def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobVie
     assert (chosen.place if chosen else None) == (fitting[0].place if fitting else None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(worlds(), jobs("new"))
 def test_the_search_for_pairs_finds_the_best_gain(snapshot: Snapshot, new: JobView) -> None:
     new = replace(new, devices=2)
@@ -209,7 +209,7 @@ def test_the_search_for_pairs_finds_the_best_gain(snapshot: Snapshot, new: JobVi
     assert (chosen.gain if chosen else None) == (max(gains) if gains else None)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(worlds(), jobs("new"))
 def test_a_neighbour_counts_the_same_before_and_after(snapshot: Snapshot, new: JobView) -> None:
     """A job that was placed is predicted exactly as it was promised."""

@@ -142,7 +142,7 @@ def entries(key: object, *fields: str) -> st.SearchStrategy[list[object]]:
     return st.lists(st.one_of(value.map(lambda found: [key, found]), st.text()), max_size=2)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     entries(["class", "cpu"], "tokens_per_second", "weight", "updated"),
     entries("class", "mean", "variance", "samples"),
