@@ -72,6 +72,11 @@ class Metrics:
         self._gauge("rowen_device_gate_open", device, 1)
         self._gauge("rowen_decode_gap_seconds", device, 0.01)
         self._gauge("rowen_cooldown_seconds", device, 0.02)
+        memory = Gauge("rowen_memory_bytes", "test", (*device, "owner"), registry=self.registry)
+        for owner in ("fixed", "online_used", "online_ahead", "offline", "free"):
+            memory.labels("node-1", "cpu1", owner).set(1 << 30)
+        self._reclaims = self._counter("rowen_reclaims_total", device)
+        self._reclaimed = self._counter("rowen_reclaimed_bytes_total", device)
         self._gauge("rowen_report_age_seconds", ("node",), self._world.report_age)
 
     def _advance_agent(self) -> None:
@@ -84,6 +89,8 @@ class Metrics:
         self._latency.labels("node-1", "cpu1").observe(self._world.preemption_latency)
         self._harvested.labels("node-1", "cpu1").inc(0.1)
         self._idle.labels("node-1", "cpu1").inc(0.15)
+        self._reclaims.labels("node-1", "cpu1").inc()
+        self._reclaimed.labels("node-1", "cpu1").inc(2 << 20)
         self._backstops.labels("node-1", "cpu1").inc(self._world.backstops)
 
     def _scheduler(self) -> None:

@@ -59,6 +59,16 @@ def test_legends_use_labels_that_are_there(healthy: Any, panel: dict[str, Any]) 
             assert all(label in sample["metric"] for sample in healthy.query(expression)), (expression, label)
 
 
+def test_owners_of_memory_add_up_in_one_stack(healthy: Any) -> None:
+    (panel,) = (panel for panel in PANELS if panel["title"] == "Memory by owner")
+    (target,) = panel["targets"]
+    samples = healthy.query(target["expr"].replace("$node", ".*"))
+    assert {sample["metric"]["owner"] for sample in samples} == {
+        "fixed", "online_used", "online_ahead", "offline", "free",
+    }  # fmt: skip
+    assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
+
+
 def test_every_metric_is_shown_and_none_is_invented() -> None:
     shown = set().union(*(used_names(target["expr"]) for panel in PANELS for target in panel["targets"]))
     assert shown == metric_names()
