@@ -2,15 +2,22 @@ import random
 
 import pytest
 from outcomes import outcome
+from pools import reading
 
+from rowen.demo.memory import stack
 from rowen.demo.objective import Target
-from rowen.demo.picture import Drawing, draw, in_flight_steps, shares
+from rowen.demo.picture import Drawing, draw, in_flight_steps, memory_top, shares
 
 START = 1_700_000_000.0
 
 
-def drawing(outcomes, held):
-    return Drawing(START, START + 60, "node/cpu1", outcomes, held, ttft=Target(99, 0.5), source="a trace")
+def drawing(outcomes, held, pool=()):
+    return Drawing(START, START + 60, "node/cpu1", outcomes, held, ttft=Target(99, 0.5), pool=pool, source="a trace")
+
+
+def height(path):
+    """Of a PNG, in pixels."""
+    return int.from_bytes(path.read_bytes()[20:24], "big")
 
 
 def test_in_flight_counts_overlaps():
@@ -35,3 +42,21 @@ def test_a_picture_is_drawn(tmp_path, count):
     draw(drawing(outcomes, held), path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000
+
+
+def test_a_pool_has_a_panel_of_its_own(tmp_path):
+    held = [((START, START + 60), "offline")]
+    pool = [
+        reading(START + at, used=at % 4, ahead=3, offline=20 - at % 4, free=5, reclaims=at // 4) for at in range(40)
+    ]
+    for name, given in (("without", []), ("with", pool)):
+        draw(drawing([outcome(START)], held, given), tmp_path / f"{name}.png")
+    assert height(tmp_path / "with.png") > height(tmp_path / "without.png")
+
+
+def test_memory_that_nobody_has_does_not_dwarf_the_rest():
+    crowded = stack([reading(0.0, used=10, offline=85, free=5), reading(20.0, offline=90, free=10)], 0.0, 30.0)
+    assert memory_top(crowded) == 100.0
+    empty = stack([reading(0.0, used=10, offline=90), reading(1.0, used=5, free=4000)], 0.0, 2.0)
+    assert memory_top(empty) == pytest.approx(120.0)
+    assert memory_top(stack([reading(0.0, free=4000)], 0.0, 2.0)) == 4000.0

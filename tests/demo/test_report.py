@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from outcomes import outcome
+from pools import MIB, reading
 from rich.console import Console
 
 from rowen.cluster import environment
@@ -48,6 +49,7 @@ def world():
         [ServedRequest(1004.0, 0.05, 0.02, 1, True), ServedRequest(1012.0, 0.06, 0.02, 0, True)],
     )
     record.present = [(990.0, 1030.0)]
+    record.pool = [reading(999.0, ahead=4, offline=96), reading(1003.0, used=10, ahead=2, offline=88, reclaims=8)]
     known.devices = {("rowen-node-1", "cpu1"): record}
     known.jobs = {"support-lora": finished(), "nightly-summaries": finished()}
     known.observations = 60
@@ -205,6 +207,8 @@ def test_report_and_picture_are_written(tmp_path):
     assert len(written["outcomes"]) == 2
     assert written["objective"]["ttft"] == {"percentile": 99, "seconds": 0.5}
     assert "CC BY 4.0" in written["traffic"]
+    assert written["pools"]["rowen-node-1/cpu1"][1]["onlineUsedBytes"] == 10 * MIB
+    assert written["devices"][0]["memory"]["reclaimed"] == 8 * MIB
     assert (tmp_path / "timeline.png").exists()
 
 
@@ -225,9 +229,26 @@ def test_the_report_is_shown(tmp_path):
     assert "p99 ≤ 500 ms" in text
     assert "kubectl rowen explain" in text
     assert "make down" in text
+    assert "had up to 12 MiB, in use up to 10, offline jobs up to 96; 8 reclaims took 8 MiB back" in text
 
 
 def test_what_to_paste_is_one_line_however_narrow_the_terminal_is(tmp_path):
     console = Console(record=True, width=40)
     show_next("default", tmp_path, console)
     assert environment.line() in [line.strip() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("readings", "evidence"),
+    [
+        ([], "no agent tells"),
+        ([reading(1001.0, ahead=4, free=96)], "up to 0 MiB"),
+        ([reading(1001.0, offline=96)], "took 0 MiB back"),
+        ([reading(1001.0, offline=96, reclaims=7), reading(1002.0, used=2, offline=94, reclaims=7)], "took 0 MiB back"),
+    ],
+)
+def test_memory_that_did_not_change_its_owner_fails_the_run(readings, evidence):
+    given = run()
+    given.world.devices["rowen-node-1", "cpu1"].pool = readings
+    assert failing(make_report(given)) == ["memory changed its owner"]
+    assert evidence in check_of(given, "memory changed its owner").evidence

@@ -3,13 +3,14 @@ import re
 
 import pytest
 from outcomes import outcome
+from pools import owners
 from rich.console import Console
 
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.demo.objective import Objective, Target
 from rowen.demo.traffic.replay import Progress
-from rowen.demo.view import PlainView, ScreenView, holder, make_view, plain_line, screen
+from rowen.demo.view import PlainView, ScreenView, holder, make_view, owners_bar, plain_line, screen
 from rowen.demo.world import DeviceRecord, World
 
 OBJECTIVE = Objective(ttft=Target(95, 0.5), tpot=Target(99, 0.06))
@@ -105,3 +106,37 @@ def test_a_screen_only_on_a_terminal(world, replay):
     assert isinstance(view, ScreenView)
     with view:
         view.refresh()
+
+
+@pytest.mark.parametrize(
+    ("given", "bar"),
+    [
+        (owners(used=1, ahead=1, offline=5, free=3), "█▓▒▒▒▒▒░░░"),
+        (owners(offline=1000, free=1), "▒▒▒▒▒▒▒▒▒▒"),
+        (owners(used=3, ahead=3, offline=3), "███▓▓▓▓▒▒▒"),
+        (owners(), ""),
+    ],
+)
+def test_a_bar_shows_the_owners_in_proportion(given, bar):
+    assert owners_bar(given, 10).plain == bar
+
+
+@pytest.fixture
+def pooled(world):
+    record = world.devices["node", "cpu1"]
+    record.harvest = record.harvest.model_copy(update={"pool": owners(used=4, ahead=2, offline=90, free=4)})
+    return world
+
+
+def test_a_line_says_whose_the_pool_is(pooled, replay):
+    assert "pool: service 4 (+2 ahead), offline jobs 90, free 4 MiB" in plain_line(pooled, replay, 1010.0)
+
+
+def test_the_screen_has_a_bar_for_each_pool(pooled, replay):
+    bar = next(line for line in drawn(pooled, replay, OBJECTIVE).splitlines() if "▒" in line)
+    assert "node/cpu1" in bar
+    assert "offline jobs 90" in bar
+
+
+def test_without_pools_the_screen_has_no_empty_panel(world, replay):
+    assert "pools of memory" not in drawn(world, replay, OBJECTIVE)

@@ -1,9 +1,12 @@
 import time
 
 import pytest
+from pools import MIB, owners
 
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.demo.memory import Reclaimed
 from rowen.demo.timeline import ServedRequest, Transition
-from rowen.demo.world import DeviceRecord, World, unix_time
+from rowen.demo.world import DeviceRecord, Observer, World, unix_time
 
 SINCE = unix_time("2026-01-01T10:00:00Z")
 
@@ -79,3 +82,56 @@ def test_presence_of_tenants_is_kept_over_time():
     for now, attached in ((1.0, True), (2.0, True), (3.0, False), (4.0, True), (60.0, True), (61.0, True)):
         record.see_tenants(attached, now)
     assert record.present == [(1.0, 2.0), (4.0, 4.0), (60.0, 61.0)]
+
+
+def harvest(**fields):
+    return DeviceHarvest.from_wire({
+        "id": "cpu1", "type": "cpu", "memoryBytes": 2**33, "harvestable": True, "gateOpen": True, "idleFraction": 0.6,
+        "harvestedFraction": 0.5, "decodeGapSeconds": 0, "cooldownSeconds": 0,
+        "preemptions": {"total": 0, "perRequestMax": 0}, **fields,
+    })  # fmt: skip
+
+
+def test_each_reading_of_a_pool_is_kept():
+    record = DeviceRecord(harvest())
+    record.see_harvest(harvest(), Reclaimed(), 1.0)
+    assert record.pool == []
+    for now, offline in ((2.0, 5), (3.0, 7)):
+        record.see_harvest(harvest(pool=owners(offline=offline).to_wire()), Reclaimed(1, MIB), now)
+    assert [(reading.at, reading.owners.offline_bytes // MIB) for reading in record.pool] == [(2.0, 5), (3.0, 7)]
+    assert record.pool[0].reclaimed == Reclaimed(1, MIB)
+
+
+ANSWERS = {
+    "v1/devices": {"devices": [harvest(pool=owners(offline=5).to_wire()).to_wire()]},
+    "v1/devices/cpu1/timeline": {"transitions": [], "requests": []},
+}
+METRICS = """\
+rowen_reclaims_total{device="cpu1",node="node"} 2.0
+rowen_reclaimed_bytes_total{device="cpu1",node="node"} 4.194304e+06
+"""
+
+
+class Agents:
+    """A cluster with one agent and nothing else."""
+
+    async def rowen(self, plural, name):
+        return None
+
+    async def pods(self, selector="", namespace=None):
+        return [] if namespace is None else [pod() | {"spec": {"nodeName": "node"}}]
+
+    async def pod_get(self, namespace, name, port, path):
+        return ANSWERS[path.partition("?")[0]]
+
+    async def pod_text(self, namespace, name, port, path):
+        assert path == "metrics"
+        return METRICS
+
+
+async def test_the_observer_reads_the_pool_and_what_was_taken():
+    observer = Observer(Agents(), "chat", ())
+    await observer.observe()
+    (found,) = observer.world.devices["node", "cpu1"].pool
+    assert found.owners == owners(offline=5)
+    assert found.reclaimed == Reclaimed(2, 4 * MIB)

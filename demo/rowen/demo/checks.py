@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from rowen.demo.blame import Cause, Sample, blame
+from rowen.demo.memory import MIB, MemorySummary
 from rowen.demo.objective import Target
 from rowen.demo.statistics import percentile
 from rowen.demo.traffic.replay import Outcome
@@ -172,3 +173,18 @@ def at_most_one_each(per_request: Sequence[int]) -> Check:
     met = sum(1 for count in per_request if count == 1)
     evidence = f"{len(per_request)} requests: {met} met one, most met by any is {max(per_request)}"
     return Check(name, max(per_request) <= 1, evidence)
+
+
+def memory_changed_owner(devices: Sequence[MemorySummary | None]) -> Check:
+    """Offline work had memory of a pool, and the service took some of it back. `devices` are those of the service."""
+    name = "memory changed its owner"
+    known = [device for device in devices if device is not None]
+    if not known:
+        return Check(name, False, "no agent tells whose its device's memory is")
+    lent, moved = max(device.offline_max for device in known), sum(device.reclaimed for device in known)
+    reclaims = sum(device.reclaims for device in known)
+    evidence = (
+        f"offline jobs had up to {lent / MIB:.0f} MiB of the pool; the service took {moved / MIB:.0f} MiB back from "
+        f"them, in {reclaims} reclaims"
+    )
+    return Check(name, lent > 0 and moved > 0, evidence)

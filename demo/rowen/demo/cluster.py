@@ -83,9 +83,12 @@ class Cluster:
 
     async def read(self, path: str) -> Any:
         """JSON at a path of the API server, e.g. `/api/v1/nodes`. Raises one of `READ_ERRORS`."""
+        return json.loads(await self._text(path))
+
+    async def _text(self, path: str) -> str:
         root, _, rest = path.lstrip("/").partition("/")
         async with self._api.call_api("GET", base=f"/{root}", version="", url=rest) as response:
-            return json.loads(response.text)
+            return str(response.text)
 
     async def find(self, path: str) -> Object | None:
         """JSON at a path, or None where nothing is there."""
@@ -112,7 +115,11 @@ class Cluster:
 
     async def pod_get(self, namespace: str, pod: str, port: int, path: str) -> Any:
         """JSON that a pod serves, through the API server's proxy. Raises one of `READ_ERRORS`."""
-        return await self.read(f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path.lstrip('/')}")
+        return json.loads(await self.pod_text(namespace, pod, port, path))
+
+    async def pod_text(self, namespace: str, pod: str, port: int, path: str) -> str:
+        """Text that a pod serves, through the API server's proxy. Raises one of `READ_ERRORS`."""
+        return await self._text(f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path.lstrip('/')}")
 
     @property
     def host(self) -> str:

@@ -1,9 +1,11 @@
-"""The picture of a run: request bursts, who holds the device, TTFT against the SLO."""
+"""The picture of a run: request bursts, who holds the device, whose its memory is, TTFT against the SLO."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from rowen.demo.memory import OWNERS, Owner, PoolReading, Stack, stack, taken, within
 from rowen.demo.objective import Target
 from rowen.demo.statistics import Span, percentile
 from rowen.demo.timeline import Holder
@@ -11,6 +13,18 @@ from rowen.demo.traffic.replay import Outcome
 
 _COLORS: dict[Holder, str] = {"online": "#1f77b4", "offline": "#2ca02c", "none": "#e3e3e3"}
 _LABELS: dict[Holder, str] = {"online": "online serving", "offline": "offline jobs", "none": "nobody"}
+_OWNER_COLORS: dict[Owner, str] = {
+    "online_used": _COLORS["online"],
+    "online_ahead": "#aec7e8",
+    "offline": _COLORS["offline"],
+    "free": _COLORS["none"],
+}
+_OWNER_LABELS: dict[Owner, str] = {
+    "online_used": "service, in use",
+    "online_ahead": "service, kept ahead",
+    "offline": "offline jobs",
+    "free": "nobody",
+}
 _SLO_COLOR = "#d62728"
 _TICKS_MS = [step * 10**power for power in range(6) for step in (1, 2, 5)]
 
@@ -28,6 +42,8 @@ class Drawing:
     """Who held the device, without gaps."""
     ttft: Target
     """The objective of the time to first token."""
+    pool: Sequence[PoolReading]
+    """Whose the device's memory was; empty where it does not change its owner."""
     source: str
     """Where the traffic comes from."""
 
@@ -58,14 +74,18 @@ def draw(drawing: Drawing, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(13, 7.2), dpi=110, layout=ConstrainedLayoutEngine(rect=(0, 0.02, 1, 0.98)))
+    memory = stack(drawing.pool, drawing.start, drawing.end)
+    panels = {_draw_bursts: 3.0, _draw_holders: 1.5, _draw_ttft: 3.0}
+    if memory.seconds:
+        panels = {_draw_bursts: 2.6, _draw_holders: 1.4, partial(_draw_memory, memory): 3.0, _draw_ttft: 2.6}
+    height = 9.4 if memory.seconds else 7.2
+    figure = Figure(figsize=(13, height), dpi=110, layout=ConstrainedLayoutEngine(rect=(0, 0.02, 1, 0.98)))
     FigureCanvasAgg(figure)
-    bursts, holders, ttft = figure.subplots(3, 1, sharex=True, height_ratios=[3, 1.5, 3])
-    _draw_bursts(bursts, drawing)
-    _draw_holders(holders, drawing)
-    _draw_ttft(ttft, drawing)
-    ttft.set_xlim(0, drawing.end - drawing.start)
-    ttft.set_xlabel("seconds of the replay")
+    rows = figure.subplots(len(panels), 1, sharex=True, height_ratios=list(panels.values()))
+    for axes, draw_panel in zip(rows, panels, strict=True):
+        draw_panel(axes, drawing)
+    rows[-1].set_xlim(0, drawing.end - drawing.start)
+    rows[-1].set_xlabel("seconds of the replay")
     figure.suptitle("Rowen: online serving and offline jobs on one device", fontsize=15, fontweight="bold")
     figure.text(0.995, 0.004, f"traffic: {drawing.source}", ha="right", va="bottom", fontsize=7, color="#666666")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +113,33 @@ def _draw_holders(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-de
     axes.set_ylim(0, 2)
     axes.set_title(f"Who holds the device ({drawing.device})", loc="left", fontsize=11)
     axes.tick_params(axis="y", length=0)
+
+
+def memory_top(memory: Stack) -> float:
+    """Upper end of the axis, in MiB: memory that nobody has is cut off where it is by far the most."""
+    whole = [sum(parts) for parts in zip(*memory.mebibytes.values(), strict=True)]
+    owned = [all_of - free for all_of, free in zip(whole, memory.mebibytes["free"], strict=True)]
+    # Not a number is less than nothing here.
+    most = max((value for value in whole if value > 0), default=1.0)
+    return min(most, max(1.0, 1.2 * max((value for value in owned if value > 0), default=most)))
+
+
+def _draw_memory(memory: Stack, axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
+    axes.stackplot(
+        memory.seconds,
+        [memory.mebibytes[owner] for owner in OWNERS],
+        colors=[_OWNER_COLORS[owner] for owner in OWNERS],
+        labels=[_OWNER_LABELS[owner] for owner in OWNERS],
+        step="post",
+        linewidth=0,
+    )
+    top = memory_top(memory)
+    moments = [at - drawing.start for at, _ in taken(within(drawing.pool, drawing.start, drawing.end))]
+    axes.plot(moments, [top] * len(moments), "v", color="black", markersize=5, label="taken back", clip_on=False)
+    axes.set_ylim(0, top)
+    axes.set_ylabel("MiB")
+    axes.set_title("Whose the device's pool of memory is", loc="left", fontsize=11)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=5, frameon=False, fontsize=9, borderaxespad=0.1)
 
 
 def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]

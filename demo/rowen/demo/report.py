@@ -17,6 +17,7 @@ from rowen.demo import checks
 from rowen.demo.blame import Cause, tpot_samples, ttft_samples
 from rowen.demo.checks import Check, PodEvidence
 from rowen.demo.exposure import doubt, exposures
+from rowen.demo.memory import MIB, MemorySummary, PoolReading, summarize
 from rowen.demo.objective import Objective
 from rowen.demo.picture import Drawing, draw, shares
 from rowen.demo.statistics import Latency, Span, latency, percentile, tpots, ttfts, union
@@ -59,6 +60,8 @@ class DeviceSummary:
     """Closes of the gate that stopped running offline work."""
     stop_ms_p50: float
     stop_ms_p99: float
+    memory: MemorySummary | None
+    """Whose the pool was; None where memory does not change its owner."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def summarize_device(name: str, record: DeviceRecord, run: Run) -> DeviceSummary
         preemptions=len(stops),
         stop_ms_p50=percentile(times, 50),
         stop_ms_p99=percentile(times, 99),
+        memory=summarize(record.pool, run.started, end),
     )
 
 
@@ -135,6 +139,7 @@ def make_report(run: Run) -> Report:
             checks.rows_exactly_once(run.found),
             checks.preempted(len(stops), (percentile(times, 50), percentile(times, 99))),
             checks.at_most_one_each(per_request),
+            checks.memory_changed_owner([device.memory for device in devices]),
         ),
     )
 
@@ -170,6 +175,10 @@ def write(run: Run, report: Report, folder: Path) -> None:
         "seconds": run.seconds,
         "traffic": ATTRIBUTION,
         "outcomes": [dataclasses.asdict(outcome) for outcome in run.outcomes],
+        "pools": {
+            "/".join(key): [_reading(reading) for reading in record.pool]
+            for key, record in run.world.serving(run.service)
+        },
     }
     (folder / "report.json").write_text(json.dumps(_without_nan(value), indent=1) + "\n", encoding="utf-8")
     end = run.started + run.seconds
@@ -182,9 +191,14 @@ def write(run: Run, report: Report, folder: Path) -> None:
             outcomes=run.outcomes,
             held=held,
             ttft=run.objective.ttft,
+            pool=record.pool,
             source=ATTRIBUTION,
         )
         draw(drawing, folder / "timeline.png")
+
+
+def _reading(reading: PoolReading) -> dict[str, Any]:
+    return {"at": reading.at, **reading.owners.to_wire(), "reclaimed": dataclasses.asdict(reading.reclaimed)}
 
 
 def _without_nan(value: Any) -> Any:
@@ -215,10 +229,20 @@ def show(report: Report, run: Run, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+        if device.memory is not None:
+            console.print(_memory_line(device.name, device.memory), highlight=False, soft_wrap=True)
     console.print()
     for check in report.checks:
         console.print(Text.assemble(_mark(check), (check.name, "bold"), f": {check.evidence}"), soft_wrap=True)
     console.print(_verdict(report))
+
+
+def _memory_line(name: str, memory: MemorySummary) -> str:
+    return (
+        f"{name}: of the pool the service had up to {memory.online_max / MIB:.0f} MiB, in use up to "
+        f"{memory.online_used_max / MIB:.0f}, offline jobs up to {memory.offline_max / MIB:.0f}; {memory.reclaims} "
+        f"reclaims took {memory.reclaimed / MIB:.0f} MiB back for the service"
+    )
 
 
 def _verdict(report: Report) -> Text:

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.node_harvest import DeviceHarvest, PoolOwners
+from rowen.demo.memory import MIB, OWNERS, Owner, bytes_of, pool_bytes
 from rowen.demo.objective import Objective, Target
 from rowen.demo.statistics import answered, latency, percentile, recent, tpots, ttfts
 from rowen.demo.traffic.replay import Outcome, Progress
@@ -21,6 +22,14 @@ from rowen.demo.world import World
 _RECENT_SECONDS = 30.0
 _PLAIN_INTERVAL = 10.0
 _JOBS_TITLE = "Offline jobs"
+_BAR_WIDTH = 40
+# Told apart without colours, too.
+_BAR: dict[Owner, tuple[str, str]] = {
+    "online_used": ("█", "blue"),
+    "online_ahead": ("▓", "cyan"),
+    "offline": ("▒", "green"),
+    "free": ("░", "dim"),
+}
 
 
 def holder(device: DeviceHarvest) -> str:
@@ -36,6 +45,24 @@ def holder(device: DeviceHarvest) -> str:
 def milliseconds(seconds: float) -> str:
     """A latency for people; a dash where there is none."""
     return "-" if math.isnan(seconds) else f"{seconds * 1000:.0f} ms"
+
+
+def owners_bar(owners: PoolOwners, width: int) -> Text:
+    """The pool as so many characters, each owner's as near to its part as they allow."""
+    total, drawn, before = pool_bytes(owners), Text(), 0
+    for owner in OWNERS:
+        until = before + bytes_of(owners, owner)
+        character, style = _BAR[owner]
+        cells = round(width * until / total) - round(width * before / total) if total else 0
+        drawn.append(character * cells, style)
+        before = until
+    return drawn
+
+
+def owners_text(owners: PoolOwners) -> str:
+    """The pool in words."""
+    used, ahead, offline, free = (f"{bytes_of(owners, owner) / MIB:.0f}" for owner in OWNERS)
+    return f"service {used} (+{ahead} ahead), offline jobs {offline}, free {free} MiB"
 
 
 def plain_line(world: World, replay: Progress, now: float) -> str:
@@ -58,6 +85,8 @@ def plain_line(world: World, replay: Progress, now: float) -> str:
                 f"{node}/{name}: {holder(device)}, harvested {device.harvested_fraction:.0%}, "
                 f"{device.preemptions.total} preemptions"
             )
+        if device.pool is not None:
+            parts.append(f"pool: {owners_text(device.pool)}")
     for job in sorted(world.jobs):
         result = world.job_result(job)
         parts.append(f"{job}: {result.state} {result.completed}/{result.total}")
@@ -73,6 +102,8 @@ def screen(world: World, replay: Progress, objective: Objective, now: float) -> 
         Panel(_device_table(world), title="Devices", title_align="left"),
         Panel(_job_table(world), title=_JOBS_TITLE, title_align="left"),
     ]
+    if any(record.harvest.pool is not None for record in world.devices.values()):
+        parts.insert(2, Panel(_pool_table(world), title="Whose their pools of memory are", title_align="left"))
     if world.problem:
         parts.append(Text(f"cluster not read just now: {world.problem}", style="yellow"))
     return Group(*parts)
@@ -135,6 +166,14 @@ def _device_table(world: World) -> Table:
             f"{stops.p50 * 1000:.2f} / {stops.p99 * 1000:.2f} ms" if stops else "-",
             str(device.preemptions.per_request_max),
         )
+    return table
+
+
+def _pool_table(world: World) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for (node, name), record in sorted(world.devices.items()):
+        if (owners := record.harvest.pool) is not None:
+            table.add_row(f" {node}/{name}", owners_bar(owners, _BAR_WIDTH), owners_text(owners))
     return table
 
 

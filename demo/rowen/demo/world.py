@@ -14,6 +14,7 @@ from rowen.crds.offline_job import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.demo.checks import JobResult, Readiness
 from rowen.demo.cluster import READ_ERRORS, Cluster, Object
+from rowen.demo.memory import PoolReading, Reclaimed, parse_reclaimed
 from rowen.demo.statistics import Span
 from rowen.demo.timeline import ServedRequest, Transition
 
@@ -44,6 +45,15 @@ class DeviceRecord:
     """When offline processes were attached, to the second."""
     attached: bool = False
     """Whether they were at the last reading."""
+    pool: list[PoolReading] = field(default_factory=list)
+    """Whose its memory was, to the second; empty where memory does not change its owner."""
+
+    def see_harvest(self, harvest: DeviceHarvest, reclaimed: Reclaimed, now: float) -> None:
+        """Takes in how the device stands now."""
+        self.harvest = harvest
+        self.see_tenants(any(tenant.attached for tenant in harvest.tenants), now)
+        if harvest.pool is not None:
+            self.pool.append(PoolReading(now, harvest.pool, reclaimed))
 
     def see_tenants(self, attached: bool, now: float) -> None:
         """Takes in whether offline processes are attached."""
@@ -199,11 +209,12 @@ class Observer:
 
     async def _see_agent(self, pod: str, node: str) -> None:
         answer = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, "v1/devices")
+        now = time.time()
+        reclaimed = parse_reclaimed(await self._cluster.pod_text(AGENT_NAMESPACE, pod, AGENT_PORT, "metrics"))
         for value in answer["devices"]:
             harvest = DeviceHarvest.from_wire(value)
             record = self.world.devices.setdefault((node, harvest.id), DeviceRecord(harvest))
-            record.harvest = harvest
-            record.see_tenants(any(tenant.attached for tenant in harvest.tenants), time.time())
+            record.see_harvest(harvest, reclaimed.get(harvest.id, Reclaimed()), now)
             since = max([self.world.since, *(moment / 1000 - _OVERLAP for moment in list(record.transitions)[-1:])])
             path = f"v1/devices/{harvest.id}/timeline?since={since:.3f}"
             history = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, path)
