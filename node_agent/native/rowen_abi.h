@@ -6,7 +6,8 @@
  *   member   one per process, read-write. The agent trusts nothing it reads there.
  * Once it is in it may send `struct rowen_request_message` on the same connection, any number of times, and gets a
  * welcome each time: ROWEN_ASK_MEMORY, answered with the two files of an arena (memory/memory_abi.h); ROWEN_HAND_OVER,
- * sent with the two files of the arena that it has.
+ * sent with the two files of the arena that it has. A third file is a tenant's ledger (memory/ledger_abi.h), where both
+ * sides know of it: an agent gives one to a library that says so, and does without where none is handed over.
  * A process that has lost its agent connects again, gets new files and goes on with those; one that has an arena says so
  * in its hello, and hands it over before anything else.
  *
@@ -61,6 +62,9 @@ struct rowen_hello {
 #define ROWEN_HOLDS_MEMORY 1u /* the process has an arena */
 
 enum rowen_request_kind { ROWEN_ASK_MEMORY = 1, ROWEN_HAND_OVER = 2 };
+
+/* Bits of a request. */
+#define ROWEN_KEEPS_LEDGER 1u /* the library has a place for the third file */
 
 struct rowen_request_message {
     uint64_t magic;

@@ -12,16 +12,23 @@ BYTES = 65536
 
 PROGRAM = """
 import ctypes, os, sys
-from rowen.runtime.native import arena, online
+from rowen.runtime import native
+from rowen.runtime.native import online
 engine = online() if "ROWEN_ENGINE_SOCKET" in os.environ else None
-memory = None
+memory = ledger = None
 def open_(capacity=0):
-    global memory
+    global memory, ledger
     try:
-        memory = arena(capacity)
+        given = native.memory(capacity)
     except OSError as error:
         return error.errno
-    return -1 if memory is None else memory.capacity
+    if given is None:
+        return -1
+    memory, ledger = given.arena, given.ledger
+    return memory.capacity
+def note(owner, tokens, first, count):
+    ledger.charge({owner: tokens})
+    ledger.add(owner, range(first, first + count))
 def fill(first, count, value):
     for handle in range(first, first + count):
         memory.buffer[handle * memory.handle_bytes] = value
@@ -43,6 +50,9 @@ commands = {
     "fill": fill,
     "sum": lambda first, count: sum(memory.buffer[h * memory.handle_bytes] for h in range(first, first + count)),
     "lost": lambda: len(memory.lost()),
+    "which": lambda: sum(1 << handle for handle in memory.lost()),
+    "has_ledger": lambda: int(ledger is not None),
+    "note": note,
     "want": lambda count: memory.want(count),
     "use": lambda count: memory.use(count),
     "wait": lambda grant: int(memory.wait(grant, 15)),

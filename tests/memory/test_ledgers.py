@@ -5,6 +5,7 @@ import mmap
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,21 @@ class Member:
 
 
 @pytest.fixture
-def ledgers(make_pool: Callable[..., Pool]) -> Iterator[Ledgers]:
-    found = Ledgers(make_pool(HANDLES, BYTES))
-    yield found
-    found.close()
+def after_the_pool() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture
-def pool(ledgers: Ledgers) -> Pool:
-    return ledgers._pool
+def pool(after_the_pool: ExitStack, make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool(HANDLES, BYTES)
+
+
+@pytest.fixture
+def ledgers(pool: Pool, after_the_pool: ExitStack) -> Ledgers:
+    found = Ledgers(pool)
+    after_the_pool.callback(found.close)
+    return found
 
 
 @pytest.fixture
@@ -269,11 +276,3 @@ def test_there_are_as_many_ledgers_as_members(ledgers):
         ledgers.admit(257, 1)
     ledgers.dismiss(1)
     ledgers.admit(257, 1)
-
-
-def test_without_them_the_pool_takes_the_highest_again(member, ledgers, take):
-    one = member(30)
-    one.note("a", 50, range(10, 30))
-    ledgers.close()
-    assert take(2) == 0
-    assert one.lost() == [28, 29]

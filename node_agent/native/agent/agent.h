@@ -101,9 +101,9 @@ ROWEN_API int32_t rowen_agent_start(struct rowen_agent *agent);
 /* When the thread last came round (CLOCK_MONOTONIC, nanoseconds); before its first round: when it was started. It
  * does so every 0.1 s at the latest, whatever happens on the device; one that has ended or is stuck does not. */
 ROWEN_API uint64_t rowen_agent_beat(const struct rowen_agent *agent);
-/* Stops the thread. A thread that does not come round within ROWEN_CLOSE_NS keeps the device, and its lock, until the
- * process ends. */
-ROWEN_API void rowen_agent_close(struct rowen_agent *agent);
+/* Stops the thread, and ends the device and its pool. -ETIMEDOUT: the thread did not come round within ROWEN_CLOSE_NS;
+ * it keeps the device, its pool and its lock until the process ends. */
+ROWEN_API int32_t rowen_agent_close(struct rowen_agent *agent);
 
 ROWEN_API void rowen_agent_renew(struct rowen_agent *agent, uint64_t until_ns);
 

@@ -71,14 +71,6 @@ static void release(struct rowen_agent *agent) {
     free(agent);
 }
 
-static void make_lock(pthread_mutex_t *lock) {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    pthread_mutex_init(lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-}
-
 struct rowen_agent *rowen_agent_open(const char *directory, uint32_t slots, const uint64_t *cpus, uint64_t backstop_ns,
                                      int32_t *error) {
     *error = -EINVAL;
@@ -88,7 +80,11 @@ struct rowen_agent *rowen_agent_open(const char *directory, uint32_t slots, cons
         *error = -ENOMEM;
         return NULL;
     }
-    make_lock(&agent->lock);
+    *error = rowen_make_lock(&agent->lock);
+    if (*error) {
+        free(agent);
+        return NULL;
+    }
     agent->page_fd = agent->readers_fd = agent->state_fd = -1;
     agent->slots = slots;
     agent->backstop_ns = backstop_ns;
@@ -114,14 +110,15 @@ int32_t rowen_agent_start(struct rowen_agent *agent) {
 
 uint64_t rowen_agent_beat(const struct rowen_agent *agent) { return atomic_load(&agent->beat_ns); }
 
-void rowen_agent_close(struct rowen_agent *agent) {
+int32_t rowen_agent_close(struct rowen_agent *agent) {
     if (agent->started) {
         atomic_store(&agent->stop, true);
         uint64_t end = rowen_now() + ROWEN_CLOSE_NS;
         struct timespec until = {(time_t)(end / ROWEN_SECOND), (long)(end % ROWEN_SECOND)};
-        if (pthread_clockjoin_np(agent->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return;
+        if (pthread_clockjoin_np(agent->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return -ETIMEDOUT;
     }
     release(agent);
+    return 0;
 }
 
 void rowen_agent_renew(struct rowen_agent *agent, uint64_t until_ns) {

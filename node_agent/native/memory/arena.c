@@ -34,6 +34,7 @@ struct rowen_arena {
     _Atomic uint32_t *state;
     struct rowen_range range;
     struct rowen_range_file page_file;
+    struct rowen_range_file ledger;
     _Atomic uint32_t *events; /* NULL: nobody's */
     pid_t process;
     _Atomic uint32_t quarantined; /* `taken`, when all that was taken had been quarantined */
@@ -88,7 +89,7 @@ struct rowen_arena *rowen_arena_open(int32_t arena_fd, int32_t memory_fd, int32_
     *error = -ENOMEM;
     if (arena) {
         arena->page = page;
-        arena->page_file.fd = -1;
+        arena->page_file.fd = arena->ledger.fd = -1;
         *error = open_arena(arena, arena_fd, memory_fd);
         if (*error == 0) return arena;
         if (arena->page_file.fd >= 0) close(arena->page_file.fd);
@@ -208,11 +209,21 @@ static void say(struct rowen_arena *arena, _Atomic uint32_t *word, uint32_t hand
 
 void rowen_arena_tell(struct rowen_arena *arena, _Atomic uint32_t *events) { arena->events = events; }
 
+int32_t rowen_arena_take_ledger(struct rowen_arena *arena, int32_t ledger_fd) {
+    return rowen_range_hold(&arena->ledger, fcntl(ledger_fd, F_DUPFD_CLOEXEC, 3));
+}
+
+int32_t rowen_arena_ledger(const struct rowen_arena *arena) {
+    if (arena->ledger.fd < 0) return -ENODEV;
+    return rowen_range_is_ours(&arena->ledger) ? arena->ledger.fd : -EBADF;
+}
+
 int32_t rowen_arena_files(const struct rowen_arena *arena, int *files) {
     if (!rowen_range_is_ours(&arena->page_file) || !rowen_range_is_ours(&arena->range.memory)) return -EBADF;
     files[0] = arena->page_file.fd;
     files[1] = arena->range.memory.fd;
-    return 0;
+    files[2] = rowen_arena_ledger(arena);
+    return files[2] >= 0 ? 3 : 2;
 }
 
 void rowen_arena_orphan(struct rowen_arena *arena) { atomic_store(&arena->page->grant, 0); }

@@ -35,7 +35,14 @@ ROWEN_API void rowen_arena_use(struct rowen_arena *arena, uint32_t handles);
 /* Waits until the grant is at least that; false when the time was up first. */
 ROWEN_API bool rowen_arena_wait(const struct rowen_arena *arena, uint32_t grant, uint64_t timeout_ns);
 
-/* The descriptors of the two files, which stay the arena's. -EBADF: the application has closed them. */
+/* The descriptor of the ledger that came with the arena (memory/ledger.h), which stays the arena's. -ENODEV: none did.
+ * -EBADF: the application has closed it. */
+ROWEN_API int32_t rowen_arena_ledger(const struct rowen_arena *arena);
+
+/* Notes the ledger that came with the arena; takes a duplicate of the descriptor. 0 or -errno. */
+int32_t rowen_arena_take_ledger(struct rowen_arena *arena, int32_t ledger_fd);
+/* Writes the descriptors of the two files, and of the ledger if there is one, which stay the arena's; returns how many.
+ * -EBADF: the application has closed them. */
 int32_t rowen_arena_files(const struct rowen_arena *arena, int *files);
 /* No agent has it: nothing more is mapped. */
 void rowen_arena_orphan(struct rowen_arena *arena);

@@ -43,8 +43,9 @@ struct offer {
 
 struct rowen_ledgers *rowen_ledgers_open(void) {
     struct rowen_ledgers *ledgers = calloc(1, sizeof *ledgers);
-    if (ledgers) pthread_mutex_init(&ledgers->lock, NULL);
-    return ledgers;
+    if (!ledgers || rowen_make_lock(&ledgers->lock) == 0) return ledgers;
+    free(ledgers);
+    return NULL;
 }
 
 static void free_entry(struct entry *entry) {

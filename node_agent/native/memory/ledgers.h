@@ -1,5 +1,6 @@
 /* The ledgers of a pool's offline members, and the choice among the handles of all of them. Any thread may call; no
- * lock is shared with a member. */
+ * lock is shared with a member. A pool that chooses by them holds its own lock meanwhile, and theirs within it: they
+ * never call the pool. */
 #ifndef ROWEN_LEDGERS_H
 #define ROWEN_LEDGERS_H
 

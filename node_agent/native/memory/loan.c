@@ -16,16 +16,18 @@
  * speaks on a connection that is new, when those who hold the lock still have the last one. */
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 
-/* Sends a request, with two descriptors or NULL, and gets the answer. *refused: the agent has said no. */
-static int32_t request(struct rowen_link *link, uint32_t kind, uint32_t capacity, const int *give, int *got,
-                       bool *refused) {
-    struct rowen_request_message message = {ROWEN_REQUEST_MAGIC, ROWEN_ABI, sizeof message, 0, kind, capacity};
+/* Sends a request with `given` descriptors, and gets the answer with others. *refused: the agent has said no. */
+static int32_t request(struct rowen_link *link, uint32_t kind, uint32_t capacity, const int *give, uint32_t given,
+                       int *got, bool *refused) {
+    struct rowen_request_message message = {
+        .magic = ROWEN_REQUEST_MAGIC, .abi = ROWEN_ABI, .size = sizeof message,
+        .features = ROWEN_KEEPS_LEDGER, .kind = kind, .capacity = capacity};
     *refused = false;
     int fd = rowen_link_share(link);
     if (fd < 0) return fd;
     struct rowen_welcome welcome = {0};
-    int32_t error = rowen_link_send(fd, &message, sizeof message, give);
-    if (!error) error = rowen_link_hear(fd, &welcome, got, ANSWER_NS);
+    int32_t error = rowen_link_send(fd, &message, sizeof message, give, given);
+    if (!error) error = rowen_link_hear(fd, &welcome, got, ROWEN_FILES_MOST, ANSWER_NS);
     /* An answer that comes later belongs to nobody: the link is made anew. */
     if (error == -ETIMEDOUT) shutdown(fd, SHUT_RDWR);
     close(fd);
@@ -36,11 +38,11 @@ static int32_t request(struct rowen_link *link, uint32_t kind, uint32_t capacity
 
 static int32_t hand_over(struct rowen_link *link) {
     struct rowen_arena *arena = atomic_load(&link->arena);
-    int files[2], none[2] = {-1, -1};
-    bool refused = true;
+    int files[ROWEN_FILES_MOST], none[ROWEN_FILES_MOST];
     if (!arena) return 0;
-    int32_t error = rowen_arena_files(arena, files);
-    if (!error) error = request(link, ROWEN_HAND_OVER, 0, files, none, &refused);
+    int32_t count = rowen_arena_files(arena, files), error = 0;
+    bool refused = true;
+    if (count > 0) error = request(link, ROWEN_HAND_OVER, 0, files, (uint32_t)count, none, &refused);
     if (!refused) return error;
     rowen_arena_orphan(arena);
     return 0;
@@ -64,7 +66,7 @@ static int32_t ask(struct rowen_link *link, uint32_t capacity, int *files, uint3
     for (;;) {
         bool refused;
         *generation = atomic_load(&link->generation);
-        int32_t error = request(link, ROWEN_ASK_MEMORY, capacity, NULL, files, &refused);
+        int32_t error = request(link, ROWEN_ASK_MEMORY, capacity, NULL, 0, files, &refused);
         if (!error) return files[0] >= 0 && files[1] >= 0 ? 0 : -EPROTO;
         if (refused || rowen_now() > end || *generation == 0) return error;
         _Atomic uint32_t nothing = 0;
@@ -74,10 +76,12 @@ static int32_t ask(struct rowen_link *link, uint32_t capacity, int *files, uint3
 
 static struct rowen_arena *open_arena(struct rowen_link *link, uint32_t capacity, int32_t *error) {
     uint32_t generation;
-    int files[2] = {-1, -1};
+    int files[ROWEN_FILES_MOST] = {-1, -1, -1};
     *error = atomic_load(&link->arena) ? -EEXIST : ask(link, capacity, files, &generation);
     struct rowen_arena *arena = *error ? NULL : rowen_arena_open(files[0], files[1], error);
-    for (int i = 0; i < 2; i++)
+    /* Without it the arena is as good. */
+    if (arena && files[2] >= 0) rowen_arena_take_ledger(arena, files[2]);
+    for (int i = 0; i < ROWEN_FILES_MOST; i++)
         if (files[i] >= 0) close(files[i]);
     if (!arena) return NULL;
     if (link->writes_gate) rowen_arena_tell(arena, &link->device->block.events);

@@ -17,16 +17,6 @@ static bool enough_huge_pages(uint32_t handles, uint64_t handle_bytes) {
     return strtoull(text, NULL, 10) >= handles * (handle_bytes / ROWEN_HUGE_BYTES);
 }
 
-/* A thread of the device waits for no other for long: whoever holds the lock inherits its priority. */
-static int make_lock(pthread_mutex_t *lock) {
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
-    int error = pthread_mutex_init(lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    return -error;
-}
-
 struct rowen_pool *rowen_pool_open(uint32_t handles, uint64_t handle_bytes, bool huge, int32_t *error) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGE_SIZE);
     *error = -EINVAL;
@@ -34,7 +24,7 @@ struct rowen_pool *rowen_pool_open(uint32_t handles, uint64_t handle_bytes, bool
         return NULL;
     struct rowen_pool *pool = calloc(1, sizeof *pool);
     struct rowen_pick *picks = calloc(handles, sizeof *picks);
-    *error = pool && picks ? make_lock(&pool->lock) : -ENOMEM;
+    *error = pool && picks ? rowen_make_lock(&pool->lock) : -ENOMEM;
     if (*error) {
         free(pool);
         free(picks);

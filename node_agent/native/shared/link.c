@@ -39,29 +39,30 @@ static int connect_to(const char *path) {
 }
 
 union descriptors {
-    char bytes[CMSG_SPACE(sizeof(int) * FILES)];
+    char bytes[CMSG_SPACE(sizeof(int) * ROWEN_FILES_MOST)];
     struct cmsghdr align;
 };
 
-int rowen_link_send(int fd, const void *message, size_t size, const int *files) {
+int rowen_link_send(int fd, const void *message, size_t size, const int *files, uint32_t count) {
     struct iovec part = {(void *)message, size};
     union descriptors control = {{0}};
     struct msghdr all = {.msg_iov = &part, .msg_iovlen = 1};
-    if (files) {
+    if (count) {
         all.msg_control = &control;
-        all.msg_controllen = sizeof control;
+        all.msg_controllen = CMSG_SPACE(sizeof *files * count);
         struct cmsghdr *head = CMSG_FIRSTHDR(&all);
-        *head = (struct cmsghdr){CMSG_LEN(sizeof(int) * FILES), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(head), files, sizeof(int) * FILES);
+        *head = (struct cmsghdr){CMSG_LEN(sizeof *files * count), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(head), files, sizeof *files * count);
     }
     return sendmsg(fd, &all, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int receive(int fd, struct rowen_welcome *welcome, int *files) {
+static int receive(int fd, struct rowen_welcome *welcome, int *files, uint32_t room) {
     struct iovec part = {welcome, sizeof *welcome};
     union descriptors control;
+    /* Not more: the kernel drops the descriptors for which there is no room. */
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-                             .msg_controllen = sizeof control};
+                             .msg_controllen = CMSG_LEN(sizeof *files * room)};
     ssize_t length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     if (length < 0) return -errno;
     if (length == 0) return -ECONNRESET;
@@ -72,14 +73,14 @@ static int receive(int fd, struct rowen_welcome *welcome, int *files) {
     return welcome->magic == ROWEN_HELLO_MAGIC && welcome->abi == ROWEN_ABI ? 0 : -EPROTO;
 }
 
-int rowen_link_hear(int fd, struct rowen_welcome *welcome, int *files, uint64_t timeout_ns) {
+int rowen_link_hear(int fd, struct rowen_welcome *welcome, int *files, uint32_t room, uint64_t timeout_ns) {
     uint64_t end = rowen_now() + timeout_ns;
     for (;;) {
         uint64_t now = rowen_now();
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int ready = now < end ? poll(&wait, 1, (int)((end - now) / ROWEN_MS) + 1) : 0;
         if (ready == 0) return -ETIMEDOUT;
-        if (ready > 0) return receive(fd, welcome, files);
+        if (ready > 0) return receive(fd, welcome, files, room);
         if (errno != EINTR) return -errno;
     }
 }
@@ -87,8 +88,8 @@ int rowen_link_hear(int fd, struct rowen_welcome *welcome, int *files, uint64_t 
 static int greet(int fd, bool holds_memory, struct rowen_welcome *welcome, int *files, uint64_t timeout_ns) {
     struct rowen_hello hello = {.magic = ROWEN_HELLO_MAGIC, .abi = ROWEN_ABI, .size = sizeof hello,
                                 .features = holds_memory ? ROWEN_HOLDS_MEMORY : 0};
-    int error = rowen_link_send(fd, &hello, sizeof hello, NULL);
-    if (!error) error = rowen_link_hear(fd, welcome, files, timeout_ns);
+    int error = rowen_link_send(fd, &hello, sizeof hello, NULL, 0);
+    if (!error) error = rowen_link_hear(fd, welcome, files, FILES, timeout_ns);
     if (error) return error;
     if (welcome->error) return welcome->error < 0 ? welcome->error : -EPROTO;
     return files[0] < 0 || files[1] < 0 ? -EPROTO : 0;

@@ -5,6 +5,7 @@
 #include "shared/page.h"
 
 #define ROWEN_PATH_LENGTH 108 /* of a Unix socket's address */
+#define ROWEN_FILES_MOST 3    /* that come along with a message */
 
 struct rowen_link {
     char path[ROWEN_PATH_LENGTH];
@@ -36,11 +37,11 @@ int rowen_link_adopt(struct rowen_link *link, const struct rowen_files *files);
 bool rowen_link_lost(const struct rowen_link *link);
 /* A descriptor of the connection that stays good while others make the link anew; the caller's to close. -ENOTCONN. */
 int rowen_link_share(const struct rowen_link *link);
-/* Sends a message, with two descriptors or NULL. 0 or -errno. */
-int rowen_link_send(int fd, const void *message, size_t size, const int *files);
-/* The next welcome, with the descriptors that came along, else what files[] held before. 0 or -errno; what the agent says
- * of a refusal is in the welcome. */
-int rowen_link_hear(int fd, struct rowen_welcome *welcome, int *files, uint64_t timeout_ns);
+/* Sends a message with `count` descriptors. 0 or -errno. */
+int rowen_link_send(int fd, const void *message, size_t size, const int *files, uint32_t count);
+/* The next welcome, with the descriptors that came along, `room` at most, else what files[] held before. 0 or -errno;
+ * what the agent says of a refusal is in the welcome. */
+int rowen_link_hear(int fd, struct rowen_welcome *welcome, int *files, uint32_t room, uint64_t timeout_ns);
 /* Forgets the connection without a word on it: a child after fork(), whose copy is its parent's. */
 void rowen_link_forget(struct rowen_link *link);
 

@@ -2,6 +2,7 @@
 #ifndef ROWEN_PAGE_H
 #define ROWEN_PAGE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -48,6 +49,8 @@ const char *rowen_stat(const char *path, char *text, size_t size);
 #define ROWEN_AGENT_PRIORITY 3
 #define ROWEN_CONTROL_PRIORITY 2
 
+/* A lock that a thread of the device may have to wait for: whoever holds it inherits its priority. 0 or -errno. */
+int rowen_make_lock(pthread_mutex_t *lock);
 /* Gives a thread (0: the caller) the best priority that the kernel grants; returns its policy: SCHED_FIFO,
  * SCHED_DEADLINE (6), or SCHED_OTHER with the best niceness; -errno when not even that. */
 ROWEN_API int32_t rowen_raise(int32_t tid);

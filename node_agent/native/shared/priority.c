@@ -59,3 +59,12 @@ int32_t rowen_raise(int32_t tid) {
     if (set_deadline(tid)) return POLICY_DEADLINE;
     return setpriority(PRIO_PROCESS, (id_t)tid, NICENESS) == 0 ? SCHED_OTHER : -errno;
 }
+
+int rowen_make_lock(pthread_mutex_t *lock) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    int error = pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return -error;
+}

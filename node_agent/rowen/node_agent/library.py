@@ -103,7 +103,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         "rowen_agent_set_pool": (None, [handle, handle]),
         "rowen_agent_start": (i32, [handle]),
         "rowen_agent_beat": (u64, [handle]),
-        "rowen_agent_close": (None, [handle]),
+        "rowen_agent_close": (ctypes.c_int32, [handle]),
         "rowen_agent_renew": (None, [handle, u64]),
         "rowen_agent_device_file": (i32, [handle, u32]),
         "rowen_agent_member_file": (i32, []),

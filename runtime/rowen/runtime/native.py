@@ -4,6 +4,7 @@ import ctypes
 import errno
 import functools
 import os
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -11,6 +12,7 @@ from typing_extensions import override
 
 from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, TENANT_SOCKETS_ENV
 from rowen.runtime.memory.arena import Arena
+from rowen.runtime.memory.ledger import Ledger, NativeLedger
 from rowen.runtime.memory.native_arena import NativeArena
 
 log = structlog.get_logger()
@@ -154,6 +156,16 @@ def tenant() -> Tenant:
         return NoTenant()
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What this process has of its device's memory."""
+
+    arena: Arena
+    ledger: Ledger | None
+    """What it does not say there costs nothing to lose. None: an engine's, from which nothing is taken by force, or of
+    an agent or a library that knows no ledgers: then its handles are taken last."""
+
+
 def _open_arena(capacity: int) -> tuple[ctypes.CDLL, int | None, int]:
     """The library, the arena's handle or None, and the error. Raises `OSError`, `AttributeError` without a library."""
     error = ctypes.c_int32()
@@ -168,7 +180,15 @@ def _open_arena(capacity: int) -> tuple[ctypes.CDLL, int | None, int]:
     return library, handle, error.value
 
 
-def arena(capacity: int = 0) -> Arena | None:
+def _ledger(library: ctypes.CDLL, arena: int) -> Ledger | None:
+    try:
+        descriptor = library.rowen_arena_ledger(ctypes.c_void_p(arena))
+    except AttributeError:  # of an earlier release
+        return None
+    return NativeLedger(library, descriptor) if descriptor >= 0 else None
+
+
+def memory(capacity: int = 0) -> Memory | None:
     """Memory of this process's device, of its first where it has several; once per process.
 
     `capacity`: handles; 0: as many as the pool has. None where there is no device, no agent yet, or no pool. Raises
@@ -182,7 +202,7 @@ def arena(capacity: int = 0) -> Arena | None:
         log.warning("Rowen's library is not preloaded: there is no memory of the device")
         return None
     if handle:
-        return NativeArena.opened(library, handle)
+        return Memory(NativeArena.opened(library, handle), _ledger(library, handle))
     if error in (-errno.ENODEV, -errno.ENOTCONN):
         return None
     raise OSError(-error, f"no memory of the device: {os.strerror(-error)}")

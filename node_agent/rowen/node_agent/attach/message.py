@@ -14,6 +14,7 @@ _REASON_LENGTH = 104
 _HELLO = struct.Struct("<QIIQ")
 _REQUEST = struct.Struct("<QIIQII")
 _HOLDS_MEMORY = 1
+_KEEPS_LEDGER = 1
 _WELCOME = struct.Struct(f"<QIIQi{_REASON_LENGTH}s4x")
 
 
@@ -36,7 +37,7 @@ class RequestKind(IntEnum):
     MEMORY = 1
     """An arena."""
     HAND_OVER = 2
-    """That the arena of the two descriptors, which it has already, stays its own."""
+    """That the arena of the first two descriptors, which it has already, stays its own; a third one is its ledger."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class MemberRequest:
     kind: RequestKind
     capacity: int
     """Handles; 0: as many as there are."""
+    keeps_ledger: bool
+    """Its library has a place for a ledger."""
 
 
 def _check_head(what: str, data: bytes, head: struct.Struct, expected: int) -> None:
@@ -63,10 +66,10 @@ def _check_head(what: str, data: bytes, head: struct.Struct, expected: int) -> N
 def read_request(data: bytes) -> MemberRequest:
     """Reads what a member has sent. Raises `ValueError` that says what was expected."""
     _check_head("request", data, _REQUEST, REQUEST_MAGIC)
-    *_, kind, capacity = _REQUEST.unpack_from(data)
+    *_, features, kind, capacity = _REQUEST.unpack_from(data)
     if kind not in list(RequestKind):
         raise ValueError(f"this agent knows no request of kind {kind}")
-    return MemberRequest(RequestKind(kind), capacity)
+    return MemberRequest(RequestKind(kind), capacity, bool(features & _KEEPS_LEDGER))
 
 
 def read_hello(data: bytes) -> Hello:

@@ -12,7 +12,8 @@ from rowen.node_agent.memory.loans import Borrower, Loans
 
 log = structlog.get_logger()
 
-_FILES = 2
+_ARENA_FILES = 2
+_MOST_FILES = 3
 
 
 class Teller:
@@ -42,7 +43,7 @@ class Teller:
     def hear(self, connection: socket.socket) -> bool:
         """Answers what the member says, whatever that is. False: its connection has ended."""
         try:
-            data, files, _, _ = socket.recv_fds(connection, LONGEST_HELLO + 1, _FILES, socket.MSG_CMSG_CLOEXEC)
+            data, files, _, _ = socket.recv_fds(connection, LONGEST_HELLO + 1, _MOST_FILES, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return True
         except OSError:
@@ -78,14 +79,14 @@ class Teller:
             return []
         if self._asked or self._number is not None:
             raise OSError(errno.EEXIST, "the process has its memory already")
-        admission = self._loans.lend(self._borrower, request.capacity)
-        self._number = admission.number
+        loan = self._loans.lend(self._borrower, request.capacity, keeps_ledger=request.keeps_ledger)
+        self._number = loan.number
         self._asked = True
-        return [admission.arena, admission.memory]
+        return list(loan.files)
 
     def _take_over(self, loans: Loans, files: list[int]) -> None:
-        if len(files) != _FILES:
-            raise OSError(errno.EPROTO, f"an arena has {_FILES} descriptors, not {len(files)}")
+        if len(files) < _ARENA_FILES:
+            raise OSError(errno.EPROTO, f"an arena has {_ARENA_FILES} descriptors, not {len(files)}")
         number = loans.adopt(self._borrower, *files)
         if self._number not in (None, number):
             loans.take_back(number)

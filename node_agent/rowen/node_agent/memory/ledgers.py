@@ -14,7 +14,7 @@ _POINTER, _U32, _I32 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int32
 
 
 class Ledgers:
-    """A pool chooses by these as soon as they are made. Any thread may call."""
+    """A pool chooses by these as soon as they are made, until it ends. Any thread may call."""
 
     def __init__(self, pool: Pool) -> None:
         """Raises `MemoryError`."""
@@ -27,11 +27,12 @@ class Ledgers:
         library.rowen_ledgers_adopt.argtypes = [_POINTER, _U32, _U32, _U32, _I32]
         library.rowen_ledgers_dismiss.restype, library.rowen_ledgers_dismiss.argtypes = _I32, [_POINTER, _U32]
         library.rowen_pool_choose.restype = None
-        self._library, self._pool = library, pool
+        self._library = library
         self._ledgers = library.rowen_ledgers_open()
         if not self._ledgers:
             raise MemoryError("no memory for the ledgers of a pool")
-        self._choose(library.rowen_choose_cheapest, self._ledgers)
+        chooser = ctypes.cast(library.rowen_choose_cheapest, _POINTER)
+        library.rowen_pool_choose(_POINTER(pool.handle), chooser, _POINTER(self._ledgers))
 
     def admit(self, member: int, capacity: int) -> int:
         """Makes the ledger of an offline member of so many handles; returns its descriptor, which stays the ledgers'.
@@ -56,9 +57,8 @@ class Ledgers:
             raise KeyError(member)
 
     def close(self) -> None:
-        """Lets the pool choose without them, which must not be closed yet."""
+        """After the pool, whose rounds read them."""
         if self._ledgers:
-            self._choose(None, None)
             self._library.rowen_ledgers_close(self._ledgers)
             self._ledgers = None
 
@@ -70,7 +70,3 @@ class Ledgers:
         if result < 0:
             raise OSError(-result, f"no ledger for member {member}: {os.strerror(-result)}")
         return result
-
-    def _choose(self, chooser: object, context: int | None) -> None:
-        function = ctypes.cast(chooser, _POINTER) if chooser else None  # type: ignore[arg-type]
-        self._library.rowen_pool_choose(_POINTER(self._pool.handle), function, _POINTER(context))

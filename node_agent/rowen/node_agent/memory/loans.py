@@ -2,10 +2,17 @@
 
 import contextlib
 import errno
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.node_agent.memory.pool import Admission, Kind, Pool, PoolStatus
+import structlog
+
+from rowen.node_agent.memory.ledgers import Ledgers
+from rowen.node_agent.memory.pool import Kind, Pool, PoolStatus
+
+log = structlog.get_logger()
 
 _MOST_HANDLES = 32768
 """Of one arena."""
@@ -27,43 +34,89 @@ class Borrower:
         return Kind.ONLINE if self.slot is None else Kind.OFFLINE
 
 
+@dataclass(frozen=True)
+class Loan:
+    """A new arena."""
+
+    number: int
+    """Of the member."""
+    files: tuple[int, ...]
+    """Arena, memory and, of an offline process, ledger. They stay the pool's; the process gets duplicates."""
+
+
+@contextlib.contextmanager
+def _without_ledger(borrower: Borrower) -> Iterator[None]:
+    """What is wrong with a process's ledger costs it the ledger, and not the arena."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        log.info("a process has no ledger: its handles are taken last", pid=borrower.pid, reason=str(error))
+
+
 class Loans:
     """A pool and its borrowers. `lend`, `adopt`, `take_back` and `forget` are called by the door's thread."""
 
     def __init__(self, pool: Pool, directory: Path) -> None:
-        """Goes on with the book in `directory`, or begins it. Raises `OSError`."""
+        """Goes on with the book in `directory`, or begins it. Raises `OSError`, `MemoryError`."""
         self.pool = pool
+        self._ledgers = Ledgers(pool)
         self.borrowers: dict[int, Borrower] = {}
         """By member number."""
         self._handles = pool.status().total
         pool.keep(directory / BOOK)
 
-    def lend(self, borrower: Borrower, capacity: int) -> Admission:
-        """A new arena with a grant of 0; a capacity of 0 is as many handles as there are. Raises `OSError`."""
+    def close(self) -> None:
+        """After the end of the pool."""
+        self._ledgers.close()
+
+    def lend(self, borrower: Borrower, capacity: int, *, keeps_ledger: bool) -> Loan:
+        """A new arena with a grant of 0; a capacity of 0 is as many handles as there are. Raises `OSError`.
+
+        `keeps_ledger`: the process knows of ledgers. One that gets none loses its handles last.
+        """
         most = min(self._handles, _MOST_HANDLES)
         if capacity > most:
             raise OSError(errno.EINVAL, f"an arena of this device has at most {most} handles, not {capacity}")
-        admission = self.pool.admit(borrower.kind, capacity or most)
+        capacity = capacity or most
+        admission = self.pool.admit(borrower.kind, capacity)
         try:
             self.pool.name(admission.number, borrower.pid)
         except OSError:
             self.pool.dismiss(admission.number)
             raise
         self.borrowers[admission.number] = borrower
-        return admission
+        files = [admission.arena, admission.memory]
+        if keeps_ledger and borrower.kind is Kind.OFFLINE:
+            with _without_ledger(borrower):
+                files.append(self._ledgers.admit(admission.number, capacity))
+        return Loan(admission.number, tuple(files))
 
-    def adopt(self, borrower: Borrower, arena: int, memory: int) -> int:
-        """Goes on with an arena that the process has. The descriptors stay the caller's. Raises `OSError`."""
+    def adopt(self, borrower: Borrower, arena: int, memory: int, ledger: int | None = None) -> int:
+        """Goes on with an arena that the process has, and with its ledger where that is one.
+
+        The descriptors stay the caller's. Raises `OSError`.
+        """
         number = self.pool.adopt(borrower.kind, borrower.pid, arena, memory)
-        known = self.borrowers.setdefault(number, borrower)
-        if known != borrower:
+        known = self.borrowers.get(number)
+        if known is None:
+            self.borrowers[number] = borrower
+            if ledger is not None and borrower.kind is Kind.OFFLINE:
+                with _without_ledger(borrower):
+                    self._ledgers.adopt(number, self._capacity(memory), ledger)
+        elif known != borrower:
             raise OSError(errno.EEXIST, f"the arena is that of process {known.pid}")
         return number
+
+    def _capacity(self, memory: int) -> int:
+        """In handles, of a memory file that the pool has checked."""
+        return os.fstat(memory).st_size // self.pool.handle_bytes
 
     def take_back(self, number: int) -> None:
         """The process is gone, or runs another program."""
         with contextlib.suppress(KeyError):
             self.pool.dismiss(number)
+        with contextlib.suppress(KeyError):
+            self._ledgers.dismiss(number)
         self.borrowers.pop(number, None)
 
     def forget(self, pid: int) -> None:

@@ -181,6 +181,7 @@ class Pool:
         Raises `ValueError` for a number or size of handles that cannot be, `OSError` for any other failure.
         """
         self._library = agent_library()
+        self.handle_bytes = handle_bytes
         _declare(self._library)
         error = _I32()
         self.handle = self._library.rowen_pool_open(handles, handle_bytes, huge, ctypes.byref(error))
