@@ -198,6 +198,20 @@ def test_finished_tells_why(snapshot: JobSnapshot, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("exit_code", "reason", "hinted"),
+    [(137, "Error", True), (137, "OOMKilled", False), (1, "Error", False), (None, "Error", False)],
+)
+def test_of_a_pod_that_was_killed_it_says_where_to_look(exit_code: int | None, reason: str, hinted: bool) -> None:
+    killed = ended(1, exit_code=exit_code, phase="Failed", end_reason=reason, end_message="last words")
+    (note,) = (
+        note for note in decide(job(status=placed(), pods=(killed,)), NOW).notes if note.reason == "AttemptFailed"
+    )
+    code = "" if exit_code is None else f" (exit code {exit_code})"
+    hint = "; it was killed: `kubectl describe pod job-1` may say by whom, in its events" if hinted else ""
+    assert note.message == f"attempt 1: {reason}{code}: last words{hint}"
+
+
+@pytest.mark.parametrize(
     ("reported", "deadline", "forced"),
     [
         (NOW - 5, NOW - 100, False),  # the node lives: its kubelet will do it

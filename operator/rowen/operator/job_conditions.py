@@ -1,5 +1,6 @@
 """The conditions of an OfflineJob that the operator owns, and the one word derived from all of them."""
 
+import signal
 from collections.abc import Iterable, Sequence
 
 from rowen.crds.common import Condition, find_condition, is_true, set_condition
@@ -10,6 +11,7 @@ from rowen.operator.say import Say
 from rowen.operator.timestamps import rfc3339
 
 OWNED = ("Suspended", "Running", "Preempted", "Finished")
+_KILLED = 128 + signal.SIGKILL
 _NOT_A_STATE = ("NotPlaced", "Finished", "Suspended")
 
 
@@ -45,7 +47,10 @@ def describe_end(pod: PodView) -> str:
     cause = pod.end_reason or "Error"
     code = "" if pod.exit_code is None else f" (exit code {pod.exit_code})"
     detail = f": {pod.end_message.strip()[-1024:]}" if pod.end_message else ""
-    return f"attempt {pod.attempt}: {cause}{code}{detail}"
+    # The kubelet does not know who did it; the node's agent tells in an event that it has evicted a pod.
+    killed = pod.exit_code == _KILLED and cause == "Error"
+    hint = f"; it was killed: `kubectl describe pod {pod.name}` may say by whom, in its events" if killed else ""
+    return f"attempt {pod.attempt}: {cause}{code}{detail}{hint}"
 
 
 def failure_reason(pod: PodView | None) -> str:

@@ -39,10 +39,10 @@ def engine_share(engine: Engine) -> MemoryShare:
 
 
 def job_share(spec: OfflineJobSpec) -> MemoryShare:
-    """Share of the job's pod: its parts of all its devices. The API server lets only one device have a limit."""
+    """Share of the job's pod: its parts of all its devices. The API server takes a limit on one device only."""
     return _share(spec.memory, spec.memory_limit, spec.devices)
 
 
 def _share(memory: str, limit: str | None, devices: int) -> MemoryShare:
     own = quantity_bytes(memory)
-    return MemoryShare(own * devices, (quantity_bytes(limit or memory) - own) * devices)
+    return MemoryShare(own * devices, quantity_bytes(limit or memory) - own)
