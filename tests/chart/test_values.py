@@ -27,6 +27,7 @@ def _device(**fields: object) -> Values:
         (_device(cpus="one"), r"agent.*devices.*0.*cpus"),
         (_device(cpus=1), r"agent.*devices.*0.*cpus"),
         (_device(memory="lots"), r"agent.*devices.*0.*memory"),
+        (_device(handle="2.5Mi"), r"agent.*devices.*0.*handle"),
         (_device(harvestSlots=0), r"agent.*devices.*0.*harvestSlots"),
         (_device(slots=2), r"agent.*devices.*0.*slots"),
         ({"agent": {"devices": [{"node": "*"}]}}, r"agent.*devices.*0.*(id|cpus|memory)"),
