@@ -84,7 +84,7 @@ class Borrower:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=None if slot is None else rig.pods[slot].join,
+            preexec_fn=rig.entering(slot),
         )
         rig.on_close(self.kill)
 

@@ -240,6 +240,10 @@ class Rig:
             "OPENBLAS_NUM_THREADS": "2",
         }
 
+    def entering(self, slot: int | None) -> Callable[[], None] | None:
+        """What a process does first to be in its pod; engines need none here."""
+        return None if slot is None else self.pods[slot].join
+
     def run(self, command: list[str], slot: int = 0, before: Callable[[], None] | None = None, **extra: str) -> Tenant:
         environment = {**self.environment(slot), **extra}
 

@@ -1,6 +1,8 @@
 """What every API model shares: camelCase on the wire, no unknown fields, frozen values."""
 
+import re
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -94,3 +96,27 @@ def quantity_bytes(text: str) -> int:
     if unit not in _UNIT_BYTES or not number.replace(".", "", 1).isdigit():
         raise ValueError(f"{text!r} is no quantity of bytes: expected e.g. 512Mi or 4Gi")
     return round(float(number) * _UNIT_BYTES[unit])
+
+
+_STORED = re.compile(
+    r"(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([eE][+-]?\d{1,2})|(n|u|m|k|[KMGTPE]i|[MGTPE]))?", re.ASCII
+)
+_STORED_UNITS = {
+    **{unit: Decimal(number) for unit, number in _UNIT_BYTES.items()},
+    "P": Decimal(10**15), "E": Decimal(10**18), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
+}  # fmt: skip
+_MOST_STORED = 2**63 - 1
+
+
+def stored_quantity_bytes(text: str) -> int:
+    """Bytes of any quantity that Kubernetes takes, in every form it stores it in, rounded up as Kubernetes does.
+
+    Raises `ValueError` for any other text, and for one below zero.
+    """
+    match = _STORED.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity of bytes")
+    number, exponent, unit = match.groups()
+    value = Decimal(number + (exponent or "")) * _STORED_UNITS[unit or ""]
+    return min(_MOST_STORED, int(value.to_integral_value(ROUND_CEILING)))

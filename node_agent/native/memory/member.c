@@ -52,6 +52,7 @@ static struct rowen_member *prepare(uint32_t kind, uint32_t capacity, uint64_t h
         .arena_fd = -1,
         .memory_fd = -1,
         .threshold = 1,
+        .bound = capacity,
         .holds = calloc(capacity, 1),
         .picked = calloc(capacity, 1),
     };

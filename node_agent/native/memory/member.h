@@ -39,6 +39,7 @@ struct rowen_member {
     /* Online. */
     uint32_t target;
     uint32_t growth;
+    uint32_t bound;
     uint32_t pressures;
     double threshold;
 

@@ -176,6 +176,21 @@ int32_t rowen_pool_demand(struct rowen_pool *pool, uint32_t number, uint32_t pre
     return leave(pool, 0);
 }
 
+int32_t rowen_pool_bound(struct rowen_pool *pool, uint32_t number, uint32_t bound) {
+    struct rowen_member *member = enter(pool, number);
+    if (!member) return -ENOENT;
+    if (member->kind != ROWEN_ONLINE || bound > member->capacity) return leave(pool, -EINVAL);
+    member->bound = bound;
+    return leave(pool, 0);
+}
+
+void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles) {
+    pthread_mutex_lock(&pool->lock);
+    pool->fixed_target = handles < pool->total ? handles : pool->total;
+    if (pool->fixed > pool->fixed_target) pool->fixed = pool->fixed_target;
+    pthread_mutex_unlock(&pool->lock);
+}
+
 int32_t rowen_pool_share(struct rowen_pool *pool, uint32_t number, uint32_t request, uint32_t limit) {
     struct rowen_member *member = enter(pool, number);
     if (!member) return -ENOENT;
@@ -242,6 +257,8 @@ static struct rowen_member_status status_of(const struct rowen_member *member) {
         .stubborn = member->over_ns >= ROWEN_RETURN_NS ? beyond(member->ceiling, member->grant) : 0,
         .target = member->target,
         .pressures = member->pressures,
+        .capacity = member->capacity,
+        .bound = member->bound,
         .taken = member->taken,
     };
 }
@@ -258,6 +275,7 @@ void rowen_pool_status(struct rowen_pool *pool, struct rowen_pool_status *status
         .free = rowen_round_free(pool),
         .deficit = pool->deficit,
         .members = pool->count,
+        .fixed = pool->fixed,
     };
     for (uint32_t i = 0; i < pool->count; i++) status->member[i] = status_of(pool->members[i]);
     pthread_mutex_unlock(&pool->lock);

@@ -36,6 +36,8 @@ struct rowen_member_status {
     uint32_t stubborn;  /* that it has kept beyond its grant for longer than ROWEN_RETURN_NS */
     uint32_t target;    /* of an online member: that it shall own now */
     uint32_t pressures; /* of an online member: times that its target was raised to meet a need */
+    uint32_t capacity;  /* most that it may ever hold */
+    uint32_t bound;     /* of an online member: most that it may own */
     uint64_t taken;     /* so far */
 };
 
@@ -46,8 +48,10 @@ struct rowen_pool_status {
     uint64_t handles_reclaimed;
     uint32_t total;
     uint32_t free;
-    uint32_t deficit; /* that online members lacked after the last round */
+    uint32_t deficit; /* that the fixed part and online members lacked after the last round */
     uint32_t members;
+    uint32_t fixed; /* kept from all members */
+    uint32_t reserved;
     struct rowen_member_status member[ROWEN_POOL_MEMBERS];
 };
 
@@ -85,6 +89,12 @@ ROWEN_API int32_t rowen_pool_dismiss(struct rowen_pool *pool, uint32_t member);
  * caller saw `pressures`. -EINVAL: not online, or above its capacity, or no threshold in (0, 1]. */
 ROWEN_API int32_t rowen_pool_demand(struct rowen_pool *pool, uint32_t member, uint32_t pressures, uint32_t target,
                                     uint32_t growth, double threshold);
+/* The most that an online member may own, whatever it wants and its target says. Starts as its capacity. -EINVAL: not
+ * online, or above its capacity. */
+ROWEN_API int32_t rowen_pool_bound(struct rowen_pool *pool, uint32_t member, uint32_t bound);
+/* Keeps so many handles from all members, for memory that is used beside the pool; all of them if there are fewer. They
+ * are met like the target of an online member, before those. */
+ROWEN_API void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles);
 /* What an offline member may own: at most `limit`; below `request` nothing is taken from it, and so much of the pool is
  * kept for it. Starts as 0 and 0. -EINVAL: not offline, request > limit, or limit above its capacity. */
 ROWEN_API int32_t rowen_pool_share(struct rowen_pool *pool, uint32_t member, uint32_t request, uint32_t limit);
@@ -101,7 +111,7 @@ ROWEN_API void rowen_pool_settle(struct rowen_pool *pool);
 /* Which handles are taken; NULL: rowen_choose_highest(). Called within serve(). */
 ROWEN_API void rowen_pool_choose(struct rowen_pool *pool, rowen_chooser *choose, void *context);
 
-/* One round, online first: targets are met out of free handles, then out of grants that offline members do not use,
+/* One round, online first: the fixed part and targets are met out of free handles, then out of grants that offline members do not use,
  * then, if and only if every thread of every offline member stands still, out of handles taken from them; what is still
  * missing is the deficit, which is returned. Then offline members get their requests, and what is left up to what they
  * want and their limits. `now_ns`: CLOCK_MONOTONIC. */

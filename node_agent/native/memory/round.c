@@ -6,7 +6,7 @@ void rowen_round_look(struct rowen_pool *pool) {
 }
 
 uint32_t rowen_round_free(const struct rowen_pool *pool) {
-    uint64_t owned = 0;
+    uint64_t owned = pool->fixed;
     for (uint32_t i = 0; i < pool->count; i++) owned += rowen_member_owned(pool->members[i]);
     owned += (pool->book.absent_bytes + pool->handle_bytes - 1) / pool->handle_bytes;
     return owned < pool->total ? (uint32_t)(pool->total - owned) : 0;
@@ -33,8 +33,13 @@ static uint32_t kept(const struct rowen_pool *pool) {
 }
 
 uint32_t rowen_round_online(struct rowen_pool *pool) {
-    uint32_t free = rowen_round_free(pool), keep = kept(pool), missing = 0;
+    uint32_t free = rowen_round_free(pool), keep = kept(pool);
     uint32_t spare = free > keep ? free - keep : 0;
+    uint32_t missing = pool->fixed_target - pool->fixed;
+    uint32_t more = missing < spare ? missing : spare;
+    pool->fixed += more;
+    missing -= more;
+    spare -= more;
     for (uint32_t i = 0; i < pool->count; i++) {
         struct rowen_member *member = pool->members[i];
         if (!takes_part(member, ROWEN_ONLINE) || member->grant >= member->target) continue;
@@ -49,6 +54,8 @@ static void aim(struct rowen_member *member) {
     bool needs = member->wanted > member->grant ||
                  (member->used > 0 && member->used >= member->threshold * member->grant);
     uint32_t need = member->wanted > member->growth ? member->wanted : member->growth;
+    if (need > member->bound) need = member->bound;
+    if (member->target > member->bound) member->target = member->bound;
     if (needs && need > member->target) {
         member->target = need;
         member->pressures++;

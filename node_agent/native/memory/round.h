@@ -9,6 +9,8 @@
 struct rowen_pool {
     pthread_mutex_t lock;
     uint32_t total;
+    uint32_t fixed; /* kept from all members */
+    uint32_t fixed_target;
     uint64_t handle_bytes;
     bool huge;
     struct rowen_member *members[ROWEN_POOL_MEMBERS]; /* in the order in which they came */
@@ -29,11 +31,11 @@ struct rowen_pool {
 
 /* Looks at every member. */
 void rowen_round_look(struct rowen_pool *pool);
-/* Handles that no member owns. */
+/* Handles that no member owns, and that are not kept from all. */
 uint32_t rowen_round_free(const struct rowen_pool *pool);
 /* Counts a reclaim of so many handles; none of 0. */
 void rowen_round_count(struct rowen_pool *pool, uint32_t taken);
-/* Raises the grants of online members towards their targets, out of what is free and not kept for requests. Returns how
+/* Raises the fixed part and the grants of online members towards their targets, out of what is free and not kept for requests. Returns how
  * many handles are still missing. */
 uint32_t rowen_round_online(struct rowen_pool *pool);
 /* Takes so many handles from offline members that stand still, and hands them on at once. Returns what is missing. */

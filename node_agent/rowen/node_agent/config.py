@@ -1,5 +1,6 @@
 """What the agent is told: its node, and which devices the node shares."""
 
+import mmap
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from rowen.crds.base import Quantity, quantity_bytes
 from rowen.node_agent.library import CPU_WORDS, TENANT_SLOTS
+from rowen.node_agent.memory.pool import MOST_HANDLES
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -38,13 +40,31 @@ class DeviceConfig(BaseModel):
     cpus: str
     """CPUs, as in `0-3,8`."""
     memory: Quantity
-    """Pool of memory that its tenants share."""
+    """Memory that its tenants share."""
+    handle: Quantity = "2Mi"
+    """Unit in which memory changes its owner: a power of two, at least a page. Less suits small models."""
     harvest_slots: Annotated[int, Field(ge=1, le=TENANT_SLOTS)] = 2
     """Most offline pods at once; they share its open time equally."""
 
     @model_validator(mode="after")
     def _has_cpus(self) -> Self:
         parse_cpus(self.cpus)
+        return self
+
+    @model_validator(mode="after")
+    def _has_handles(self) -> Self:
+        if self.handle_bytes & (self.handle_bytes - 1) or self.handle_bytes < mmap.PAGESIZE:
+            raise ValueError(
+                f"handle: {self.handle} is no power of two that is at least a page ({mmap.PAGESIZE} bytes): "
+                "expected e.g. 2Mi"
+            )
+        if self.handles < 1:
+            raise ValueError(f"memory: device {self.id} has {self.memory}, less than one handle of {self.handle}")
+        if self.handles > MOST_HANDLES:
+            raise ValueError(
+                f"handle: {self.memory} are {self.handles} handles of {self.handle}, more than {MOST_HANDLES}: "
+                "choose larger ones"
+            )
         return self
 
     @property
@@ -54,8 +74,18 @@ class DeviceConfig(BaseModel):
 
     @property
     def memory_bytes(self) -> int:
-        """The pool, in bytes."""
+        """All its memory, in bytes."""
         return quantity_bytes(self.memory)
+
+    @property
+    def handle_bytes(self) -> int:
+        """A handle, in bytes."""
+        return quantity_bytes(self.handle)
+
+    @property
+    def handles(self) -> int:
+        """Handles that its memory consists of; a rest is nobody's."""
+        return self.memory_bytes // self.handle_bytes
 
     @property
     def slot_ids(self) -> list[str]:

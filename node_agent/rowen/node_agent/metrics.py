@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from rowen.crds.node_harvest import PoolOwners
 from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.memory.pool import PoolStatus
 from rowen.node_agent.pods import PodView
 
 _SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -32,10 +34,16 @@ class Metrics:
         self._open = self._gauge("rowen_device_gate_open", "1 while offline work may run")
         self._gap = self._gauge("rowen_decode_gap_seconds", "Decode gap that the cooldown is made from")
         self._cooldown = self._gauge("rowen_cooldown_seconds", "Idle time before offline work resumes")
+        self._memory = Gauge(
+            "rowen_memory_bytes", "Whose a device's memory is", ("node", "device", "owner"), registry=self.registry
+        )
+        self._reclaims = self._counter("rowen_reclaims_total", "Times that memory was taken from offline work")
+        self._reclaimed = self._counter("rowen_reclaimed_bytes_total", "Memory that was taken from offline work")
         self._age = Gauge(
             "rowen_report_age_seconds", "Age of the last accepted report", ("node",), registry=self.registry
         )
         self._before: dict[str, DeviceCounts] = {}
+        self._pool_before: dict[str, PoolStatus] = {}
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
@@ -66,6 +74,17 @@ class Metrics:
         self._open.labels(*labels).set(counts.gate_open)
         self._gap.labels(*labels).set(counts.decode_gap)
         self._cooldown.labels(*labels).set(counts.cooldown)
+
+    def memory(self, device: str, owned: PoolOwners, pool: PoolStatus) -> None:
+        """Whose a device's memory is, and what was taken; counters begin with this agent."""
+        labels = (self._node, device)
+        for owner, value in owned.model_dump().items():
+            self._memory.labels(*labels, owner.removesuffix("_bytes")).set(value)
+        before = self._pool_before.get(device)
+        self._pool_before[device] = pool
+        self._reclaims.labels(*labels).inc(pool.reclaims - (before.reclaims if before else 0))
+        taken = pool.handles_reclaimed - (before.handles_reclaimed if before else 0)
+        self._reclaimed.labels(*labels).inc(taken * pool.handle_bytes)
 
     def requests(self, pod: PodView | None, requests: Iterable[Request]) -> None:
         """Requests that have ended since the last call."""

@@ -21,11 +21,17 @@ from rowen.node_agent.allocation import (
 from rowen.node_agent.attach.cgroup import Cgroups
 from rowen.node_agent.attach.door import Door
 from rowen.node_agent.attach.guests import Guests
+from rowen.node_agent.attach.offence import kept_memory
 from rowen.node_agent.attach.watch import Notice, Watch
 from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
 from rowen.node_agent.lease import lease_until
+from rowen.node_agent.memory.lender import Lender
+from rowen.node_agent.memory.loans import Borrower
+from rowen.node_agent.memory.owners import memory_sample, owners
+from rowen.node_agent.memory.pool import PoolStatus
+from rowen.node_agent.memory.terms import PodTerms
 from rowen.node_agent.metrics import Metrics
 from rowen.node_agent.native import library_path
 from rowen.node_agent.plugin import AllocationRefused
@@ -45,6 +51,9 @@ class ServedDevice:
     guests: Guests
     window: Window = field(default_factory=Window)
     placements: Placements = field(default_factory=Placements)
+    lender: Lender = field(default_factory=Lender)
+    pool: PoolStatus | None = None
+    """As it was last seen; None: it has none."""
     used_slots: set[int] = field(default_factory=set)
 
 
@@ -75,16 +84,16 @@ class Node:
         self.devices: dict[str, ServedDevice] = {}
         self._door = Door()
         self._watch = Watch()
-        cgroups = Cgroups(settings.cgroup_root)
+        self._cgroups = Cgroups(settings.cgroup_root)
         for config in configs:
-            self._open(config, cgroups, settings.backstop_seconds)
+            self._open(config, settings.backstop_seconds)
         for device in self.devices.values():
             device.gate.start()
         self._door.start()
 
-    def _open(self, config: DeviceConfig, cgroups: Cgroups, backstop: float) -> None:
+    def _open(self, config: DeviceConfig, backstop: float) -> None:
         gate = self.backend.open(device_directory(self._run, config.id), config, backstop=backstop)
-        guests = Guests(gate, cgroups)
+        guests = Guests(gate, self._cgroups)
         slots = range(config.harvest_slots)
         self.devices[config.id] = ServedDevice(config, gate, guests, used_slots=set(slots))
         self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
@@ -122,6 +131,26 @@ class Node:
             if not first:
                 self.metrics.requests(device.placements.online, requests)
                 self.metrics.closings(name, closings)
+            self._lend(name, device, window)
+
+    def _lend(self, name: str, device: ServedDevice, window: float) -> None:
+        loans = device.gate.loans
+        if loans is None:
+            return
+        now = time.monotonic()
+        fixed = sum(pod.fixed_bytes for pod in device.placements.pods)
+        device.pool = device.lender.look(loans, fixed, partial(self._terms_of, device), now)
+        owned = owners(device.pool, device.config.memory_bytes)
+        device.window.remember(memory_sample(owned, device.pool, now), window)
+        self.metrics.memory(name, owned, device.pool)
+
+    def _terms_of(self, device: ServedDevice, borrower: Borrower) -> PodTerms | None:
+        """By the API server's word, as soon as it names the pod that the process is in."""
+        pod = device.placements.online if borrower.slot is None else dict(device.placements.slots).get(borrower.slot)
+        uid = self._cgroups.uid_of(borrower.pid)
+        if pod is None or not pod.uid or uid != pod.uid:
+            return None
+        return PodTerms(pod.uid, pod.pool_bytes, pod.memory)
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""
@@ -159,8 +188,16 @@ class Node:
                 present.add(pod.uid)
                 members = self._door.members(device.gate, slot)
                 found += self._watch.look((name, slot), pod, counts.tenants[slot], members, now)
+            found += self._keepers(device)
         self._watch.keep(present)
         return found
+
+    def _keepers(self, device: ServedDevice) -> list[Notice]:
+        """Pods that do not give memory back."""
+        loans = device.gate.loans
+        stubborn = device.lender.stubborn(loans) if loans else []
+        pods = [(device.guests.pod(slot), kept) for slot, kept in stubborn]
+        return [Notice(pod, kept_memory(kept)) for pod, kept in pods if pod is not None]
 
     def snapshots(self) -> list[DeviceSnapshot]:
         """What a report is made from."""
@@ -176,6 +213,8 @@ class Node:
             requests=tuple(device.window.requests),
             closings=tuple(device.window.closings),
             placements=device.placements,
+            pool=owners(device.pool, device.config.memory_bytes) if device.pool else None,
+            memory=tuple(device.window.memory),
         )
 
     def online_ids(self) -> list[str]:

@@ -6,12 +6,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rowen.crds.base import stored_quantity_bytes
 from rowen.crds.names import (
     DEVICES_ANNOTATION,
     HARVEST_MEMORY_ANNOTATION,
     HARVEST_RESOURCE,
     JOB_LABEL,
     ONLINE_RESOURCE,
+    POOL_BYTES_ENV,
     SERVICE_LABEL,
 )
 from rowen.crds.online_service import HarvestMemory
@@ -36,6 +38,10 @@ class PodView:
     """Empty where the API server has not said."""
     memory: HarvestMemory = field(default_factory=HarvestMemory)
     """What the service of an engine's pod asks for."""
+    fixed_bytes: int = 0
+    """What it has for itself on each of its devices: a container's limit, its request where that asks for the pool."""
+    pool_bytes: int = 0
+    """What it may have of each device's pool at most: limit less request of the containers that ask for it."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,12 +60,18 @@ class Placements:
     online: PodView | None = None
     slots: tuple[tuple[int, PodView], ...] = ()
 
+    @property
+    def pods(self) -> list[PodView]:
+        """All of them."""
+        return [*([self.online] if self.online else []), *(pod for _, pod in self.slots)]
+
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
     """From the API server's object."""
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     devices = annotations.get(DEVICES_ANNOTATION, "")
+    fixed_bytes, pool_bytes = _amounts((pod.get("spec") or {}).get("containers") or ())
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -70,7 +82,41 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         uid=metadata.get("uid", ""),
         devices=tuple(part for part in devices.split(",") if part),
         memory=_memory(annotations.get(HARVEST_MEMORY_ANNOTATION)),
+        fixed_bytes=fixed_bytes,
+        pool_bytes=pool_bytes,
     )
+
+
+def _amounts(containers: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """Per device: what all containers have for themselves, and what those with devices may have of the pool.
+
+    What a container that does not ask for the pool has beyond its request, nobody could take from it: it is its own.
+    """
+    fixed = pool = devices = 0
+    for container in containers:
+        resources = container.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        limit = _bytes(limits.get("memory")) or _bytes(requests.get("memory")) or 0
+        request = _bytes(requests.get("memory")) or limit
+        held = sum(_count(limits.get(name)) for name in (ONLINE_RESOURCE, HARVEST_RESOURCE))
+        devices += held
+        lent = held and any(variable.get("name") == POOL_BYTES_ENV for variable in container.get("env") or ())
+        pool += max(0, limit - request) if lent else 0
+        fixed += request if lent else limit
+    return -(-fixed // max(1, devices)), pool // max(1, devices)
+
+
+def _bytes(quantity: object) -> int | None:
+    """None where it is missing, or no quantity."""
+    try:
+        return None if quantity is None else stored_quantity_bytes(str(quantity))
+    except ValueError:
+        return None
+
+
+def _count(quantity: object) -> int:
+    text = str(quantity)
+    return int(text) if text.isdecimal() else 0
 
 
 def _memory(text: str | None) -> HarvestMemory:

@@ -12,11 +12,13 @@ from rowen.crds.node_harvest import (
     NodeHarvestStatus,
     OfflineTenant,
     OnlineTenant,
+    PoolOwners,
     Preemptions,
     Quantiles,
 )
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.pods import Placements, PodView
 
 MOST_INTERVALS = 256
@@ -33,6 +35,10 @@ class DeviceSnapshot:
     requests: tuple[Request, ...]
     closings: tuple[Closing, ...]
     placements: Placements
+    pool: PoolOwners | None = None
+    """Whose its memory is; None: it does not change its owner."""
+    memory: tuple[MemorySample, ...] = ()
+    """How it was shared over the window."""
 
 
 def quantiles(samples: Iterable[float]) -> Quantiles | None:
@@ -137,6 +143,8 @@ def device_harvest(snapshot: DeviceSnapshot, *, window: float, unix_offset: floa
             latency=quantiles(latencies),
             per_request_max=max((request.preemptions for request in snapshot.requests), default=0),
         ),
+        memory=memory_trace(snapshot.memory, counts.now, window),
+        pool=snapshot.pool,
         online=_online(snapshot),
         tenants=[_offline(pod, counts.tenants[slot]) for slot, pod in snapshot.placements.slots],
     )

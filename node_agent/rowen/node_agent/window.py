@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from rowen.node_agent.backend import Gate
 from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.memory.trace import MemorySample
+
+_MOST_SAMPLES = 2048
 
 
 class Window:
@@ -14,6 +17,7 @@ class Window:
         self.requests: deque[Request] = deque()
         self.closings: deque[Closing] = deque()
         self._samples: deque[tuple[float, float, float]] = deque()
+        self.memory: deque[MemorySample] = deque()
         self._request_cursor = 0
         self._closing_cursor = 0
         self._attached = False
@@ -42,10 +46,20 @@ class Window:
         self._forget(counts.now - seconds)
         return counts, requests, ended
 
+    def remember(self, sample: MemorySample, seconds: float) -> None:
+        """Keeps what was seen of the device's memory, `_MOST_SAMPLES` times in the window at most."""
+        if self.memory and sample.time - self.memory[-1].time < seconds / _MOST_SAMPLES:
+            return
+        self.memory.append(sample)
+        # One sample at or before the beginning stays, since it holds until the next.
+        while len(self.memory) > 1 and self.memory[1].time <= sample.time - seconds:
+            self.memory.popleft()
+
     def _restart_on_attach(self, attached: bool) -> None:
         """The time before an engine attached says nothing of how idle that engine leaves its device."""
         if attached and not self._attached:
             self._samples.clear()
+            self.memory.clear()
         self._attached = attached
 
     def _forget(self, before: float) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from rowen.crds import names
-from rowen.crds.base import quantity_bytes
+from rowen.crds.base import quantity_bytes, stored_quantity_bytes
 from rowen.crds.common import is_true
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
@@ -200,17 +200,11 @@ def _own_memory(container: Raw) -> int | None:
     return _memory(first.get("memory", second.get("memory")))
 
 
-_SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3}
-
-
 def _memory(text: str | None) -> int | None:
     """Bytes of any Kubernetes quantity; None for one that is absent or not understood."""
     if text is None:
         return None
     try:
-        suffix = next((suffix for suffix in _SUFFIXES if text.endswith(suffix)), "")
-        if suffix:
-            return round(float(text.removesuffix(suffix)) * _SUFFIXES[suffix])
-        return quantity_bytes(text)
+        return stored_quantity_bytes(text)
     except ValueError:
         return None

@@ -139,17 +139,25 @@ class Cgroups:
                 "expected the node's /sys/fs/cgroup"
             )
 
+    def uid_of(self, pid: int) -> str | None:
+        """The pod that a process is in; None: it is in none, or has ended."""
+        found = self._path_of(pid)
+        return found.uid if found else None
+
     def of_process(self, pid: int) -> PodCgroup | None:
         """The cgroup of the pod that a process is in; None: it is in none that is below the root, or has ended."""
-        try:
-            text = (self._proc / str(pid) / "cgroup").read_text(errors="replace")
-        except OSError:
-            return None
-        found = pod_path(paths_of(text).get(self._controller, ""))
+        found = self._path_of(pid)
         if found is None:
             return None
         here = self._pod(found.uid, self._base / found.path) if found.complete else None
         return here or self.of_uid(found.uid)
+
+    def _path_of(self, pid: int) -> PodPath | None:
+        try:
+            text = (self._proc / str(pid) / "cgroup").read_text(errors="replace")
+        except OSError:
+            return None
+        return pod_path(paths_of(text).get(self._controller, ""))
 
     def of_uid(self, uid: str) -> PodCgroup | None:
         """The cgroup of a pod, looked for below the root; None: it has none, so none of its processes run."""

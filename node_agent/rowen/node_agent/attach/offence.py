@@ -24,6 +24,8 @@ class Reason(StrEnum):
     """An attached process has taken the signal that stops it for itself."""
     OVERDRAWN = "Overdrawn"
     """All had said that they stand still, and the pod used CPU time."""
+    KEPT_MEMORY = "KeptMemory"
+    """A process has kept memory that it had to give back."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ _WRONG: Final = {
     Reason.UNACKNOWLEDGED: "did not stop in time when the device was needed",
     Reason.HANDLER_REPLACED: "has replaced the signal handler that stops it",
     Reason.OVERDRAWN: "used CPU time while the device was needed, after it had said that it stands still",
+    Reason.KEPT_MEMORY: "kept memory of the device that it had to give back",
 }
 _REMEDY: Final = {
     Reason.UNATTACHED: (
@@ -108,6 +111,7 @@ _REMEDY: Final = {
     Reason.OVERDRAWN: (
         "a thread was made, or a process forked, by a system call of its own; make them by the functions of glibc"
     ),
+    Reason.KEPT_MEMORY: "give handles back when the grant of the arena falls below what is held",
 }
 
 
@@ -124,6 +128,12 @@ def decide(pod: PodRecord, now: float) -> Decision:
         if _due(stop, pod.told, now):
             return Tell(stop.reason, f"{_explained(stop)}; the kernel stopped the pod instead")
     return Nothing()
+
+
+def kept_memory(kept_bytes: int) -> Evict:
+    """For a pod with a process that has kept so much memory beyond its grant."""
+    kept = f"a process of it {_WRONG[Reason.KEPT_MEMORY]} ({kept_bytes} bytes)"
+    return Evict(Reason.KEPT_MEMORY, f"{kept}: {_REMEDY[Reason.KEPT_MEMORY]}")
 
 
 def _last_again(stops: Sequence[KernelStop]) -> KernelStop | None:

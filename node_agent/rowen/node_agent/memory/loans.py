@@ -131,6 +131,14 @@ class Loans:
         """What an engine shall own, as `Pool.demand`."""
         return self.pool.demand(number, pressures=pressures, target=target, growth=growth, threshold=threshold)
 
+    def bound(self, number: int, handles: int) -> None:
+        """What an engine may own at most, as `Pool.bound`."""
+        self.pool.bound(number, handles)
+
+    def fix(self, handles: int) -> None:
+        """What nobody may have, as `Pool.fix`."""
+        self.pool.fix(handles)
+
     def status(self) -> PoolStatus:
         """The pool now."""
         return self.pool.status()

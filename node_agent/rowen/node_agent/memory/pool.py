@@ -12,6 +12,8 @@ from rowen.node_agent.library import agent_library
 
 HANDLE_BYTES = 2 << 20
 MEMBERS = 256
+MOST_HANDLES = 1 << 20
+"""Of one pool."""
 
 _U32, _U64, _I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 
@@ -55,6 +57,10 @@ class MemberStatus:
     """Of an online member: what it shall own now."""
     pressures: int
     """Of an online member: times that its target was raised to meet a need."""
+    capacity: int
+    """Most that it may ever hold."""
+    bound: int
+    """Of an online member: most that it may own."""
     taken: int
     """Taken from it so far."""
 
@@ -69,7 +75,9 @@ class PoolStatus:
     total: int
     free: int
     deficit: int
-    """What online members lacked after the last round."""
+    """What the fixed part and online members lacked after the last round."""
+    fixed: int
+    """Kept from all members."""
     reclaims: int
     """Rounds in which handles were taken."""
     handles_reclaimed: int
@@ -99,6 +107,8 @@ class _Member(ctypes.Structure):
         ("stubborn", _U32),
         ("target", _U32),
         ("pressures", _U32),
+        ("capacity", _U32),
+        ("bound", _U32),
         ("taken", _U64),
     ]
 
@@ -115,6 +125,8 @@ class _Status(ctypes.Structure):
         ("free", _U32),
         ("deficit", _U32),
         ("members", _U32),
+        ("fixed", _U32),
+        ("reserved", _U32),
         ("member", _Member * MEMBERS),
     ]
 
@@ -133,6 +145,8 @@ def _member(found: _Member) -> MemberStatus:
         stubborn=found.stubborn,
         target=found.target,
         pressures=found.pressures,
+        capacity=found.capacity,
+        bound=found.bound,
         taken=found.taken,
     )
 
@@ -149,6 +163,8 @@ def _declare(library: ctypes.CDLL) -> None:
         "rowen_pool_forget": (None, [pool, _I32]),
         "rowen_pool_dismiss": (_I32, [pool, _U32]),
         "rowen_pool_demand": (_I32, [pool, _U32, _U32, _U32, _U32, ctypes.c_double]),
+        "rowen_pool_bound": (_I32, [pool, _U32, _U32]),
+        "rowen_pool_fix": (None, [pool, _U32]),
         "rowen_pool_share": (_I32, [pool, _U32, _U32, _U32]),
         "rowen_pool_grant": (_I32, [pool, _U32, _U32]),
         "rowen_pool_reclaim": (_I32, [pool, _U32, ctypes.POINTER(_U32), _U32]),
@@ -245,6 +261,14 @@ class Pool:
         _checked(result, f"target {target}, growth {growth}, threshold {threshold} of online member {member}")
         return True
 
+    def bound(self, member: int, handles: int) -> None:
+        """Says what an online member may own at most, whatever it wants. Raises `ValueError` beyond its capacity."""
+        _checked(self._library.rowen_pool_bound(self.handle, member, handles), f"bound {handles} of {member}")
+
+    def fix(self, handles: int) -> None:
+        """Keeps so many handles, or all, from every member, as soon as they can be had: memory used beside the pool."""
+        self._library.rowen_pool_fix(self.handle, handles)
+
     def share(self, member: int, request: int, limit: int) -> None:
         """Says what an offline member may own: kept for it, and at most.
 
@@ -284,6 +308,7 @@ class Pool:
             total=found.total,
             free=found.free,
             deficit=found.deficit,
+            fixed=found.fixed,
             reclaims=found.reclaims,
             handles_reclaimed=found.handles_reclaimed,
             members=tuple(_member(found.member[i]) for i in range(found.members)),

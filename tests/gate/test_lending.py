@@ -1,0 +1,171 @@
+"""An agent divides a device's memory among real processes: an engine, tenants, and what pods have for themselves."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from gate.borrower import BYTES, Borrower
+from gate.node_rig import NodeRig
+from gate.rig import until
+
+from rowen.node_agent.attach.eviction import kill
+from rowen.node_agent.attach.offence import Evict, Reason
+
+HANDLES = 32
+
+
+@pytest.fixture
+def rig():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        rig = NodeRig(Path(folder) / "n", cpu=max(os.sched_getaffinity(0)), handles=HANDLES)
+        yield rig
+        rig.close()
+
+
+def borrower(rig, slot):
+    found = Borrower(rig, slot).ready()
+    assert found.ask("open") == HANDLES
+    return found
+
+
+def fill(member, handles):
+    member.ask("want", handles)
+    assert member.ask("wait", handles) == 1
+    assert member.ask("map", 0, handles) == handles
+    member.ask("fill", 0, handles, 1)
+    member.ask("use", handles)
+
+
+def test_an_engine_under_pressure_gets_handles_of_a_tenant_that_stands_still(rig):
+    rig.place(None, pool=24)
+    rig.place(0, pool=HANDLES)
+    engine, tenant = borrower(rig, None), borrower(rig, 0)
+    rig.until(lambda pool: rig.member(None, pool).granted >= 2, "the engine has its first headroom")
+    tenant.ask("want", HANDLES)
+    rig.until(lambda pool: pool.free == 0, "the tenant has the rest")
+    held = rig.member(0, rig.sample()).granted
+    assert tenant.ask("map", 0, held) == held
+    tenant.ask("fill", 0, held, 1)
+    engine.ask("busy")
+    fill(engine, 16)
+    taken = tenant.ask("lost") if engine.ask("idle") == 0 else 0
+    assert taken >= held - 16
+    rig.until(lambda pool: rig.member(None, pool).target > 16, "headroom is kept ahead of need")
+    assert rig.member(None, rig.sample()).bound == 24
+    engine.ask("busy")
+    rig.until(lambda pool: pool.deficit == 0, "and met when the tenant stands still again")
+    rig.until(lambda _: rig.served.window.memory[-1].used == 16 * BYTES, "it is written down")
+    assert rig.served.window.memory[-1].reclaims >= 1
+    (device,) = rig.node.snapshots()
+    assert device.pool is not None
+    assert sum(device.pool.model_dump().values()) == HANDLES * BYTES
+    assert device.pool.online_used_bytes == 16 * BYTES
+
+
+def test_nobody_gets_more_than_its_pod_may_have(rig):
+    rig.place(None, pool=6)
+    rig.place(0, pool=4)
+    engine, tenant = borrower(rig, None), borrower(rig, 0)
+    rig.until(lambda pool: rig.member(None, pool).bound == 6, "the engine's pod is known")
+    engine.ask("want", HANDLES)
+    tenant.ask("want", HANDLES)
+    rig.until(lambda pool: (rig.member(None, pool).granted, rig.member(0, pool).granted) == (6, 4), "they have it")
+    for _ in range(20):
+        pool = rig.sample()
+        assert (rig.member(None, pool).granted, rig.member(0, pool).granted, pool.free) == (6, 4, HANDLES - 10)
+
+
+def test_processes_of_a_pod_share_what_it_may_have(rig):
+    Borrower(rig, None).ready()
+    rig.place(0, pool=9)
+    pair = [borrower(rig, 0), borrower(rig, 0)]
+    for tenant in pair:
+        tenant.ask("want", HANDLES)
+    rig.until(lambda pool: sorted(member.granted for member in pool.members) == [4, 5], "each has its part")
+    pair[0].kill()
+    rig.until(lambda pool: [member.granted for member in pool.members] == [9], "what is left has all of it")
+
+
+def test_a_pod_that_is_not_known_gets_nothing_unless_it_is_the_engine(rig):
+    engine, tenant = borrower(rig, None), borrower(rig, 0)
+    engine.ask("want", 7)
+    tenant.ask("want", 7)
+    assert engine.ask("wait", 7) == 1
+    for _ in range(20):
+        pool = rig.sample()
+        assert (rig.member(None, pool).granted, rig.member(0, pool).granted) == (7, 0)
+    rig.place(0, pool=5)
+    rig.until(lambda pool: rig.member(0, pool).granted == 5, "it is known")
+
+
+def test_a_process_of_another_pod_than_the_placed_one_is_not_known(rig):
+    Borrower(rig, None).ready()
+    rig.place(0, pool=5)
+    tenant = borrower(rig, 0)
+    rig.pods[0], rig.pods[1] = rig.pods[1], rig.pods[0]
+    rig.place(0, pool=5)
+    tenant.ask("want", 5)
+    for _ in range(20):
+        assert rig.member(0, rig.sample()).granted == 0
+
+
+def test_what_pods_have_for_themselves_is_lent_to_nobody(rig):
+    engine = Borrower(rig, None).ready()
+    rig.place(None, fixed=10)
+    rig.place(0, fixed=6, pool=HANDLES)
+    tenant = borrower(rig, 0)
+    tenant.ask("want", HANDLES)
+    rig.until(lambda pool: (pool.fixed, rig.member(0, pool).granted) == (16, 16), "what is left")
+    assert tenant.ask("map", 0, 16) == 16
+    rig.place(1, fixed=4)
+    assert engine.ask("open") == HANDLES
+    engine.ask("busy")
+    rig.until(lambda pool: (pool.fixed, rig.member(0, pool).owned) == (20, 12), "a new pod's share was taken")
+    rig.views.pop(1)
+    rig.tell()
+    rig.until(lambda pool: pool.fixed == 16, "it is gone")
+
+
+def test_the_next_agent_says_the_same(rig):
+    rig.place(None, fixed=4, pool=12)
+    rig.place(0, pool=10)
+    engine, tenant = borrower(rig, None), borrower(rig, 0)
+    rig.until(lambda pool: rig.member(0, pool) and rig.member(None, pool).bound == 12, "both are known")
+    fill(engine, 6)
+    fill(tenant, 8)
+    for _ in range(2):
+        rig.node.close()
+        rig.start()
+        rig.sample()
+        until(lambda: len(rig.served.gate.loans.borrowers) == 2, "both have come over")
+        rig.tell()
+        rig.sample()
+        pool = rig.sample()
+        assert (rig.member(None, pool).bound, rig.member(None, pool).held, rig.member(0, pool).held) == (12, 6, 8)
+        assert rig.member(None, pool).target > 6
+    assert (engine.ask("sum", 0, 6), tenant.ask("sum", 0, 8)) == (6, 8)
+    tenant.ask("want", 10)
+    rig.until(lambda pool: rig.member(0, pool).granted == 10, "up to its limit")
+    engine.ask("want", 11)
+    rig.until(lambda pool: rig.member(None, pool).granted >= 11, "up to its bound")
+
+
+def test_who_keeps_memory_that_it_has_to_give_back_is_evicted(rig):
+    Borrower(rig, None).ready()
+    rig.place(0, pool=8)
+    tenant = borrower(rig, 0)
+    rig.until(lambda pool: bool(pool.members), "it is there")
+    fill(tenant, 8)
+    rig.place(0, pool=3)
+    rig.until(lambda pool: rig.member(0, pool).granted == 3, "its limit is lowered")
+    found = []
+    rig.until(lambda _: found.extend(rig.node.notices()) or bool(found), "it is stubborn")
+    ((notice),) = found
+    assert isinstance(notice.decision, Evict)
+    assert (notice.decision.reason, notice.pod.uid) == (Reason.KEPT_MEMORY, rig.pods[0].uid)
+    assert "give handles back" in notice.decision.message
+    assert rig.node.notices() == []
+    kill(notice.pod)
+    tenant.process.wait(20)
+    rig.until(lambda pool: (pool.free, pool.members) == (HANDLES, ()), "everything is back")
