@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from elastic.bench import Bench, Row, Tokens, prompt, rows
 from structlog.testing import capture_logs
@@ -14,7 +15,9 @@ LONG = Row(prompt(90, 300), 30)
 """Takes three steps to read and ten blocks to keep."""
 FORK = Row((*LONG.prompt[:200], *prompt(91, 60)), 30)
 """Begins like `LONG`."""
-ALL_ROWS = [*ROWS, LONG, FORK]
+TOGETHER = [Row(prompt(80 + number, 28), 80) for number in range(4)]
+"""Begin their next blocks in the same step."""
+ALL_ROWS = [*ROWS, LONG, FORK, *TOGETHER]
 
 Expected = Mapping[Row, Tokens]
 
@@ -179,6 +182,32 @@ def scarce(bench: Bench, expected: Expected) -> None:
     assert len(bench.arena.mapped) <= bench.arena.grant
 
 
+def scarce_and_patient(bench: Bench, expected: Expected) -> None:
+    """Where the owner gives what an engine waits for, no request is preempted, also if some blocks are free still."""
+    bench.arena.set_grant(len(bench.handles(range(1, len(TOGETHER) + 2))))
+    until(lambda: len(bench.arena.mapped) <= bench.arena.grant, "handles beyond the grant are given back")
+    asked: list[int] = []
+    preempted: list[str] = []
+    preempt = bench.scheduler._preempt_request
+
+    def give(grant: int) -> None:
+        asked.append(grant - bench.arena.grant)
+        bench.arena.set_grant(max(grant, bench.arena.grant))
+
+    def note(request: Any, *arguments: Any, **named: Any) -> None:
+        preempted.append(request.request_id)
+        preempt(request, *arguments, **named)
+
+    bench.arena.on_wait = give
+    bench.scheduler.shortage_wait_seconds, bench.scheduler._preempt_request = 2.0, note
+    try:
+        check(bench, expected, TOGETHER)
+    finally:
+        del bench.scheduler.shortage_wait_seconds, bench.scheduler._preempt_request
+    assert any(more > 0 for more in asked)
+    assert preempted == []
+
+
 def the_grant_comes_and_goes(bench: Bench, expected: Expected) -> None:
     chance, before = random.Random(1), bench.arena.taken
 
@@ -229,7 +258,7 @@ SCENARIOS: dict[str, Callable[[Bench, Expected], None]] = {
     scenario.__name__: scenario
     for scenario in (
         undisturbed, one_row_wants_little, a_handle_at_a_time, some_at_random, everything, in_the_last_step_of_each,
-        found_as_a_prefix, aborted, while_idle, scarce, the_grant_comes_and_goes, too_little_for_one,
-        forgotten_prefixes,
+        found_as_a_prefix, aborted, while_idle, scarce, scarce_and_patient, the_grant_comes_and_goes,
+        too_little_for_one, forgotten_prefixes,
     )
 }  # fmt: skip

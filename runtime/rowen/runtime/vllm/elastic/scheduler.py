@@ -145,30 +145,31 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
 
     def _make_room(self, cache: ElasticCache) -> None:
         """Maps at once what the next step cannot do without; waits a moment before a running request is preempted."""
+        end = time.monotonic() + self.shortage_wait_seconds
         with cache.lock:
-            self._drop_lost(cache)
-            short = self._claim(cache)
-            if short and self.shortage_wait_seconds:
+            needed = self._claim(cache)
+            if needed > cache.free_blocks and self.shortage_wait_seconds:
                 self._tell(cache)
-        if short and self.shortage_wait_seconds:
-            cache.wait(short, self.shortage_wait_seconds)
+        # More than once: what is granted may be with the keeper for another moment.
+        while needed > cache.free_blocks and (left := end - time.monotonic()) > 0:
+            cache.wait(needed, left)
             with cache.lock:
-                self._claim(cache)
+                needed = self._claim(cache)
 
     def _claim(self, cache: ElasticCache) -> int:
-        """Maps what the next step needs, as far as the grant goes; returns blocks that running requests lack."""
+        """Maps what the next step needs, as far as the grant goes; returns the blocks that running requests need."""
+        self._drop_lost(cache)
         step = self.max_num_scheduled_tokens // self.block_size + 1
         needed = 0
         # A step fills so many blocks, and each request may begin one.
         if cache.free_blocks < step + len(self.running):
             needed = sum(self._growth(request) for request in self.running)
             cache.claim(needed)
-        short = max(0, needed - cache.free_blocks)
-        if not short and self.waiting:
+        if needed <= cache.free_blocks and self.waiting:
             admitted = self._waiting_need()
             # Running requests wait for the zeroing, too: not longer than for the blocks that one step fills.
             cache.claim(needed + (min(admitted, step) if self.running else admitted))
-        return short
+        return needed
 
     def _growth(self, request: "Request") -> int:
         """Blocks that the running request needs in the next step."""
