@@ -19,6 +19,7 @@ from typing_extensions import override
 from vllm import EngineArgs, LLMEngine, SamplingParams, TokensPrompt
 
 from rowen.runtime.memory.ledger import Ledger
+from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import attach, attachment
 
 UNIPROC = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -82,7 +83,7 @@ class Bench:
     ) -> None:
         self.books = Books()
         if arena is not None:
-            attach(arena, self.books)
+            attach(PoolPart(arena, arena.capacity, self.books))
             more |= {"worker_cls": WORKER, "scheduler_cls": scheduler}
         else:
             more["kv_cache_memory_bytes"] = 2**23

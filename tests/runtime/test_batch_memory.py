@@ -51,7 +51,7 @@ def test_a_cache_without_a_token_is_too_little_memory() -> None:
     # The text is of the version that is installed.
     source = (Path(vllm.origin).parent / "v1" / "core" / "kv_cache_utils.py").read_text()
     assert message[: message.index(":")] in source
-    failure = start_failure(ValueError(message), 4096)
+    failure = start_failure(ValueError(message), "weights and vLLM leave 4096 bytes")
     assert isinstance(failure, WorkerError)
     assert (failure.reason, failure.code) == ("MemoryTooSmall", ExitCode.USER_ERROR)
     assert "4096 bytes" in failure.message
@@ -59,7 +59,7 @@ def test_a_cache_without_a_token_is_too_little_memory() -> None:
 
 def test_another_refusal_of_vllm_is_tried_again() -> None:
     error = ValueError("Available memory on node 0 (1.0/2.0 GiB) on kv cache allocation is less than requested")
-    assert start_failure(error, 4096) is error
+    assert start_failure(error, "weights and vLLM leave 4096 bytes") is error
 
 
 def configured(folder: Path, config: object) -> int:

@@ -191,8 +191,8 @@ def _ledger(library: ctypes.CDLL, arena: int) -> Ledger | None:
 def memory(capacity: int = 0) -> Memory | None:
     """Memory of this process's device, of its first where it has several; once per process.
 
-    `capacity`: handles; 0: as many as the pool has. None where there is no device, no agent yet, or no pool. Raises
-    `OSError` for any other failure.
+    `capacity`: handles; 0: as many as the pool has. None where there is no device, or no pool. Raises `OSError`:
+    ENOTCONN while no agent has answered yet, and for any other failure.
     """
     if not os.environ.get(TENANT_SOCKETS_ENV) and online() is None:
         return None
@@ -203,6 +203,6 @@ def memory(capacity: int = 0) -> Memory | None:
         return None
     if handle:
         return Memory(NativeArena.opened(library, handle), _ledger(library, handle))
-    if error in (-errno.ENODEV, -errno.ENOTCONN):
+    if error == -errno.ENODEV:
         return None
     raise OSError(-error, f"no memory of the device: {os.strerror(-error)}")

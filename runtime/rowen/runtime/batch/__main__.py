@@ -8,6 +8,7 @@ from rowen.crds.worker import BatchSpec
 from rowen.runtime.batch.output import Output, check_output, owner_file
 from rowen.runtime.batch.requests import Request, read_requests
 from rowen.runtime.batch.runner import BatchRunner, write_problems
+from rowen.runtime.device_memory import worker_part
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
@@ -39,7 +40,7 @@ def _answer_rest(spec: BatchSpec, requests: list[Request], output: Output, progr
     # vLLM takes seconds to import: a job whose input is wrong should not wait for it.
     from rowen.runtime.batch.engine import VllmEngine
 
-    engine = VllmEngine(model, spec.memory_bytes)
+    engine = VllmEngine(model, spec.memory_bytes, worker_part())
     BatchRunner(engine, output, progress, spec.model.name_or_path, int(time.time())).run(requests)
 
 

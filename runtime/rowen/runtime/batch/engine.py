@@ -12,8 +12,7 @@ from rowen.runtime.batch.memory import MAX_SEQUENCES, bytes_left, cache_bytes, s
 from rowen.runtime.batch.requests import ChatRow, CompletionRow, Request
 from rowen.runtime.batch.results import Answer
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.memory.arena import Arena
-from rowen.runtime.memory.ledger import Ledger
+from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import attach
 from rowen.runtime.vllm.elastic.geometry import UnsuitableError
 
@@ -64,13 +63,11 @@ class Engine(Protocol):
 class VllmEngine(Engine):
     """`Engine` on vLLM's `LLMEngine`, without a second process."""
 
-    def __init__(
-        self, model: Path, memory_bytes: int, arena: Arena | None = None, ledger: Ledger | None = None
-    ) -> None:
+    def __init__(self, model: Path, memory_bytes: int, part: PoolPart | None = None) -> None:
         """Loads the model. Raises `WorkerError` when it does not fit into so much memory.
 
-        The cache is a part of that memory, or lies in the arena, where handles may be taken away at any moment; what
-        that would cost is said in the ledger. Sequences are no longer than the memory or the arena's range allows.
+        The cache takes some of that memory, or lies in the part of the device's pool, of which handles may be taken
+        away at any moment. Sequences are no longer than the one or the other allows.
         """
         # No process of vLLM's own that would have to be gated, too. The threads are read when torch is loaded, which
         # looking at the model may do already.
@@ -80,12 +77,14 @@ class VllmEngine(Engine):
             "VLLM_NO_USAGE_STATS": "1",
             "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         }
-        if arena is None:
+        if part is None:
             cache, elastic = cache_bytes(model, memory_bytes), {}
+            given = f"weights and vLLM leave {cache} bytes for the cache"
         else:
-            cache, elastic = arena.capacity * arena.handle_bytes, _ELASTIC
+            cache, elastic = part.handles * part.arena.handle_bytes, _ELASTIC
+            given = f"memoryLimit leaves {cache} bytes of the device's pool"
             bytes_left(model, memory_bytes, 0)
-            attach(arena, ledger)
+            attach(part)
         from vllm import EngineArgs, LLMEngine
 
         arguments = EngineArgs(
@@ -106,7 +105,7 @@ class VllmEngine(Engine):
         except UnsuitableError as error:
             raise WorkerError("ModelUnsuitable", str(error)) from error
         except ValueError as error:
-            raise start_failure(error, cache) from error
+            raise start_failure(error, given) from error
         self._tokenizer: Any = self._engine.get_tokenizer()
         self._tokens_of: dict[int, int] = {}
         self._length = Length(model=whole, fitting=int(self._engine.model_config.max_model_len))

@@ -45,11 +45,11 @@ def bytes_left(model: Path, memory_bytes: int, least: int) -> int:
     return left
 
 
-def start_failure(error: ValueError, cache: int) -> Exception:
-    """What it means that vLLM does not start with so many bytes of cache: its other errors may pass."""
+def start_failure(error: ValueError, given: str) -> Exception:
+    """What it means that vLLM does not start with the cache that it was given: its other errors may pass."""
     if _NOTHING_FITS not in str(error):
         return error
-    return WorkerError("MemoryTooSmall", f"weights and vLLM leave {cache} bytes for the cache: not one token fits")
+    return WorkerError("MemoryTooSmall", f"{given}: not one token fits")
 
 
 def useful_bytes(config: Mapping[str, Any]) -> int:

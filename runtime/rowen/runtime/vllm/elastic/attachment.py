@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rowen.runtime.memory.arena import Arena
-from rowen.runtime.memory.ledger import Ledger
+from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.geometry import Geometry
 
 if TYPE_CHECKING:
@@ -13,11 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Attachment:
-    """An arena for the cache of the next engine."""
+    """What the next engine keeps its cache in."""
 
-    arena: Arena
-    ledger: Ledger | None = None
-    """Where to say what each request would lose; of use where handles are taken away."""
+    part: PoolPart
     geometry: Geometry | None = None
     """How the cache lies on the arena, once the worker has settled it."""
 
@@ -25,10 +22,11 @@ class Attachment:
 _attachment: Attachment | None = None
 
 
-def attach(arena: Arena, ledger: Ledger | None = None) -> None:
-    """The next engine of this process keeps its cache in this arena."""
+def attach(part: PoolPart) -> Attachment:
+    """The next engine of this process keeps its cache in this part of the pool."""
     global _attachment
-    _attachment = Attachment(arena, ledger)
+    _attachment = Attachment(part)
+    return _attachment
 
 
 def attachment() -> Attachment | None:

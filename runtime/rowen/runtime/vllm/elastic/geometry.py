@@ -86,7 +86,8 @@ def best_fit(token_bytes: int, handle_bytes: int, sizes: Iterable[int], preferre
     if best.waste > WASTE_LIMIT:
         raise UnsuitableError(
             f"blocks of {best.tokens} tokens with {token_bytes} bytes each would waste {best.waste:.0%} of handles "
-            f"with {handle_bytes} bytes, and at most {WASTE_LIMIT:.0%} may be; try another --block-size, or none"
+            f"with {handle_bytes} bytes, and at most {WASTE_LIMIT:.0%} may be: try another --block-size or none, "
+            "or leave memoryLimit out"
         )
     return best
 

@@ -51,8 +51,8 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         if elastic is None:
             return
         self._geometry = geometry_of(elastic, self.kv_cache_config)
-        self._ledger = elastic.ledger
-        self._cache = ElasticCache(elastic.arena, self._geometry, self.kv_cache_manager.block_pool)
+        self._ledger = elastic.part.ledger
+        self._cache = ElasticCache(elastic.part.arena, self._geometry, self.kv_cache_manager.block_pool)
         self._keeper = Keeper(self._cache)
 
     @override

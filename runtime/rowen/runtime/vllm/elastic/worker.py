@@ -1,9 +1,10 @@
-"""`ElasticWorker`: vLLM's CPU worker with its key-value cache in the arena (`--worker-cls`).
+"""`ElasticWorker`: vLLM's CPU worker with its key-value cache in the device's pool (`--worker-cls`).
 
-Written against vLLM 0.32.0. Without an arena it is vLLM's worker.
+Written against vLLM 0.32.0. Without a part of the pool it is vLLM's worker.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ import structlog
 import torch
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
+from vllm.v1.executor import Executor, UniProcExecutor
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from rowen.runtime.vllm.elastic.attachment import Attachment, attachment
+from rowen.runtime.device_memory import open_part, pool_bytes
+from rowen.runtime.vllm.elastic.attachment import Attachment, attach, attachment
 from rowen.runtime.vllm.elastic.geometry import Geometry, UnsuitableError, best_fit
 
 if TYPE_CHECKING:
@@ -27,25 +30,30 @@ LAYOUT = "BLHNC"
 """Blocks outermost: a block is one piece of memory over all layers. The CPU kernels read it as they read LBHNC."""
 _BLOCK_TOKENS = range(32, 257, 32)
 """Tokens in a block that the CPU kernels work well with."""
+_POOL = "with a memoryLimit the cache lies in the device's pool"
+_AGENT_SECONDS = 30.0
+"""How long an engine waits for the agent, without which there is no pool. It serves anyway."""
 
 
 class ElasticWorker(CPUWorker):  # type: ignore[misc]
     """The cache's addresses are those of the arena: its whole range, of which little may have memory."""
 
     def __init__(self, vllm_config: "VllmConfig", *args: Any, **kwargs: Any) -> None:
-        self._elastic = attachment()
+        self._elastic = attachment() or _from_device(vllm_config)
         if self._elastic is not None:
-            refuse(vllm_config)
-            arena = self._elastic.arena
+            with _told():
+                refuse(vllm_config)
+            part = self._elastic.part
             # No memory of the machine's is taken for it, so vLLM has nothing to measure.
-            vllm_config.cache_config.kv_cache_memory_bytes = arena.capacity * arena.handle_bytes
+            vllm_config.cache_config.kv_cache_memory_bytes = part.handles * part.arena.handle_bytes
         super().__init__(vllm_config, *args, **kwargs)
 
     @override
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         super().load_model(*args, **kwargs)
         if self._elastic is not None:
-            self._settle_geometry(self._elastic)
+            with _told():
+                self._settle_geometry(self._elastic)
 
     @override
     def get_kv_cache_spec(self) -> "dict[str, KVCacheSpec]":
@@ -63,6 +71,8 @@ class ElasticWorker(CPUWorker):  # type: ignore[misc]
     def determine_available_memory(self) -> int:
         if self._elastic is None or self._elastic.geometry is None:
             return int(super().determine_available_memory())
+        if self._should_warm_up_model():
+            self.model_runner.warming_up_model()
         return self._elastic.geometry.blocks * self._elastic.geometry.block_bytes
 
     @override
@@ -74,29 +84,42 @@ class ElasticWorker(CPUWorker):  # type: ignore[misc]
 
     def _settle_geometry(self, elastic: Attachment) -> None:
         """Chooses the size of a block so that blocks lie on handles without a rest."""
-        cache_config, arena = self.vllm_config.cache_config, elastic.arena
+        cache_config, part = self.vllm_config.cache_config, elastic.part
+        handle_bytes = part.arena.handle_bytes
         specs = list(self.model_runner.get_kv_cache_spec().values())
         if not specs or any(spec != specs[0] or not isinstance(spec, FullAttentionSpec) for spec in specs):
             raise UnsuitableError(
-                "elastic memory takes models whose layers all keep the same full attention cache; this one has "
-                f"{sorted({type(spec).__name__ for spec in specs}) or 'none'}"
+                f"{_POOL}, which takes models whose layers all keep the same full attention cache; this one has "
+                f"{sorted({type(spec).__name__ for spec in specs}) or 'none'}: leave memoryLimit out"
             )
         tokens = specs[0].block_size
         sizes = _BLOCK_TOKENS
         if cache_config.user_specified_block_size or isinstance(specs[0], MLAAttentionSpec):
             sizes = range(tokens, tokens + 1)
         token_bytes = sum(spec.page_size_bytes for spec in specs) // tokens
-        fit = best_fit(token_bytes, arena.handle_bytes, sizes, tokens)
+        fit = best_fit(token_bytes, handle_bytes, sizes, tokens)
         cache_config.block_size = fit.tokens
-        elastic.geometry = Geometry(arena.handle_bytes, arena.capacity, fit.block_bytes)
+        elastic.geometry = Geometry(handle_bytes, part.handles, fit.block_bytes)
+        self._refuse_too_little(elastic.geometry, fit.tokens)
         log.info(
             "the key-value cache lies in the device's pool",
             block_tokens=fit.tokens,
             block_bytes=fit.block_bytes,
             padding=f"{fit.waste:.1%}",
-            handle_bytes=arena.handle_bytes,
-            handles=arena.capacity,
+            handle_bytes=handle_bytes,
+            handles=part.handles,
         )
+
+    def _refuse_too_little(self, geometry: Geometry, block_tokens: int) -> None:
+        """Where the length is given, all of one request has to fit, and the null block. vLLM checks that too."""
+        model = self.vllm_config.model_config
+        blocks = -(-model.max_model_len // block_tokens) + 1
+        if model.original_max_model_len != -1 and blocks > geometry.blocks:
+            raise UnsuitableError(
+                f"a request of {model.max_model_len} tokens takes {blocks * geometry.block_bytes} bytes of cache, and "
+                f"memoryLimit leaves {geometry.handles * geometry.handle_bytes} of the device's pool: raise "
+                "memoryLimit, or lower --max-model-len"
+            )
 
 
 def refuse(config: "VllmConfig") -> None:
@@ -107,12 +130,40 @@ def refuse(config: "VllmConfig") -> None:
         "--pipeline-parallel-size": parallel.pipeline_parallel_size > 1,
         "--data-parallel-size": parallel.data_parallel_size > 1,
         "--decode-context-parallel-size": parallel.decode_context_parallel_size > 1,
+        "--distributed-executor-backend": not issubclass(Executor.get_class(config), UniProcExecutor),
         "--kv-transfer-config": config.kv_transfer_config is not None,
         "--speculative-config": config.speculative_config is not None,
     }
     named = [option for option, is_set in wrong.items() if is_set]
     if named:
-        raise UnsuitableError(f"elastic memory does not go with {', '.join(named)}")
+        raise UnsuitableError(f"{_POOL}, which does not go with {', '.join(named)}: change that, or leave it out")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Says an error of the start in one line: vLLM buries it in pages of calls."""
+    try:
+        yield
+    except UnsuitableError as error:
+        log.error("the engine cannot start", error=str(error))
+        raise
+
+
+def _from_device(config: "VllmConfig") -> Attachment | None:
+    """Opens this engine's part of the pool; where there is none its cache takes as much of the process's own memory.
+
+    Raises `ValueError`.
+    """
+    try:
+        part = open_part(_AGENT_SECONDS)
+    except OSError as error:
+        log.error("the device's pool cannot be used: the engine keeps to memory of its own", error=str(error))
+        part = None
+    if part is not None:
+        return attach(part)
+    if pool_bytes():
+        config.cache_config.kv_cache_memory_bytes = pool_bytes()
+    return None
 
 
 class _InArena(TorchFunctionMode):
@@ -120,7 +171,7 @@ class _InArena(TorchFunctionMode):
 
     def __init__(self, elastic: Attachment) -> None:
         super().__init__()
-        self._arena = elastic.arena
+        self._arena = elastic.part.arena
 
     @override
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
