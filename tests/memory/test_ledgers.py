@@ -123,6 +123,25 @@ def test_the_rest_comes_from_the_member_that_loses_the_fewest_tokens_for_each(me
     assert (len(one.lost()), other.lost()) == (5, list(range(10, 40)))
 
 
+def test_what_was_lost_is_counted(member, take, ledgers):
+    one, other = member(30), member(30)
+    one.note("a", 100, range(30))
+    other.note("b", 700, range(30))
+    assert ledgers.tokens() == 0
+    assert take(30) == 0
+    assert ledgers.tokens() == 100
+    assert take(3) == 0
+    assert ledgers.tokens() == 800
+
+
+def test_a_lie_is_counted_up_to_a_bound(member, take, ledgers):
+    hostile = member(50)
+    hostile.note("c", 2**32 - 1, range(25))
+    hostile.note("d", 2**32 - 1, range(25, 50))
+    assert take(50) == 0
+    assert ledgers.tokens() == 2**32 - 1
+
+
 def test_a_member_keeps_its_request(member, take):
     one, other = member(40, request=38), member(40)
     other.note("c", 1000, range(40))

@@ -582,3 +582,44 @@ def test_any_thread_may_call(make_pool, join):
     online.demand(0)
     serve(pool)
     assert (pool.status().free, len(pool.status().members)) == (1000, 1)
+
+
+def test_the_fixed_part_is_met_before_engines_and_out_of_what_offline_members_hold(make_pool, join):
+    pool = make_pool(20, BYTES)
+    engine, tenant = join(pool, Kind.ONLINE), join(pool, Kind.OFFLINE)
+    tenant.holds(14)
+    pool.fix(10)
+    engine.demand(8)
+    assert serve(pool) == 12
+    found = pool.status()
+    assert (found.fixed, engine.granted, found.free) == (6, 0, 0)
+    assert serve(pool, stopped=True) == 0
+    found = pool.status()
+    assert (found.fixed, engine.granted, found.free, found.handles_reclaimed) == (10, 8, 0, 12)
+    assert len(tenant.lost()) == 12
+    pool.fix(3)
+    assert (pool.status().fixed, pool.status().free) == (3, 7)
+    pool.fix(1000)
+    serve(pool, stopped=True)
+    assert pool.status().fixed == 12
+
+
+def test_an_engine_owns_no_more_than_its_bound_whatever_it_wants(make_pool, join):
+    pool = make_pool(20, BYTES)
+    engine, tenant = join(pool, Kind.ONLINE), join(pool, Kind.OFFLINE)
+    pool.bound(engine.number, 5)
+    engine.arena.want(12)
+    assert serve(pool) == 0
+    assert (engine.granted, engine.status.bound, engine.status.capacity) == (5, 5, 100)
+    engine.demand(9, growth=11)
+    engine.arena.use(5)
+    assert serve(pool) == 0
+    assert engine.granted == 5
+    pool.bound(engine.number, 2)
+    serve(pool)
+    assert (engine.granted, engine.status.target) == (2, 2)
+    for member, bound in ((engine.number, 101), (tenant.number, 1)):
+        with pytest.raises(ValueError):
+            pool.bound(member, bound)
+    with pytest.raises(KeyError):
+        pool.bound(99, 1)

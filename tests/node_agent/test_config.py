@@ -32,6 +32,9 @@ def test_ids_and_sizes():
     (found,) = node_devices({"devices": [device(harvestSlots=3)]}, "n")
     assert found.slot_ids == ["cpu1-0", "cpu1-1", "cpu1-2"]
     assert found.memory_bytes == 8 * 2**30
+    assert (found.handle_bytes, found.handles) == (2 * 2**20, 4096)
+    (small,) = node_devices({"devices": [device(handle="64Ki", memory="1000000")]}, "n")
+    assert (small.handle_bytes, small.handles) == (65536, 15)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,11 @@ def test_ids_and_sizes():
         ([device(harvestSlots=17)], "harvestSlots"),
         ([device(id="cpu-1")], "id"),
         ([device(memoy="8Gi")], "memoy"),
+        ([device(handle="3Mi")], "handle: 3Mi is no power of two"),
+        ([device(handle="2048")], "handle: 2048 is no power of two that is at least a page"),
+        ([device(handle="x")], "handle"),
+        ([device(memory="1Mi")], "memory: device cpu1 has 1Mi, less than one handle of 2Mi"),
+        ([device(handle="4Ki")], "handle: 8Gi are 2097152 handles of 4Ki, more than 1048576"),
     ],
 )
 def test_a_wrong_device_is_named(devices, message):

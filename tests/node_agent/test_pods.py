@@ -79,3 +79,36 @@ def waiting(name, created, *devices):
 )
 def test_preferred_slots(pods, required, size, expected):
     assert preferred_slots(["cpu1-1", "cpu1-0", "cpu0-0", "cpu2-1"], required, size, pods) == expected
+
+
+def container(request=None, limit=None, env=(), **devices):
+    resources = {"requests": {"memory": request} if request else {}, "limits": {"memory": limit} if limit else {}}
+    for name, count in devices.items():
+        resources["limits"][f"rowen.dev/{name}"] = count
+    return {"name": "c", "resources": resources, "env": [{"name": name, "value": "1"} for name in env]}
+
+
+POOL = ("PATH", "ROWEN_POOL_BYTES")
+
+
+@pytest.mark.parametrize(
+    ("containers", "fixed", "pool"),
+    [
+        ([], 0, 0),
+        ([{"name": "c"}], 0, 0),
+        ([container("1Gi", "3Gi", POOL, online="1")], 2**30, 2 * 2**30),
+        ([container("1Gi", "3Gi", online="1")], 3 * 2**30, 0),
+        ([container("1Gi", None, POOL, online="1")], 2**30, 0),
+        ([container(None, "1Gi", POOL, harvest="1")], 2**30, 0),
+        ([container("2Gi", "1Gi", POOL, harvest="1")], 2 * 2**30, 0),
+        ([container("1Gi", "3Gi", POOL, harvest="1"), container("1M", "1G")], 2**30 + 10**9, 2 * 2**30),
+        ([container("1Gi", "3Gi", POOL)], 3 * 2**30, 0),
+        ([container("3000", "9000", POOL, harvest="3")], 1000, 2000),
+        ([container("3001", "9000", POOL, harvest="3")], 1001, 1999),
+        ([container("128974848000m", "1e9", POOL, harvest="1")], 128974848, 10**9 - 128974848),
+        ([container("many", "9000", POOL, harvest="x")], 9000, 0),
+    ],
+)
+def test_memory_of_its_own_and_of_the_pool(containers, fixed, pool):
+    view = pod_view({"metadata": {"namespace": "a", "name": "b"}, "spec": {"containers": containers}})
+    assert (view.fixed_bytes, view.pool_bytes) == (fixed, pool)

@@ -1,10 +1,13 @@
 """The report that is made from what the agent saw."""
 
+from dataclasses import replace
+
 import pytest
 
-from rowen.crds.node_harvest import NodeHarvestStatus
+from rowen.crds.node_harvest import NodeHarvestStatus, PoolOwners
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.pods import Placements, PodView
 from rowen.node_agent.report import DeviceSnapshot, device_harvest, merged, node_status, quantiles
 
@@ -110,3 +113,14 @@ def test_quantiles_are_nearest_rank():
 )
 def test_intervals_are_merged_over_the_shortest_gaps(intervals, limit, expected):
     assert merged(intervals, limit) == expected
+
+
+def test_memory_is_reported_where_it_changes_its_owner():
+    assert (report().memory, report().pool) == (None, None)
+    sample = MemorySample(990.0, used=10, headroom=15, reclaimable=30, free=40, reclaims=5, tokens_lost=6)
+    later = replace(sample, time=995.0, reclaimable=10, reclaims=7, tokens_lost=106)
+    pool = PoolOwners(fixed_bytes=1, online_used_bytes=2, online_ahead_bytes=3, offline_bytes=4, free_bytes=5)
+    device = report(memory=(sample, later), pool=pool)
+    assert device.pool == pool
+    assert (device.memory.seconds, device.memory.reclaims, device.memory.tokens_lost) == (10.0, 2, 100)
+    assert (device.memory.available_bytes[0], device.memory.available_bytes[-1]) == (50, 70)

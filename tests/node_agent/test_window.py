@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.window import Window
 
 COUNTS = DeviceCounts(
@@ -67,3 +68,27 @@ def test_an_engine_that_returns_starts_a_new_window() -> None:
 
 def test_without_an_engine_nothing_is_idle() -> None:
     assert _fractions((0, 0, 0), (30, 0, 0)) == (0.0, 0.0)
+
+
+def memory_at(time):
+    return MemorySample(time, used=1, headroom=2, reclaimable=3, free=4, reclaims=5, tokens_lost=6)
+
+
+def test_memory_is_kept_for_the_window_and_seldom_enough():
+    window = Window()
+    for half_second in range(400):
+        window.remember(memory_at(half_second / 2), seconds=60.0)
+    assert [sample.time for sample in window.memory] == [139.5 + half / 2 for half in range(121)]
+    window = Window()
+    for half_second in range(40_000):
+        window.remember(memory_at(half_second / 2), seconds=20_000.0)
+    assert len(window.memory) <= 2049
+    assert window.memory[0].time == 0.0
+
+
+def test_memory_before_an_engine_attached_is_forgotten():
+    gate, window = FakeGate(), Window()
+    window.remember(memory_at(0.0), seconds=60.0)
+    gate.next = replace(COUNTS, online_processes=1)
+    window.update(gate, 60.0)
+    assert not window.memory

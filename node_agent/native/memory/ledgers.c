@@ -28,6 +28,7 @@ struct rowen_ledgers {
     pthread_mutex_t lock;
     struct entry entries[ROWEN_POOL_MEMBERS];
     uint32_t count;
+    uint64_t tokens; /* of what was chosen so far */
 };
 
 /* What one candidate would lose. */
@@ -172,8 +173,11 @@ static void share(struct offer *offers, uint32_t count, uint32_t need) {
     }
 }
 
+/* A ledger that lies shall not make the sum of all overflow. */
+static uint64_t lesser_tokens(uint64_t tokens) { return tokens < UINT32_MAX ? tokens : UINT32_MAX; }
+
 /* Writes the picks of an offer; returns how many. */
-static uint32_t pick(const struct offer *offer, struct rowen_pick *picks) {
+static uint32_t pick(struct rowen_ledgers *ledgers, const struct offer *offer, struct rowen_pick *picks) {
     const struct rowen_candidate *candidate = offer->candidate;
     uint32_t n = 0;
     if (!offer->entry) {
@@ -181,10 +185,17 @@ static uint32_t pick(const struct offer *offer, struct rowen_pick *picks) {
             if (candidate->held[handle]) picks[n++] = (struct rowen_pick){candidate->member, handle};
         return n;
     }
-    if (offer->give) choose(offer, offer->give);
+    if (offer->give) ledgers->tokens += lesser_tokens(choose(offer, offer->give).tokens);
     for (; n < lesser(offer->give, offer->held); n++)
         picks[n] = (struct rowen_pick){candidate->member, offer->entry->chosen[n]};
     return n;
+}
+
+uint64_t rowen_ledgers_tokens(struct rowen_ledgers *ledgers) {
+    pthread_mutex_lock(&ledgers->lock);
+    uint64_t tokens = ledgers->tokens;
+    pthread_mutex_unlock(&ledgers->lock);
+    return tokens;
 }
 
 uint32_t rowen_choose_cheapest(void *context, const struct rowen_candidate *candidates, uint32_t count, uint32_t need,
@@ -201,7 +212,7 @@ uint32_t rowen_choose_cheapest(void *context, const struct rowen_candidate *cand
         offers[0].give = lesser(need, candidates[0].most);
     else
         share(offers, count, need);
-    for (uint32_t i = 0; i < count; i++) picked += pick(&offers[i], picks + picked);
+    for (uint32_t i = 0; i < count; i++) picked += pick(ledgers, &offers[i], picks + picked);
     pthread_mutex_unlock(&ledgers->lock);
     return picked;
 }

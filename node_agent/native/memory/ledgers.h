@@ -25,6 +25,9 @@ ROWEN_API int32_t rowen_ledgers_adopt(struct rowen_ledgers *ledgers, uint32_t me
 /* -ENOENT: it has none. */
 ROWEN_API int32_t rowen_ledgers_dismiss(struct rowen_ledgers *ledgers, uint32_t member);
 
+/* Tokens that the choices so far cost, as the members' ledgers say; a request that two choices affect counts twice. */
+ROWEN_API uint64_t rowen_ledgers_tokens(struct rowen_ledgers *ledgers);
+
 /* A pool's chooser; `context` is the ledgers. Handles that cost nothing go first, whosever they are. The rest is taken
  * from one member after the other, the one that loses the fewest tokens per handle first. Where nothing else decides,
  * higher handles go first. A member without a ledger, or after so much that was looked at, goes last. */

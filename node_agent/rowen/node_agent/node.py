@@ -141,7 +141,7 @@ class Node:
         fixed = sum(pod.fixed_bytes for pod in device.placements.pods)
         device.pool = device.lender.look(loans, fixed, partial(self._terms_of, device), now)
         owned = owners(device.pool, device.config.memory_bytes)
-        device.window.remember(memory_sample(owned, device.pool, now), window)
+        device.window.remember(memory_sample(owned, device.pool, loans.tokens_lost(), now), window)
         self.metrics.memory(name, owned, device.pool)
 
     def _terms_of(self, device: ServedDevice, borrower: Borrower) -> PodTerms | None:

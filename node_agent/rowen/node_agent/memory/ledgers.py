@@ -26,6 +26,7 @@ class Ledgers:
         library.rowen_ledgers_adopt.restype = _I32
         library.rowen_ledgers_adopt.argtypes = [_POINTER, _U32, _U32, _U32, _I32]
         library.rowen_ledgers_dismiss.restype, library.rowen_ledgers_dismiss.argtypes = _I32, [_POINTER, _U32]
+        library.rowen_ledgers_tokens.restype, library.rowen_ledgers_tokens.argtypes = ctypes.c_uint64, [_POINTER]
         library.rowen_pool_choose.restype = None
         self._library = library
         self._ledgers = library.rowen_ledgers_open()
@@ -55,6 +56,10 @@ class Ledgers:
         """For a member whose process is gone. Raises `KeyError` when it has no ledger."""
         if self._library.rowen_ledgers_dismiss(self._ledgers, member):
             raise KeyError(member)
+
+    def tokens(self) -> int:
+        """Tokens that the members' ledgers gave as lost with all that was chosen so far; a request may count again."""
+        return int(self._library.rowen_ledgers_tokens(self._ledgers))
 
     def close(self) -> None:
         """After the pool, whose rounds read them."""

@@ -139,6 +139,10 @@ class Loans:
         """What nobody may have, as `Pool.fix`."""
         self.pool.fix(handles)
 
+    def tokens_lost(self) -> int:
+        """Tokens that offline work has to compute again for what was taken so far, as its ledgers say."""
+        return self._ledgers.tokens()
+
     def status(self) -> PoolStatus:
         """The pool now."""
         return self.pool.status()

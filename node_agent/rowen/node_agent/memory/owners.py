@@ -26,8 +26,8 @@ def owners(pool: PoolStatus, memory_bytes: int) -> PoolOwners:
     )
 
 
-def memory_sample(owned: PoolOwners, pool: PoolStatus, now: float) -> MemorySample:
-    """What the window keeps of it. `now`: seconds, monotonic clock."""
+def memory_sample(owned: PoolOwners, pool: PoolStatus, tokens_lost: int, now: float) -> MemorySample:
+    """What the window keeps of it. `tokens_lost`: so far; `now`: seconds, monotonic clock."""
     return MemorySample(
         time=now,
         used=owned.online_used_bytes,
@@ -35,5 +35,5 @@ def memory_sample(owned: PoolOwners, pool: PoolStatus, now: float) -> MemorySamp
         reclaimable=owned.offline_bytes,
         free=owned.free_bytes,
         reclaims=pool.reclaims,
-        tokens_lost=0,
+        tokens_lost=tokens_lost,
     )
