@@ -5,6 +5,7 @@ import random
 import signal
 import socket
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gate.borrower import BYTES, Borrower
 from gate.rig import until
 
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
+from rowen.node_agent.memory.pool import Pool
 
 HANDLES = 12
 
@@ -94,7 +96,7 @@ def test_a_tenant_that_the_kernel_has_frozen_loses_handles_too(make_rig):
     engine.ask("want", 5)
     engine.ask("busy")
     assert engine.ask("wait", 5) == 1
-    assert rig.pods[0].frozen()
+    until(rig.pods[0].frozen, "the kernel says so")
     assert engine.ask("map", 0, 5) == 5
     engine.ask("fill", 0, 5, 9)
     engine.ask("idle")
@@ -115,6 +117,19 @@ def test_killed_processes_give_back_everything(pool_rig):
     engine.kill()
     until(lambda: pool_rig.device.loans.status().free == 12)
     assert pool_rig.device.loans.borrowers == {}
+
+
+def test_nobody_at_the_door_waits_until_a_member_that_has_gone_is_free(pool_rig, monkeypatch):
+    engine = an_engine(pool_rig)
+    may_free, dismiss = threading.Event(), Pool.dismiss
+    monkeypatch.setattr(Pool, "dismiss", lambda pool, number: may_free.wait(60) and dismiss(pool, number))
+    a_tenant(pool_rig, 0, 7).kill()
+    other = Borrower(pool_rig, 1).ready()
+    assert other.ask("open") == HANDLES
+    come_back(pool_rig, engine, other)
+    assert pool_rig.device.loans.status().free == 5
+    may_free.set()
+    until(lambda: pool_rig.device.loans.status().free == 12)
 
 
 def test_the_next_agent_goes_on_with_the_memory_of_all(pool_rig):

@@ -90,6 +90,14 @@ def test_owners_that_turn_out_needless_are_spared() -> None:
     assert (choice.handles, choice.tokens) == ([2, 3, 4], 6)
 
 
+def test_those_who_share_the_handle_of_a_spared_one_are_spared_with_it() -> None:
+    owners = {0: (1, [0]), 1: (1, [0]), 2: (3, [1, 2])}
+    with ledger_rig(3) as rig:
+        rig.tell(owners)
+        choice = rig.chooser.choose([1, 0, 2], 2)
+    assert (choice.handles, choice.tokens, choice.owners) == ([1, 2], 3, 1)
+
+
 def test_handles_out_of_range_and_listed_again_do_not_count() -> None:
     with ledger_rig(4) as rig:
         choice = rig.chooser.choose([4, 3, 3, 2**32 - 1, 0, 3], 9)

@@ -254,14 +254,15 @@ static int dearer_first(const void *left, const void *right) {
 }
 
 /* The last owners that were affected may have freed more handles than were missing. Spares the dearest owners without
- * whose handles there are still enough; one that cannot be spared now cannot be after the others either. */
+ * whose handles there are still enough; one that cannot be spared now cannot be after the others either. Who has
+ * something only in handles of those who were spared loses nothing either, though there is none left over by then. */
 static void spare(struct rowen_selection *selection, uint32_t wanted) {
     uint32_t kept = 0;
     if (selection->free == wanted) return;
     qsort(selection->affected, selection->affected_count, sizeof *selection->affected, dearer_first);
     for (uint32_t i = 0; i < selection->affected_count; i++) {
         uint32_t owner = (uint32_t)selection->affected[i];
-        if (selection->free == wanted || freed_by(selection, owner) > selection->free - wanted)
+        if (freed_by(selection, owner) > selection->free - wanted)
             selection->affected[kept++] = selection->affected[i];
         else
             restore(selection, owner, (uint32_t)(selection->affected[i] >> 32));

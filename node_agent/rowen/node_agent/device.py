@@ -183,6 +183,8 @@ class Device:
         A native thread that is stuck is given 5 s; then the device stays this process's until it ends.
         """
         if self._handle:
+            if self.loans is not None:
+                self.loans.finish()
             error = self._library.rowen_agent_close(self._handle)
             # A stuck thread goes on with the pool and its ledgers.
             if self.loans is not None and not error:

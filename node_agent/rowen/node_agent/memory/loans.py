@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ log = structlog.get_logger()
 
 _MOST_HANDLES = 32768
 """Of one arena."""
+_FREEING_THREADS = 2
+"""The kernel takes some 0.5 s to free a GiB of small pages: nobody at the door waits for that."""
 BOOK = "device.memory"
 """File in a device's directory that says who owns how much; it outlives agents."""
 
@@ -60,10 +63,15 @@ class Loans:
         """Goes on with the book in `directory`, or begins it. Raises `OSError`, `MemoryError`."""
         self.pool = pool
         self._ledgers = Ledgers(pool)
+        self._freeing = ThreadPoolExecutor(_FREEING_THREADS, "rowen-freeing")
         self.borrowers: dict[int, Borrower] = {}
         """By member number."""
         self._handles = pool.status().total
         pool.keep(directory / BOOK)
+
+    def finish(self) -> None:
+        """Before the end of the pool: waits until what was taken back is free."""
+        self._freeing.shutdown()
 
     def close(self) -> None:
         """After the end of the pool."""
@@ -112,12 +120,12 @@ class Loans:
         return os.fstat(memory).st_size // self.pool.handle_bytes
 
     def take_back(self, number: int) -> None:
-        """The process is gone, or runs another program."""
-        with contextlib.suppress(KeyError):
-            self.pool.dismiss(number)
+        """The process is gone, or runs another program. What it had is free some time later."""
+        if self.borrowers.pop(number, None) is None:
+            return
         with contextlib.suppress(KeyError):
             self._ledgers.dismiss(number)
-        self.borrowers.pop(number, None)
+        self._freeing.submit(self.pool.dismiss, number)
 
     def forget(self, pid: int) -> None:
         """The process has nothing of the last agent's pool."""
