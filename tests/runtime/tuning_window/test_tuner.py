@@ -15,8 +15,10 @@ from runtime.tuning_runs import spec
 from runtime.tuning_window.models import layers
 from safetensors.torch import load_file, save_file
 
+from rowen.crds.worker import ExitCode
+from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
-from rowen.runtime.memory.arena import Arena
+from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.adapter import load_base
 from rowen.runtime.tuning.tuner import Tuner
@@ -25,20 +27,35 @@ from rowen.runtime.worker import Progress
 HANDLE_BYTES = 16384
 
 
-def run(model: Path, dataset: Path, output: Path, arena: Arena | None) -> dict[str, bytes]:
+def run(model: Path, dataset: Path, output: Path, part: PoolPart | None) -> dict[str, bytes]:
     output.mkdir()
     job = spec(model, dataset, output)
-    Tuner(job, model, Fence(output / ".rowen-owner", 1), Progress("steps", NoTenant()), arena).run()
+    Tuner(job, model, Fence(output / ".rowen-owner", 1), Progress("steps", NoTenant()), part).run()
     return {path.name: path.read_bytes() for path in output.iterdir() if path.name != ".rowen-owner"}
 
 
 def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
     arena = LocalArena(64, HANDLE_BYTES, 12)
-    found = run(tiny_model, dataset, tmp_path / "window", arena)
+    found = run(tiny_model, dataset, tmp_path / "window", PoolPart(arena, 64))
     assert found == run(tiny_model, dataset, tmp_path / "plain", None)
     assert found.keys() == {"adapter_config.json", "adapter_model.safetensors", "metrics.json"}
     assert arena.mapped == set()
     assert 0 < arena.grant < 64
+
+
+@pytest.mark.parametrize(
+    ("capacity", "handles", "reason", "said"),
+    [
+        (20, 8, "MemoryTooSmall", "a layer takes .* leaves 131072: raise memoryLimit"),
+        (3, 3, "ModelUnsuitable", "the layers' weights take .* the arena has 3: leave memoryLimit out"),
+    ],
+)
+def test_a_model_that_fits_no_window_is_refused_with_numbers(
+    capacity: int, handles: int, reason: str, said: str, tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(WorkerError, match=said) as caught:
+        run(tiny_model, dataset, tmp_path / "out", PoolPart(LocalArena(capacity, HANDLE_BYTES), handles))
+    assert (caught.value.reason, caught.value.code) == (reason, ExitCode.USER_ERROR)
 
 
 def mapped_files() -> set[str]:

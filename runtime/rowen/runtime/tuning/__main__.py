@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from rowen.crds.worker import ExitCode, TuningSpec
+from rowen.runtime.device_memory import worker_part
 from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
@@ -36,7 +37,7 @@ def tune(progress: Progress) -> str:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
     try:
-        metrics = Tuner(spec, model, fence, progress).run()
+        metrics = Tuner(spec, model, fence, progress, worker_part()).run()
     except WorkerError as error:
         # Nothing of Rowen's is there: whatever the user puts there later is not to be taken for it.
         if error.code is ExitCode.USER_ERROR and not any((folder / name).exists() for name in REPLACED_FILES):

@@ -12,10 +12,10 @@ import torch
 from peft import PeftModel
 
 from rowen.crds.worker import TuningSpec
-from rowen.runtime.failure import reading
+from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import has_file, write_atomically
-from rowen.runtime.memory.arena import Arena
+from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
 from rowen.runtime.tuning.checkpoint import Training
 from rowen.runtime.tuning.examples import Example, encode_rows
@@ -33,14 +33,14 @@ class Tuner:
     """One attempt at a job."""
 
     def __init__(
-        self, spec: TuningSpec, model: Path, fence: Fence, progress: Progress, arena: Arena | None = None
+        self, spec: TuningSpec, model: Path, fence: Fence, progress: Progress, part: PoolPart | None = None
     ) -> None:
-        """With an arena the layers' weights are there, as many at a time as it grants; else all are in memory."""
+        """With a part of the pool the layers' weights are there, as many at a time as it grants; else in memory."""
         self._spec = spec
         self._model = model
         self._fence = fence
         self._progress = progress
-        self._arena = arena
+        self._part = part
         self._folder = Path(spec.output_path)
         self._digest = job_digest(spec, model)
 
@@ -59,7 +59,7 @@ class Tuner:
         tokenizer = adapter.load_tokenizer(self._model)
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
         train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
-        base = adapter.load_base(self._model, mapped=self._arena is not None)
+        base = adapter.load_base(self._model, mapped=self._part is not None)
         with self._placed(base):
             model = adapter.add_adapter(base, spec)
             training = self._start(model)
@@ -80,11 +80,18 @@ class Tuner:
 
     @contextmanager
     def _placed(self, base: torch.nn.Module) -> Iterator[None]:
-        """Keeps the base model's layers in the arena, if there is one."""
-        if self._arena is None:
+        """Keeps the base model's layers in the part of the pool, if there is one. Raises `WorkerError`."""
+        if self._part is None:
             yield
             return
-        with Window(base, layers_of(base), self._arena, dtype=torch.float32):
+        try:
+            window = Window(base, layers_of(base), self._part.arena, dtype=torch.float32, ledger=self._part.ledger)
+        except ValueError as error:
+            message = f"with a memoryLimit the layers lie in the device's pool, but {error}: leave memoryLimit out"
+            raise WorkerError("ModelUnsuitable", message) from error
+        with window:
+            if window.least_handles > self._part.handles:
+                raise _too_little(self._part, window.least_handles)
             base.float()
             yield
 
@@ -123,6 +130,12 @@ class Tuner:
         adapter.write_adapter(self._folder, model, self._spec.base_model.name_or_path, self._digest)
         write_atomically(self._folder / METRICS_FILE, json.dumps(asdict(metrics), indent=1).encode())
         checkpoint.remove(self._folder)
+
+
+def _too_little(part: PoolPart, needed: int) -> WorkerError:
+    size = part.arena.handle_bytes
+    message = f"a layer takes {needed * size} bytes of the device's pool, and memoryLimit leaves {part.handles * size}"
+    return WorkerError("MemoryTooSmall", f"{message}: raise memoryLimit, or leave it out")
 
 
 def job_digest(spec: TuningSpec, model: Path) -> str:

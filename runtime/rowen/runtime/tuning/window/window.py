@@ -81,6 +81,11 @@ class Window:
         """What happened so far."""
         return self._weights.counts
 
+    @property
+    def least_handles(self) -> int:
+        """Handles of the largest layer: with less no pass of it ever begins."""
+        return max((len(place.handles) for place in self._places), default=0)
+
     def close(self) -> None:
         """Puts the model back as it was and gives all memory back."""
         for layer, forward in self._forwards:
