@@ -119,9 +119,10 @@ def test_what_pods_have_for_themselves_is_lent_to_nobody(rig):
     rig.until(lambda pool: (pool.fixed, rig.member(0, pool).granted) == (16, 16), "what is left")
     assert tenant.ask("map", 0, 16) == 16
     rig.place(1, fixed=4)
-    assert engine.ask("open") == HANDLES
-    engine.ask("busy")
     rig.until(lambda pool: (pool.fixed, rig.member(0, pool).owned) == (20, 12), "a new pod's share was taken")
+    assert tenant.ask("lost") == 4
+    assert engine.ask("open") == HANDLES
+    assert {closing.for_request for closing in rig.served.gate.closings(0)} == {False}
     rig.views.pop(1)
     rig.tell()
     rig.until(lambda pool: pool.fixed == 16, "it is gone")

@@ -22,7 +22,7 @@ struct rowen_agent;
 struct rowen_pool;
 
 /* Why the gate was closed. */
-enum rowen_reason { ROWEN_BUSY = 0, ROWEN_LEASE = 1, ROWEN_DETACHED = 2 };
+enum rowen_reason { ROWEN_BUSY = 0, ROWEN_LEASE = 1, ROWEN_DETACHED = 2, ROWEN_MEMORY = 3 };
 
 /* Why the kernel had to stop a pod. */
 enum rowen_offence {

@@ -82,6 +82,7 @@ struct rowen_agent {
     uint64_t acknowledged_ns;
     bool marked; /* the pods' CPU time was noted since */
     uint32_t reason;
+    uint64_t memory_ns; /* when the gate was last closed for memory alone */
 };
 
 #define ROWEN_FOR_MEMBERS(agent, member) \

@@ -11,6 +11,9 @@
 
 #define SCAN_NS (100 * ROWEN_MS)
 #define ACK_POLL_NS (500 * 1000ull)
+/* The gate closes for memory alone at most once in so long a time, and waits for so long at most until it is taken. */
+#define MEMORY_PERIOD_NS ROWEN_SECOND
+#define MEMORY_WAIT_NS (100 * ROWEN_MS)
 #define SETTLE_NS (500 * ROWEN_MS)
 
 /* What the thread waits for, with the device's lock let go. */
@@ -101,6 +104,9 @@ static uint64_t cooldown(struct rowen_agent *agent, uint64_t now) {
     return wanted;
 }
 
+/* What a pod has for itself is in use already: it cannot wait for the next request, as an engine's headroom can. */
+static bool lacks_memory(struct rowen_agent *agent) { return agent->pool && rowen_pool_lacks(agent->pool); }
+
 /* The wake rule: opens after the device has been idle for the cooldown without a break; else waits a while. */
 static struct pause open_or_wait(struct rowen_agent *agent) {
     struct rowen_gate_block *block = &agent->page->block;
@@ -118,6 +124,8 @@ static struct pause open_or_wait(struct rowen_agent *agent) {
         uint64_t quiet_from = idle_since > agent->quiet_from_ns ? idle_since : agent->quiet_from_ns;
         if (quiet_from < agent->settled_ns) quiet_from = agent->settled_ns;
         if (now >= quiet_from + quiet) {
+            if (now < agent->acknowledged_ns + MEMORY_WAIT_NS && lacks_memory(agent))
+                return (struct pause){NULL, 0, ACK_POLL_NS};
             open_gate(agent, word, now);
             return (struct pause){0};
         }
@@ -131,7 +139,12 @@ static struct pause serve_open(struct rowen_agent *agent, uint32_t gate) {
     account(agent, now);
     if (!lease_valid(agent, now)) agent->reason = ROWEN_LEASE;
     else if (!atomic_load(&agent->engines)) agent->reason = ROWEN_DETACHED;
-    else if (rowen_agent_in_flight(agent) == 0) return (struct pause){rowen_gate_futex(agent->page), gate, SCAN_NS};
+    else if (rowen_agent_in_flight(agent) == 0) {
+        if (now - agent->memory_ns < MEMORY_PERIOD_NS || !lacks_memory(agent))
+            return (struct pause){rowen_gate_futex(agent->page), gate, SCAN_NS};
+        agent->reason = ROWEN_MEMORY;
+        agent->memory_ns = now;
+    }
     /* With requests in flight it was opened by somebody who may not. */
     if (!rowen_close_gate(agent->page, false)) agent->reason = ROWEN_BUSY;
     return (struct pause){0};

@@ -191,6 +191,13 @@ void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+bool rowen_pool_lacks(struct rowen_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    bool lacks = pool->fixed_lacks;
+    pthread_mutex_unlock(&pool->lock);
+    return lacks;
+}
+
 int32_t rowen_pool_share(struct rowen_pool *pool, uint32_t number, uint32_t request, uint32_t limit) {
     struct rowen_member *member = enter(pool, number);
     if (!member) return -ENOENT;

@@ -95,6 +95,8 @@ ROWEN_API int32_t rowen_pool_bound(struct rowen_pool *pool, uint32_t member, uin
 /* Keeps so many handles from all members, for memory that is used beside the pool; all of them if there are fewer. They
  * are met like the target of an online member, before those. */
 ROWEN_API void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles);
+/* Whether, after the last round, the fixed part lacks handles that offline members hold: only a stop frees them. */
+ROWEN_API bool rowen_pool_lacks(struct rowen_pool *pool);
 /* What an offline member may own: at most `limit`; below `request` nothing is taken from it, and so much of the pool is
  * kept for it. Starts as 0 and 0. -EINVAL: not offline, request > limit, or limit above its capacity. */
 ROWEN_API int32_t rowen_pool_share(struct rowen_pool *pool, uint32_t member, uint32_t request, uint32_t limit);

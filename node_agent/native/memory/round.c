@@ -89,6 +89,15 @@ static void clock_in(struct rowen_pool *pool, bool stopped, uint64_t now_ns) {
     pool->was_stopped = stopped;
 }
 
+static bool fixed_lacks(const struct rowen_pool *pool) {
+    if (pool->fixed >= pool->fixed_target) return false;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        const struct rowen_member *member = pool->members[i];
+        if (takes_part(member, ROWEN_OFFLINE) && member->held > member->request) return true;
+    }
+    return false;
+}
+
 uint32_t rowen_pool_serve(struct rowen_pool *pool, bool offline_stopped, uint64_t now_ns) {
     pthread_mutex_lock(&pool->lock);
     rowen_book_look(&pool->book, now_ns);
@@ -104,6 +113,7 @@ uint32_t rowen_pool_serve(struct rowen_pool *pool, bool offline_stopped, uint64_
     if (missing && offline_stopped) missing = rowen_round_take(pool, missing);
     rowen_round_offline(pool, missing);
     pool->deficit = missing;
+    pool->fixed_lacks = fixed_lacks(pool);
     pthread_mutex_unlock(&pool->lock);
     return missing;
 }

@@ -11,6 +11,7 @@ struct rowen_pool {
     uint32_t total;
     uint32_t fixed; /* kept from all members */
     uint32_t fixed_target;
+    bool fixed_lacks; /* handles that offline members hold, after the last round */
     uint64_t handle_bytes;
     bool huge;
     struct rowen_member *members[ROWEN_POOL_MEMBERS]; /* in the order in which they came */
