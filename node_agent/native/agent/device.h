@@ -135,4 +135,10 @@ static inline struct rowen_transition *rowen_transition_at(struct rowen_state *s
     return &state->transitions[(number - 1) % ROWEN_RING];
 }
 
+/* First number to read of a ring of `size` so that it is above `after` and still there. */
+static inline uint64_t rowen_first_number(uint64_t after, uint64_t made, uint64_t size) {
+    uint64_t oldest = made > size ? made - size + 1 : 1;
+    return after + 1 > oldest ? after + 1 : oldest;
+}
+
 #endif

@@ -10,15 +10,9 @@
 #define OUTLIERS_PER_CENT 1 /* of the gaps, at least one */
 #define MOST_OUTLIERS (1 + ROWEN_RING * OUTLIERS_PER_CENT / 100)
 
-/* First number to read so that it is above `after` and still in a ring of `size`. */
-static uint64_t first_number(uint64_t after, uint64_t made, uint64_t size) {
-    uint64_t oldest = made > size ? made - size + 1 : 1;
-    return after + 1 > oldest ? after + 1 : oldest;
-}
-
 void rowen_report_gaps(struct rowen_agent *agent, struct rowen_member *member) {
     uint64_t made = atomic_load(&member->page->gaps_made);
-    uint64_t number = first_number(member->gaps_read, made, ROWEN_GAPS);
+    uint64_t number = rowen_first_number(member->gaps_read, made, ROWEN_GAPS);
     for (; number <= made && made - number < ROWEN_GAPS; number++) {
         const struct rowen_gap *gap = &member->page->gaps[(number - 1) % ROWEN_GAPS];
         struct rowen_gap *mine = &agent->gaps[agent->gaps_made++ % ROWEN_RING];
@@ -103,7 +97,7 @@ void rowen_report_requests(struct rowen_agent *agent, struct rowen_member *membe
     /* Who was stopped by the current close is not known yet. */
     if (rowen_closed(rowen_gate(agent->page)) && !agent->acknowledged) return;
     uint64_t made = atomic_load(&member->page->records_made);
-    uint64_t number = first_number(member->records_read, made, ROWEN_RECORDS);
+    uint64_t number = rowen_first_number(member->records_read, made, ROWEN_RECORDS);
     for (; number <= made && made - number < ROWEN_RECORDS; number++) {
         const struct rowen_record *record = &member->page->records[(number - 1) % ROWEN_RECORDS];
         if (atomic_load((_Atomic uint64_t *)&record->number) == number) keep_request(agent->state, record);

@@ -29,16 +29,11 @@ void rowen_agent_status(struct rowen_agent *agent, struct rowen_status *status) 
     pthread_mutex_unlock(&agent->lock);
 }
 
-static uint64_t first_number(uint64_t after, uint64_t made) {
-    uint64_t oldest = made > ROWEN_RING ? made - ROWEN_RING + 1 : 1;
-    return after + 1 > oldest ? after + 1 : oldest;
-}
-
 uint32_t rowen_agent_requests(struct rowen_agent *agent, uint64_t after, struct rowen_request *out,
                               uint32_t capacity) {
     uint64_t made = atomic_load(&agent->state->requests_made);
     uint32_t count = 0;
-    for (uint64_t number = first_number(after, made); number <= made && count < capacity; number++) {
+    for (uint64_t number = rowen_first_number(after, made, ROWEN_RING); number <= made && count < capacity; number++) {
         struct rowen_request *request = &agent->state->requests[(number - 1) % ROWEN_RING];
         if (atomic_load(&request->number) != number) continue;
         memcpy(&out[count], request, sizeof *request);
@@ -51,7 +46,7 @@ uint32_t rowen_agent_transitions(struct rowen_agent *agent, uint64_t after, stru
                                  uint32_t capacity) {
     uint64_t made = atomic_load(&agent->state->transitions_made);
     uint32_t count = 0;
-    for (uint64_t number = first_number(after, made); number <= made && count < capacity; number++) {
+    for (uint64_t number = rowen_first_number(after, made, ROWEN_RING); number <= made && count < capacity; number++) {
         struct rowen_transition *transition = rowen_transition_at(agent->state, number);
         memcpy(&out[count], transition, sizeof *transition);
         if (atomic_load(&transition->number) == number) count++;
