@@ -61,6 +61,10 @@ def test_an_engine_under_pressure_gets_handles_of_a_tenant_that_stands_still(rig
     assert device.pool is not None
     assert sum(device.pool.model_dump().values()) == HANDLES * BYTES
     assert device.pool.online_used_bytes == 16 * BYTES
+    labels = {"node": "n", "device": "cpu1"}
+    value = rig.node.metrics.registry.get_sample_value
+    assert value("rowen_memory_bytes", {**labels, "owner": "online_used"}) == 16 * BYTES
+    assert value("rowen_reclaimed_bytes_total", labels) >= taken * BYTES
 
 
 def test_nobody_gets_more_than_its_pod_may_have(rig):

@@ -135,6 +135,8 @@ async def test_reports_pods_requests_and_harvest(world):
     assert device.tenants[0].attached
     assert device.preemptions.per_request_max == 1
     await until(lambda: 0 < cluster.last().harvested_fraction <= cluster.last().idle_fraction <= 1)
+    assert cluster.last().pool.free_bytes == 2**30
+    assert cluster.last().memory.available_bytes[-1] == 2**30
     assert agent.unready() is None
 
 
@@ -148,6 +150,8 @@ async def test_http(world):
         metrics = (await client.get("/metrics")).text
         assert 'rowen_device_gate_open{device="cpu1",node="n"}' in metrics
         assert 'rowen_preemptions_total{device="cpu1",node="n"}' in metrics
+        assert 'rowen_memory_bytes{device="cpu1",node="n",owner="free"} 1.073741824e+09' in metrics
+        assert 'rowen_reclaims_total{device="cpu1",node="n"} 0.0' in metrics
         timeline = (await client.get("/v1/devices/cpu1/timeline", params={"since": time.time() - 5})).json()
         assert timeline["requests"][-1]["ttft_seconds"] == 0.005
         assert abs(timeline["transitions"][-1]["closed"] - time.time()) < 30
