@@ -129,13 +129,13 @@ def pooled(world):
 
 
 def test_a_line_says_whose_the_pool_is(pooled, replay):
-    assert "pool: service 4 (+2 ahead), offline jobs 90, free 4 MiB" in plain_line(pooled, replay, 1010.0)
+    assert "pool: service 4 (+2 ahead), jobs 90, free 4 MiB" in plain_line(pooled, replay, 1010.0)
 
 
 def test_the_screen_has_a_bar_for_each_pool(pooled, replay):
     bar = next(line for line in drawn(pooled, replay, OBJECTIVE).splitlines() if "▒" in line)
     assert "node/cpu1" in bar
-    assert "offline jobs 90" in bar
+    assert "jobs 90" in bar
 
 
 def test_without_pools_the_screen_has_no_empty_panel(world, replay):

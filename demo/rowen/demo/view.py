@@ -22,7 +22,7 @@ from rowen.demo.world import World
 _RECENT_SECONDS = 30.0
 _PLAIN_INTERVAL = 10.0
 _JOBS_TITLE = "Offline jobs"
-_BAR_WIDTH = 40
+_BAR_WIDTH = 32
 # Told apart without colours, too.
 _BAR: dict[Owner, tuple[str, str]] = {
     "online_used": ("█", "blue"),
@@ -62,7 +62,7 @@ def owners_bar(owners: PoolOwners, width: int) -> Text:
 def owners_text(owners: PoolOwners) -> str:
     """The pool in words."""
     used, ahead, offline, free = (f"{bytes_of(owners, owner) / MIB:.0f}" for owner in OWNERS)
-    return f"service {used} (+{ahead} ahead), offline jobs {offline}, free {free} MiB"
+    return f"service {used} (+{ahead} ahead), jobs {offline}, free {free} MiB"
 
 
 def plain_line(world: World, replay: Progress, now: float) -> str:
@@ -81,12 +81,11 @@ def plain_line(world: World, replay: Progress, now: float) -> str:
     for (node, name), record in sorted(world.devices.items()):
         device = record.harvest
         if device.online is not None:
+            pool = f", pool: {owners_text(device.pool)}" if device.pool is not None else ""
             parts.append(
                 f"{node}/{name}: {holder(device)}, harvested {device.harvested_fraction:.0%}, "
-                f"{device.preemptions.total} preemptions"
+                f"{device.preemptions.total} preemptions{pool}"
             )
-        if device.pool is not None:
-            parts.append(f"pool: {owners_text(device.pool)}")
     for job in sorted(world.jobs):
         result = world.job_result(job)
         parts.append(f"{job}: {result.state} {result.completed}/{result.total}")
@@ -102,8 +101,9 @@ def screen(world: World, replay: Progress, objective: Objective, now: float) -> 
         Panel(_device_table(world), title="Devices", title_align="left"),
         Panel(_job_table(world), title=_JOBS_TITLE, title_align="left"),
     ]
-    if any(record.harvest.pool is not None for record in world.devices.values()):
-        parts.insert(2, Panel(_pool_table(world), title="Whose their pools of memory are", title_align="left"))
+    pools = _pool_table(world)
+    if pools.row_count:
+        parts.insert(2, Panel(pools, title="Whose their pools of memory are", title_align="left"))
     if world.problem:
         parts.append(Text(f"cluster not read just now: {world.problem}", style="yellow"))
     return Group(*parts)
@@ -172,7 +172,7 @@ def _device_table(world: World) -> Table:
 def _pool_table(world: World) -> Table:
     table = Table.grid(padding=(0, 2))
     for (node, name), record in sorted(world.devices.items()):
-        if (owners := record.harvest.pool) is not None:
+        if record.harvest.online is not None and (owners := record.harvest.pool) is not None:
             table.add_row(f" {node}/{name}", owners_bar(owners, _BAR_WIDTH), owners_text(owners))
     return table
 
