@@ -12,10 +12,9 @@ interval (`blocks.py`); `plain`'s is that of its repeats against each other, so 
 repeat load the weights and do not count. A window also computes each layer's forward pass again on the way back, which
 `plain` does not: `over_whole` compares with the window that holds all layers, so by the window's size alone.
 
-**Reserve.** Harli ("SLO-Aware Co-location of LLM Inference and PEFT-based Finetuning", section 4.3) swaps layers through
-such a window, and keeps `(T_swap / SLO_tpot) * max_bs * Mem_kv` free for the engine, since a layer's memory cannot be
-released at once (section 4.4). T is measured in three ways, of one layer's
-handles, as p99:
+**Reserve.** Harli ("SLO-Aware Co-location of LLM Inference and PEFT-based Finetuning", section 4.3) swaps layers
+through such a window, and keeps `(T_swap / SLO_tpot) * max_bs * Mem_kv` free for the engine, since a layer's memory
+cannot be released at once (section 4.4). T is measured in three ways, of one layer's handles, as p99:
 
     copied      the layer's weights are copied out, as in the paper
     returned    the tuner is granted a layer less while it runs, and gives it back when it comes round
