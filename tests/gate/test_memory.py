@@ -14,7 +14,8 @@ from gate.borrower import BYTES, Borrower
 from gate.rig import until
 
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
-from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.loans import Borrower as Known
+from rowen.node_agent.memory.pool import Kind, Pool
 
 HANDLES = 12
 
@@ -151,6 +152,46 @@ def test_the_next_agent_goes_on_with_the_memory_of_all(pool_rig):
     assert engine.ask("wait", 9) == 1
     engine.ask("idle")
     assert tenant.ask("lost") == 4
+
+
+def test_an_engine_that_an_agent_refuses_serves_on_with_what_it_was_granted(pool_rig, monkeypatch):
+    engine, tenant = an_engine(pool_rig), a_tenant(pool_rig, 0, 7)
+    engine.ask("want", 5)
+    assert engine.ask("wait", 5) == 1
+    assert engine.ask("map", 0, 4) == 4
+    refused, adopt = [], Pool.adopt
+
+    def watched(pool, kind, *arguments):
+        try:
+            return adopt(pool, kind, *arguments)
+        except OSError:
+            refused.append(kind)
+            raise
+
+    monkeypatch.setattr(Pool, "adopt", watched)
+    pool_rig.memory = (HANDLES // 2, 2 * BYTES)
+    # Who hands over to the second has heard the answer of the first.
+    for count in (1, 2):
+        pool_rig.agent.close()
+        pool_rig.serve().renew(time.monotonic() + 3600)
+        until(lambda count=count: [refused.count(kind) for kind in Kind] == [count, count], "both are refused")
+    assert engine.ask("grant") == 5
+    assert engine.ask("map", 4, 1) == 1
+    assert pool_rig.device.loans.status().free == 0, "what it has is lent to nobody"
+    assert tenant.ask("grant") == 0
+
+
+def test_processes_of_a_pod_have_so_many_arenas_and_no_more(pool_rig, monkeypatch):
+    monkeypatch.setattr(Pool, "name", lambda *_: None)
+    loans = pool_rig.device.loans
+    for pid in range(12):
+        loans.lend(Known(0, pid), 1, keeps_ledger=False)
+    with pytest.raises(OSError, match="at most 12 arenas"):
+        loans.lend(Known(0, 12), 1, keeps_ledger=False)
+    for slot, pid in ((1, 13), (None, 14)):
+        loans.lend(Known(slot, pid), 1, keeps_ledger=False)
+    loans.take_back(1)
+    loans.lend(Known(0, 12), 1, keeps_ledger=False)
 
 
 def test_children_have_no_part_in_it_and_may_have_their_own(pool_rig):

@@ -156,10 +156,11 @@ def test_an_agent_that_died_between_taking_a_handle_and_saying_so(make_pool, lib
 
 def test_a_pool_has_a_most_of_adopted_members(make_pool, orphan):
     pool = make_pool(10, BYTES)
-    for _ in range(256):
+    for _ in range(224):
         pool.admit(Kind.OFFLINE, 1)
     with pytest.raises(OSError, match="the arena of process"):
         adopt(pool, orphan())
+    assert adopt(pool, orphan(Kind.ONLINE), Kind.ONLINE).kind is Kind.ONLINE
 
 
 def memory_file(size, seals=SEALS):

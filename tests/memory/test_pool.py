@@ -89,11 +89,14 @@ def test_a_member_has_a_capacity_that_its_addresses_can_have(make_pool):
 
 def test_a_pool_has_a_most_of_members(make_pool):
     pool = make_pool(4, BYTES)
-    numbers = [pool.admit(Kind.OFFLINE, 1).number for _ in range(256)]
+    numbers = [pool.admit(Kind.OFFLINE, 1).number for _ in range(224)]
     with pytest.raises(OSError, match="a member of 1 handles"):
         pool.admit(Kind.OFFLINE, 1)
     pool.dismiss(numbers[3])
-    assert pool.admit(Kind.OFFLINE, 1).number == 257
+    assert pool.admit(Kind.OFFLINE, 1).number == 225
+    assert [pool.admit(Kind.ONLINE, 1).number for _ in range(32)] == [*range(226, 258)]
+    with pytest.raises(OSError, match="a member of 1 handles"):
+        pool.admit(Kind.ONLINE, 1)
     assert len(pool.status().members) == 256
 
 
@@ -515,6 +518,31 @@ class TestWhatIsReallyHeld:
         assert (found.really_held, found.owned, found.overdrawn, pool.status().free) == (7, 7, 3, 3)
         self.late(member, *range(30, 60))
         assert (member.status.overdrawn, pool.status().free) == (33, 0)
+
+    def test_who_keeps_what_it_says_that_it_has_given_back_is_stubborn(self, make_pool, join):
+        pool = make_pool(10, BYTES)
+        member = join(pool, Kind.OFFLINE).holds(6)
+        self.late(member, *range(6))
+        size = os.fstat(member.admission.arena).st_size - 4 * 100
+        with mmap.mmap(member.admission.arena, 0) as page:
+            page[size:] = bytes(4 * 100)
+        pool.share(member.number, 0, 1)
+        serve(pool, 100.0)
+        serve(pool, 100.0 + RETURN_SECONDS)
+        found = member.status
+        assert (found.held, found.granted, found.really_held, found.stubborn) == (0, 1, 6, 5)
+
+    def test_the_fixed_part_lacks_it_whatever_its_owner_says(self, make_pool, join, library):
+        pool = make_pool(10, BYTES)
+        member = join(pool, Kind.OFFLINE)
+        self.late(member, *range(10))
+        pool.fix(4)
+        serve(pool)
+        library.rowen_pool_lacks.restype = ctypes.c_bool
+        lacks = lambda: library.rowen_pool_lacks(ctypes.c_void_p(pool.handle))  # noqa: E731
+        assert (member.status.held, lacks()) == (0, True)
+        serve(pool, stopped=True)
+        assert (pool.status().fixed, lacks()) == (4, False)
 
     def test_it_is_freed_when_it_is_needed(self, make_pool, join):
         pool = make_pool(10, BYTES)

@@ -44,7 +44,8 @@ static int32_t hand_over(struct rowen_link *link) {
     bool refused = true;
     if (count > 0) error = request(link, ROWEN_HAND_OVER, 0, files, (uint32_t)count, none, &refused);
     if (!refused) return error;
-    rowen_arena_orphan(arena);
+    /* An engine serves on with what it was granted last: the agent's book counts that until its process ends. */
+    if (!link->writes_gate) rowen_arena_orphan(arena);
     return 0;
 }
 

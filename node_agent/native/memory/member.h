@@ -24,7 +24,7 @@ struct rowen_member {
 
     uint32_t grant;
     uint32_t ceiling; /* most that it may hold by the grants still in effect */
-    uint64_t over_ns; /* running time since the grant fell below what it holds */
+    uint64_t over_ns; /* running time since it has held more than its grant, as it says or as its file shows */
     uint64_t taken;
     bool unsettled; /* handles were taken since its memory was last freed twice */
 

@@ -70,7 +70,11 @@ int32_t rowen_pool_keep(struct rowen_pool *pool, const char *path) {
     return leave(pool, rowen_book_open(&pool->book, path));
 }
 
-static bool has_place(const struct rowen_pool *pool) {
+/* Tenants may make as many processes as they like: some places are kept for engines. */
+static bool has_place(const struct rowen_pool *pool, uint32_t kind) {
+    uint32_t offline = 0;
+    for (uint32_t i = 0; i < pool->count; i++) offline += pool->members[i]->kind == ROWEN_OFFLINE;
+    if (kind == ROWEN_OFFLINE && offline >= ROWEN_POOL_OFFLINE) return false;
     return pool->count < ROWEN_POOL_MEMBERS && pool->last_number < INT32_MAX;
 }
 
@@ -87,7 +91,7 @@ int32_t rowen_pool_admit(struct rowen_pool *pool, uint32_t kind, uint32_t capaci
     struct rowen_member *member = rowen_member_make(kind, capacity, pool->handle_bytes, pool->huge, &error);
     if (!member) return error;
     pthread_mutex_lock(&pool->lock);
-    if (!has_place(pool)) {
+    if (!has_place(pool, kind)) {
         rowen_member_free(member);
         return leave(pool, -ENOSPC);
     }
@@ -108,7 +112,7 @@ static struct rowen_member *same_memory(struct rowen_pool *pool, const struct ro
 static int32_t take_in(struct rowen_pool *pool, struct rowen_member *member, int32_t pid) {
     const struct rowen_member *here = same_memory(pool, member);
     if (here) return here->leaving ? -EBUSY : (int32_t)here->number;
-    if (!has_place(pool)) return -ENOSPC;
+    if (!has_place(pool, member->kind)) return -ENOSPC;
     member->entry = rowen_book_enter(&pool->book, pid);
     rowen_round_look(pool);
     rowen_member_resume(member, rowen_round_free(pool));
@@ -261,7 +265,7 @@ static struct rowen_member_status status_of(const struct rowen_member *member) {
         .wanted = member->wanted,
         .really = member->really,
         .overdrawn = beyond(member->really, member->ceiling),
-        .stubborn = member->over_ns >= ROWEN_RETURN_NS ? beyond(member->ceiling, member->grant) : 0,
+        .stubborn = member->over_ns >= ROWEN_RETURN_NS ? beyond(rowen_member_owned(member), member->grant) : 0,
         .target = member->target,
         .pressures = member->pressures,
         .capacity = member->capacity,

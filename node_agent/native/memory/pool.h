@@ -17,6 +17,8 @@
 
 #define ROWEN_POOL_HANDLES (1u << 20)
 #define ROWEN_POOL_MEMBERS 256
+/* Most of them that are offline. */
+#define ROWEN_POOL_OFFLINE 224
 /* Running time that a member has for giving back what a lowered grant asks of it. */
 #define ROWEN_RETURN_NS (10 * ROWEN_SECOND)
 

@@ -82,7 +82,7 @@ static void clock_in(struct rowen_pool *pool, bool stopped, uint64_t now_ns) {
     uint64_t passed = pool->round_ns && now_ns > pool->round_ns ? now_ns - pool->round_ns : 0;
     for (uint32_t i = 0; i < pool->count; i++) {
         struct rowen_member *member = pool->members[i];
-        if (member->ceiling <= member->grant) member->over_ns = 0;
+        if (rowen_member_owned(member) <= member->grant) member->over_ns = 0;
         else if (member->kind == ROWEN_ONLINE || !(stopped || pool->was_stopped)) member->over_ns += passed;
     }
     pool->round_ns = now_ns;
@@ -93,7 +93,9 @@ static bool fixed_lacks(const struct rowen_pool *pool) {
     if (pool->fixed >= pool->fixed_target) return false;
     for (uint32_t i = 0; i < pool->count; i++) {
         const struct rowen_member *member = pool->members[i];
-        if (takes_part(member, ROWEN_OFFLINE) && member->held > member->request) return true;
+        if (!takes_part(member, ROWEN_OFFLINE)) continue;
+        /* What a member says that it holds may be less than what is there. */
+        if (member->held > member->request || member->really > member->request) return true;
     }
     return false;
 }

@@ -17,6 +17,8 @@ log = structlog.get_logger()
 
 _MOST_HANDLES = 32768
 """Of one arena."""
+_MOST_OF_A_SLOT = 12
+"""Arenas of one slot's processes: a pod that makes many of them keeps no other out, and no round of the pool long."""
 _FREEING_THREADS = 2
 """The kernel takes some 0.5 s to free a GiB of small pages: nobody at the door waits for that."""
 BOOK = "device.memory"
@@ -85,6 +87,7 @@ class Loans:
         most = min(self._handles, _MOST_HANDLES)
         if capacity > most:
             raise OSError(errno.EINVAL, f"an arena of this device has at most {most} handles, not {capacity}")
+        self._check_number(borrower)
         capacity = capacity or most
         admission = self.pool.admit(borrower.kind, capacity)
         try:
@@ -99,11 +102,17 @@ class Loans:
                 files.append(self._ledgers.admit(admission.number, capacity))
         return Loan(admission.number, tuple(files))
 
+    def _check_number(self, borrower: Borrower) -> None:
+        others = [known for known in self.borrowers.values() if known.slot == borrower.slot and known != borrower]
+        if borrower.slot is not None and len(others) >= _MOST_OF_A_SLOT:
+            raise OSError(errno.ENOSPC, f"processes of one pod have at most {_MOST_OF_A_SLOT} arenas of a device")
+
     def adopt(self, borrower: Borrower, arena: int, memory: int, ledger: int | None = None) -> int:
         """Goes on with an arena that the process has, and with its ledger where that is one.
 
         The descriptors stay the caller's. Raises `OSError`.
         """
+        self._check_number(borrower)
         number = self.pool.adopt(borrower.kind, borrower.pid, arena, memory)
         known = self.borrowers.get(number)
         if known is None:
