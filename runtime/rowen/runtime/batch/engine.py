@@ -22,6 +22,7 @@ _ELASTIC = {
     "scheduler_cls": "rowen.runtime.vllm.elastic.scheduler.ElasticScheduler",
     "worker_cls": "rowen.runtime.vllm.elastic.worker.ElasticWorker",
 }
+_OWN_MEMORY = {"worker_cls": "rowen.runtime.vllm.seeded.SeededWorker"}
 _COMPLETION_TOKENS = 16
 """What OpenAI's completions route takes for `max_tokens` when it is absent."""
 
@@ -78,10 +79,10 @@ class VllmEngine(Engine):
             "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         }
         if part is None:
-            cache, elastic = cache_bytes(model, memory_bytes), {}
+            cache, classes = cache_bytes(model, memory_bytes), _OWN_MEMORY
             given = f"weights and vLLM leave {cache} bytes for the cache"
         else:
-            cache, elastic = part.handles * part.arena.handle_bytes, _ELASTIC
+            cache, classes = part.handles * part.arena.handle_bytes, _ELASTIC
             given = f"memoryLimit leaves {cache} bytes of the device's pool"
             bytes_left(model, memory_bytes, 0)
             attach(part)
@@ -96,7 +97,7 @@ class VllmEngine(Engine):
             kv_cache_memory_bytes=cache,
             distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
             disable_log_stats=True,
-            **elastic,
+            **classes,
         )
         config = arguments.create_engine_config()
         whole = int(config.model_config.max_model_len)

@@ -14,11 +14,11 @@ from torch.overrides import TorchFunctionMode
 from typing_extensions import override
 from vllm.v1.executor import Executor, UniProcExecutor
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
-from vllm.v1.worker.cpu_worker import CPUWorker
 
 from rowen.runtime.device_memory import open_part, pool_bytes
 from rowen.runtime.vllm.elastic.attachment import Attachment, attach, attachment
 from rowen.runtime.vllm.elastic.geometry import Geometry, UnsuitableError, best_fit
+from rowen.runtime.vllm.seeded import SeededWorker
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -35,7 +35,7 @@ _AGENT_SECONDS = 30.0
 """How long an engine waits for the agent, without which there is no pool. It serves anyway."""
 
 
-class ElasticWorker(CPUWorker):  # type: ignore[misc]
+class ElasticWorker(SeededWorker):
     """The cache's addresses are those of the arena: its whole range, of which little may have memory."""
 
     def __init__(self, vllm_config: "VllmConfig", *args: Any, **kwargs: Any) -> None:
