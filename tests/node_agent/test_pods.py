@@ -100,6 +100,7 @@ POOL = ("PATH", "ROWEN_POOL_BYTES")
         ([container("1Gi", "3Gi", online="1")], 3 * 2**30, 0),
         ([container("1Gi", None, POOL, online="1")], 2**30, 0),
         ([container(None, "1Gi", POOL, harvest="1")], 2**30, 0),
+        ([container("0", "1Gi", POOL, harvest="1")], 0, 2**30),
         ([container("2Gi", "1Gi", POOL, harvest="1")], 2 * 2**30, 0),
         ([container("1Gi", "3Gi", POOL, harvest="1"), container("1M", "1G")], 2**30 + 10**9, 2 * 2**30),
         ([container("1Gi", "3Gi", POOL)], 3 * 2**30, 0),
@@ -112,3 +113,13 @@ POOL = ("PATH", "ROWEN_POOL_BYTES")
 def test_memory_of_its_own_and_of_the_pool(containers, fixed, pool):
     view = pod_view({"metadata": {"namespace": "a", "name": "b"}, "spec": {"containers": containers}})
     assert (view.fixed_bytes, view.pool_bytes) == (fixed, pool)
+
+
+def test_a_sidecar_among_the_init_containers_counts():
+    sidecar = {**container(None, "1Gi"), "restartPolicy": "Always"}
+    spec = {
+        "containers": [container("1Gi", "3Gi", POOL, online="1")],
+        "initContainers": [container(None, "8Gi"), sidecar],
+    }
+    view = pod_view({"metadata": {"namespace": "a", "name": "b"}, "spec": spec})
+    assert (view.fixed_bytes, view.pool_bytes) == (2 * 2**30, 2 * 2**30)

@@ -149,6 +149,15 @@ def test_a_pod_without_node_or_that_has_ended_holds_nothing() -> None:
     assert [holder.name for holder in assemble([], [], [], [live, done], [], Hearing()).pods] == ["a"]
 
 
+def test_a_sidecar_among_the_init_containers_counts() -> None:
+    raw = pod(memory="1Gi")
+    once = {"resources": {"limits": {"memory": "8Gi"}}}
+    raw["spec"]["initContainers"] = [once, {"restartPolicy": "Always", "resources": {"requests": {"memory": "512Mi"}}}]
+    found = pod_facts(raw)
+    assert found is not None
+    assert found.memory == 3 * 2**29
+
+
 def test_memory_of_a_holder_is_per_device() -> None:
     found = pod_facts(
         pod(

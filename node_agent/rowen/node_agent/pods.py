@@ -71,7 +71,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     devices = annotations.get(DEVICES_ANNOTATION, "")
-    fixed_bytes, pool_bytes = _amounts((pod.get("spec") or {}).get("containers") or ())
+    fixed_bytes, pool_bytes = _amounts(_running(pod.get("spec") or {}))
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -87,6 +87,12 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
+def _running(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The containers that run for as long as the pod does: init containers that are sidecars are among them."""
+    sidecars = (entry for entry in spec.get("initContainers") or () if entry.get("restartPolicy") == "Always")
+    return [*(spec.get("containers") or ()), *sidecars]
+
+
 def _amounts(containers: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     """Per device: what all containers have for themselves, and what those with devices may have of the pool.
 
@@ -97,7 +103,8 @@ def _amounts(containers: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
         resources = container.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         limit = _bytes(limits.get("memory")) or _bytes(requests.get("memory")) or 0
-        request = _bytes(requests.get("memory")) or limit
+        asked = _bytes(requests.get("memory"))
+        request = limit if asked is None else asked
         held = sum(_count(limits.get(name)) for name in (ONLINE_RESOURCE, HARVEST_RESOURCE))
         devices += held
         lent = held and any(variable.get("name") == POOL_BYTES_ENV for variable in container.get("env") or ())

@@ -100,7 +100,8 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         return None
     phase = raw.get("status", {}).get("phase", "")
     amounts = [_amounts(container) for container in spec["containers"]]
-    memories = [_own_memory(container) for container in spec["containers"]]
+    sidecars = [entry for entry in spec.get("initContainers") or () if entry.get("restartPolicy") == "Always"]
+    memories = [_own_memory(container) for container in [*spec["containers"], *sidecars]]
     known = [memory for memory in memories if memory is not None]
     return PodFacts(
         namespace=meta["namespace"],
