@@ -149,6 +149,15 @@ def test_a_pod_without_node_or_that_has_ended_holds_nothing() -> None:
     assert [holder.name for holder in assemble([], [], [], [live, done], [], Hearing()).pods] == ["a"]
 
 
+def test_jobs_memory_is_placed_beside_all_that_the_engine_may_have() -> None:
+    raw = pod()
+    raw["spec"]["containers"] = [
+        {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [POOL]},
+        {"resources": {"limits": {"memory": "1Gi"}}},
+    ]
+    assert one_device(harvest(online()), raw, services=(CHAT,)).online_memory == 6 * 2**30
+
+
 def test_a_sidecar_among_the_init_containers_counts() -> None:
     raw = pod(memory="1Gi")
     once = {"resources": {"limits": {"memory": "8Gi"}}}

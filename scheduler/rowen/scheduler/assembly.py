@@ -64,7 +64,7 @@ def _device(
         memory=report.memory_bytes,
         idle=min(1.0, max(0.0, report.idle_fraction)),
         busy=device.busy,
-        online_memory=pod.memory if pod else None,
+        online_memory=pod.most_memory if pod else None,
         attached=report.harvestable,
         refusal=_refusal(report.online, services) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),

@@ -1,6 +1,6 @@
 """What the scheduler takes from each Kubernetes object; parsing only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -43,6 +43,8 @@ class PodFacts:
     annotations: Mapping[str, str]
     memory: int | None
     """Bytes that all containers have for themselves; None when one of them declares none."""
+    most_memory: int | None
+    """Bytes that all containers may have at most, with their part of the device's pool; None likewise."""
     harvest_slots: int
     ended: bool
     running: bool
@@ -101,15 +103,15 @@ def pod_facts(raw: Raw) -> PodFacts | None:
     phase = raw.get("status", {}).get("phase", "")
     amounts = [_amounts(container) for container in spec["containers"]]
     sidecars = [entry for entry in spec.get("initContainers") or () if entry.get("restartPolicy") == "Always"]
-    memories = [_own_memory(container) for container in [*spec["containers"], *sidecars]]
-    known = [memory for memory in memories if memory is not None]
+    containers = [*spec["containers"], *sidecars]
     return PodFacts(
         namespace=meta["namespace"],
         name=meta["name"],
         node=spec["nodeName"],
         labels=meta.get("labels") or {},
         annotations=meta.get("annotations") or {},
-        memory=sum(known) if len(known) == len(memories) else None,
+        memory=_sum(map(_own_memory, containers)),
+        most_memory=_sum(map(_most_memory, containers)),
         harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
         ended=phase in ("Succeeded", "Failed"),
         running=phase == "Running",
@@ -187,6 +189,20 @@ def _placement(assignment: Assignment) -> Placement:
 def _amounts(container: Raw) -> dict[str, str]:
     resources = container.get("resources") or {}
     return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+
+
+def _sum(memories: Iterable[int | None]) -> int | None:
+    total = 0
+    for memory in memories:
+        if memory is None:
+            return None
+        total += memory
+    return total
+
+
+def _most_memory(container: Raw) -> int | None:
+    """The limit, or the request where there is none."""
+    return _memory(_amounts(container).get("memory"))
 
 
 def _own_memory(container: Raw) -> int | None:

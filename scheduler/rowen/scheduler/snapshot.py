@@ -41,7 +41,7 @@ class DeviceView:
     busy: tuple[Span, ...] = ()
     """Merged busy intervals within the window."""
     online_memory: int | None = 0
-    """Bytes that the online pod has for itself; None while they are not known."""
+    """Bytes that the online pod may have at most, as no job's own memory is taken back for it; None: not known."""
     attached: bool = True
     """Whether the online engine is there and attached."""
     refusal: str = ""
