@@ -26,7 +26,7 @@ def online_service(
                 "replicas": replicas,
                 "memory": "3Gi",
                 "args": [
-                    "--dtype=bfloat16",
+                    "--dtype=float32",
                     "--max-model-len=512",
                     "--max-num-seqs=16",
                     "--kv-cache-memory-bytes=256M",
