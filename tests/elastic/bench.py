@@ -10,15 +10,14 @@ os.environ |= {
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from elastic.hostile_arena import HostileArena
-from typing_extensions import override
+from memory.open_ledger import OpenLedger
 from vllm import EngineArgs, LLMEngine, SamplingParams, TokensPrompt
 
-from rowen.runtime.memory.ledger import Ledger
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import attach, attachment
 
@@ -50,38 +49,13 @@ def rows(count: int = 10) -> list[Row]:
     return [Row(prompt(number // 2, 20 + 53 * number % 190), 15 + 17 * number % 50) for number in range(count)]
 
 
-class Books(Ledger):
-    """A ledger that can be read."""
-
-    def __init__(self) -> None:
-        self.tokens: dict[Hashable, int] = {}
-        self.handles: dict[Hashable, set[int]] = {}
-
-    @override
-    def charge(self, tokens: Mapping[Hashable, int]) -> None:
-        self.tokens.update(tokens)
-
-    @override
-    def add(self, owner: Hashable, handles: Iterable[int]) -> None:
-        self.handles.setdefault(owner, set()).update(handles)
-
-    @override
-    def remove(self, owner: Hashable, handles: Iterable[int]) -> None:
-        self.handles[owner] -= set(handles)
-
-    @override
-    def drop(self, owner: Hashable) -> None:
-        self.tokens.pop(owner, None)
-        self.handles.pop(owner, None)
-
-
 class Bench:
     """An engine on an arena, or on memory of its own."""
 
     def __init__(
         self, model: str, arena: HostileArena | None, asynchronous: bool = False, scheduler: str = OFFLINE, **more: Any
     ) -> None:
-        self.books = Books()
+        self.books = OpenLedger()
         if arena is not None:
             attach(PoolPart(arena, arena.capacity, self.books))
             more |= {"worker_cls": WORKER, "scheduler_cls": scheduler}

@@ -1,42 +1,18 @@
 """What the window tells of its handles."""
 
-from collections.abc import Hashable, Iterable, Mapping
-
 import torch
 from memory.local_arena import LocalArena
+from memory.open_ledger import OpenLedger
 from runtime.tuning_window.models import HANDLE_BYTES, LAYER_HANDLES, LAYERS, WHOLE, layers, llama, loss_of
-from typing_extensions import override
 
-from rowen.runtime.memory.ledger import Ledger
 from rowen.runtime.tuning.window.window import Window
 
 TOKENS = 2 * 9
 """Of a batch of `loss_of`."""
 
 
-class Book(Ledger):
-    """A ledger that can be read."""
-
-    def __init__(self) -> None:
-        self.tokens: dict[Hashable, int] = {}
-        self.handles: dict[Hashable, set[int]] = {}
-
-    @override
-    def charge(self, tokens: Mapping[Hashable, int]) -> None:
-        self.tokens |= tokens
-
-    @override
-    def add(self, owner: Hashable, handles: Iterable[int]) -> None:
-        self.handles.setdefault(owner, set()).update(handles)
-
-    @override
-    def remove(self, owner: Hashable, handles: Iterable[int]) -> None:
-        self.handles[owner] -= set(handles)
-
-    @override
-    def drop(self, owner: Hashable) -> None:
-        self.tokens.pop(owner, None)
-        self.handles.pop(owner, None)
+class Book(OpenLedger):
+    """With the price of each layer."""
 
     def costs(self) -> list[int]:
         """Of the layers' handles: what it costs to lose the first one of each layer."""
