@@ -107,7 +107,7 @@ class Deficit(ReadModel):
 
 
 class MemoryTrace(ReadModel):
-    """What was left of a device's memory for offline work, above what its tenants are guaranteed, over the window."""
+    """What was left of a device's memory for offline work, above what pods have for themselves, over the window."""
 
     seconds: float
     """Time that it covers; less than the window at first."""
@@ -137,7 +137,7 @@ class PoolOwners(ReadModel):
     """Whose a device's memory is at the moment of the report. The five parts make up the device's memory."""
 
     fixed_bytes: int
-    """What pods on the device have for themselves (their memory requests)."""
+    """What pods on the device have for themselves: limits, or requests where they share the pool."""
     online_used_bytes: int
     """In use by the online engine, out of the pool."""
     online_ahead_bytes: int

@@ -21,7 +21,7 @@ class MemorySample:
     headroom: int
     """Mapped for the online engine, in use or ahead of its need."""
     reclaimable: int
-    """Held by offline tenants above what they are guaranteed."""
+    """Held by offline tenants."""
     free: int
     """Nobody's."""
     reclaims: int
@@ -31,7 +31,7 @@ class MemorySample:
 
     @property
     def available(self) -> int:
-        """What offline work could have above what it is guaranteed."""
+        """What offline work could have of the pool."""
         return self.reclaimable + self.free
 
 
