@@ -107,18 +107,15 @@ def test_quantities_of_pods(text: str, expected: int | None) -> None:
 
 
 POOL = {"name": "ROWEN_POOL_BYTES", "value": "1"}
+SHARED = {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi", "rowen.dev/online": "1"}}
 
 
 @pytest.mark.parametrize(
     ("container", "expected"),
     [
-        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [POOL]}, 2),
-        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [{"name": "X"}]}, 5),
-        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": None}, 5),
-        ({"resources": {"requests": {"memory": "2Gi"}}}, 2),
-        ({"resources": {"requests": None, "limits": {"memory": "5Gi"}}, "env": [{"name": "X"}, POOL]}, 5),
+        ({"resources": SHARED, "env": [POOL]}, 2),
+        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [POOL]}, 5),
         ({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}, "env": [POOL]}, None),
-        ({"env": [POOL]}, None),
     ],
 )
 def test_what_a_container_has_for_itself(container: dict[str, Any], expected: int | None) -> None:
@@ -152,7 +149,7 @@ def test_a_pod_without_node_or_that_has_ended_holds_nothing() -> None:
 def test_jobs_memory_is_placed_beside_all_that_the_engine_may_have() -> None:
     raw = pod()
     raw["spec"]["containers"] = [
-        {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "5Gi"}}, "env": [POOL]},
+        {"resources": SHARED, "env": [POOL]},
         {"resources": {"limits": {"memory": "1Gi"}}},
     ]
     assert one_device(harvest(online()), raw, services=(CHAT,)).online_memory == 6 * 2**30

@@ -1,19 +1,18 @@
 """Pods of this node, as far as devices concern them, and where the kubelet put them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
-from rowen.crds.base import stored_quantity_bytes
+from rowen.crds.container_memory import ContainerMemory, memory_of_containers
 from rowen.crds.names import (
     DEVICES_ANNOTATION,
     HARVEST_MEMORY_ANNOTATION,
     HARVEST_RESOURCE,
     JOB_LABEL,
     ONLINE_RESOURCE,
-    POOL_BYTES_ENV,
     SERVICE_LABEL,
 )
 from rowen.crds.online_service import HarvestMemory
@@ -71,7 +70,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     devices = annotations.get(DEVICES_ANNOTATION, "")
-    fixed_bytes, pool_bytes = _amounts(_running(pod.get("spec") or {}))
+    fixed_bytes, pool_bytes = _per_device(memory_of_containers(pod.get("spec") or {}))
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -87,43 +86,11 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
-def _running(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The containers that run for as long as the pod does: init containers that are sidecars are among them."""
-    sidecars = (entry for entry in spec.get("initContainers") or () if entry.get("restartPolicy") == "Always")
-    return [*(spec.get("containers") or ()), *sidecars]
-
-
-def _amounts(containers: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    """Per device: what all containers have for themselves, and what those with devices may have of the pool.
-
-    What a container that does not ask for the pool has beyond its request, nobody could take from it: it is its own.
-    """
-    fixed = pool = devices = 0
-    for container in containers:
-        resources = container.get("resources") or {}
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        limit = _bytes(limits.get("memory")) or _bytes(requests.get("memory")) or 0
-        asked = _bytes(requests.get("memory"))
-        request = limit if asked is None else asked
-        held = sum(_count(limits.get(name)) for name in (ONLINE_RESOURCE, HARVEST_RESOURCE))
-        devices += held
-        lent = held and any(variable.get("name") == POOL_BYTES_ENV for variable in container.get("env") or ())
-        pool += max(0, limit - request) if lent else 0
-        fixed += request if lent else limit
-    return -(-fixed // max(1, devices)), pool // max(1, devices)
-
-
-def _bytes(quantity: object) -> int | None:
-    """None where it is missing, or no quantity."""
-    try:
-        return None if quantity is None else stored_quantity_bytes(str(quantity))
-    except ValueError:
-        return None
-
-
-def _count(quantity: object) -> int:
-    text = str(quantity)
-    return int(text) if text.isdecimal() else 0
+def _per_device(containers: Sequence[ContainerMemory]) -> tuple[int, int]:
+    """What all containers have for themselves, and what they may have of the pool; unknown counts as 0."""
+    devices = max(1, sum(container.devices for container in containers))
+    fixed = sum(container.own or 0 for container in containers)
+    return -(-fixed // devices), sum(container.pool for container in containers) // devices
 
 
 def _memory(text: str | None) -> HarvestMemory:

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from rowen.crds import names
-from rowen.crds.base import quantity_bytes, stored_quantity_bytes
+from rowen.crds.base import quantity_bytes
 from rowen.crds.common import is_true
+from rowen.crds.container_memory import memory_of_containers
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceSpec
@@ -102,16 +103,15 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         return None
     phase = raw.get("status", {}).get("phase", "")
     amounts = [_amounts(container) for container in spec["containers"]]
-    sidecars = [entry for entry in spec.get("initContainers") or () if entry.get("restartPolicy") == "Always"]
-    containers = [*spec["containers"], *sidecars]
+    memories = memory_of_containers(spec)
     return PodFacts(
         namespace=meta["namespace"],
         name=meta["name"],
         node=spec["nodeName"],
         labels=meta.get("labels") or {},
         annotations=meta.get("annotations") or {},
-        memory=_sum(map(_own_memory, containers)),
-        most_memory=_sum(map(_most_memory, containers)),
+        memory=_sum(memory.own for memory in memories),
+        most_memory=_sum(memory.most for memory in memories),
         harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
         ended=phase in ("Succeeded", "Failed"),
         running=phase == "Running",
@@ -198,30 +198,3 @@ def _sum(memories: Iterable[int | None]) -> int | None:
             return None
         total += memory
     return total
-
-
-def _most_memory(container: Raw) -> int | None:
-    """The limit, or the request where there is none."""
-    return _memory(_amounts(container).get("memory"))
-
-
-def _own_memory(container: Raw) -> int | None:
-    """The limit, or the request where the rest of the limit comes out of the device's pool.
-
-    A container that asks for nothing of the pool takes what it has beyond its request from where nobody gives it back.
-    """
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    lent = any(variable["name"] == names.POOL_BYTES_ENV for variable in container.get("env") or ())
-    first, second = (requests, limits) if lent else (limits, requests)
-    return _memory(first.get("memory", second.get("memory")))
-
-
-def _memory(text: str | None) -> int | None:
-    """Bytes of any Kubernetes quantity; None for one that is absent or not understood."""
-    if text is None:
-        return None
-    try:
-        return stored_quantity_bytes(text)
-    except ValueError:
-        return None
