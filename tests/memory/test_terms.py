@@ -5,26 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory.statuses import BYTES, member, pool
 
 from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory.owners import memory_sample, owners
-from rowen.node_agent.memory.pool import Kind, MemberStatus, PoolStatus
+from rowen.node_agent.memory.pool import Kind
 from rowen.node_agent.memory.terms import FIRST_PART, MemorySnapshot, PodTerms, decide, split
 
-BYTES = 4096
 SETTINGS = HarvestMemory()
-
-
-def member(number, kind=Kind.OFFLINE, **changes):
-    nothing = dict.fromkeys(
-        ("granted", "owned", "held", "used", "wanted", "really_held", "overdrawn", "stubborn", "target", "pressures"), 0
-    )
-    return MemberStatus(number=number, kind=kind, **{**nothing, "bound": 0, "taken": 0, "capacity": 1000, **changes})
-
-
-def pool(*members, total=100, **changes):
-    state = {"free": total, "deficit": 0, "fixed": 0, "reclaims": 0, "handles_reclaimed": 0, **changes}
-    return PoolStatus(handle_bytes=BYTES, page_bytes=4096, total=total, members=members, **state)
 
 
 def pod(handles, uid="a", settings=SETTINGS):

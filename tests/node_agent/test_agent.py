@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec
 from rowen.node_agent.agent import Agent
 from rowen.node_agent.attach.cgroup import PodCgroup
-from rowen.node_agent.attach.offence import Reason, Tell
+from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
 from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.cpu import CpuBackend
@@ -256,3 +257,21 @@ async def test_a_pod_that_is_not_in_the_last_report_is_told_of_too(world, pod):
     agent.node.pods = []
     await agent.handle(notice)
     assert cluster.events == [("tune-0", "Unacknowledged", "it did not stop")]
+
+
+@pytest.mark.parametrize("kill", ["refused", "too slow"])
+async def test_a_pod_that_could_not_be_killed_is_not_said_to_be_evicted(world, pod, folder, monkeypatch, kill):
+    agent, cluster, tenant = world
+    await until(lambda: (device := cluster.last()) and device.tenants and device.tenants[0].attached)
+    real = PodCgroup(pod.uid, pod.freezer, pod.cpuacct)
+    if kill == "refused":
+        # A folder is no cgroup.
+        await agent.handle(Notice(replace(real, directory=folder), kept_memory(5)))
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr("rowen.node_agent.agent.kill", lambda _: False)
+            await agent.handle(Notice(real, kept_memory(5)))
+    assert cluster.events == []
+    await agent.handle(Notice(real, kept_memory(5)))
+    assert await asyncio.to_thread(tenant.wait, 20) == -9
+    assert [(name, reason) for name, reason, _ in cluster.events] == [("tune-0", "EvictedKeptMemory")]

@@ -13,6 +13,7 @@ import structlog
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
+from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Evict
 from rowen.node_agent.attach.watch import Notice
@@ -40,6 +41,7 @@ class Agent:
         self._cluster = cluster
         self._spec: NodeHarvestSpec | None = None
         self._beats: dict[str, float] = {}
+        self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
             DevicePlugin(ONLINE_RESOURCE, node.online_ids(), node.allocate_online),
             DevicePlugin(HARVEST_RESOURCE, node.slot_ids(), node.allocate_slots, node.prefer_slots),
@@ -52,6 +54,7 @@ class Agent:
             tasks.create_task(self._registration.run())
             tasks.create_task(self._every("lease", RENEW_PERIOD, self._renew))
             tasks.create_task(self._every("sample", _SAMPLE_PERIOD, self._sample))
+            tasks.create_task(self._handle_for_ever())
             tasks.create_task(self._report_for_ever())
 
     async def _every(self, name: str, period: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -66,18 +69,21 @@ class Agent:
     async def _sample(self) -> None:
         self.node.sample(self._window())
         for notice in self.node.notices():
-            await self.handle(notice)
+            self._notices.put_nowait(notice)
+
+    async def _handle_for_ever(self) -> None:
+        """Apart from the samples: neither a pod that is slow to end nor the API server keeps memory from its owners."""
+        while True:
+            await self.handle(await self._notices.get())
 
     async def handle(self, notice: Notice) -> None:
-        """Evicts a pod that had to be stopped again, and tells its users."""
+        """Evicts a pod that had to be stopped again, or keeps memory, and tells its users of what was done."""
         reason, message = str(notice.decision.reason), notice.decision.message
-        log.warning("the kernel had to stop a pod", pod=notice.pod.uid, reason=reason, message=message)
+        log.warning("a pod does not keep to its device's terms", pod=notice.pod.uid, reason=reason, message=message)
         if isinstance(notice.decision, Evict):
+            if not await self._evict(notice.pod):
+                return
             reason = f"Evicted{reason}"
-            try:
-                await asyncio.to_thread(kill, notice.pod)
-            except OSError as error:
-                log.error("a pod cannot be evicted", pod=notice.pod.uid, error=str(error))
         try:
             # One that has just come is not in the last report's list.
             for pods in (self.node.pods, await self._cluster.pods()):
@@ -86,6 +92,18 @@ class Agent:
                     return
         except API_ERRORS as error:
             log.warning("an event was not accepted", pod=notice.pod.uid, error=str(error) or type(error).__name__)
+
+    @staticmethod
+    async def _evict(pod: PodCgroup) -> bool:
+        """False, said in the log: a process of it may still run."""
+        reason = "its processes do not end"
+        try:
+            if await asyncio.to_thread(kill, pod):
+                return True
+        except OSError as error:
+            reason = str(error)
+        log.error("a pod could not be evicted, and no event says so", pod=pod.uid, reason=reason)
+        return False
 
     def _window(self) -> float:
         return float((self._spec or NodeHarvestSpec()).window_seconds)

@@ -27,6 +27,7 @@ from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
 from rowen.node_agent.lease import lease_until
+from rowen.node_agent.memory.keepers import Keepers
 from rowen.node_agent.memory.lender import Lender
 from rowen.node_agent.memory.loans import Borrower
 from rowen.node_agent.memory.owners import memory_sample, owners
@@ -52,6 +53,7 @@ class ServedDevice:
     window: Window = field(default_factory=Window)
     placements: Placements = field(default_factory=Placements)
     lender: Lender = field(default_factory=Lender)
+    keepers: Keepers = field(default_factory=Keepers)
     pool: PoolStatus | None = None
     """As it was last seen; None: it has none."""
     used_slots: set[int] = field(default_factory=set)
@@ -188,15 +190,18 @@ class Node:
                 present.add(pod.uid)
                 members = self._door.members(device.gate, slot)
                 found += self._watch.look((name, slot), pod, counts.tenants[slot], members, now)
-            found += self._keepers(device)
+            found += self._keepers(device, now)
         self._watch.keep(present)
         return found
 
-    def _keepers(self, device: ServedDevice) -> list[Notice]:
+    def _keepers(self, device: ServedDevice, now: float) -> list[Notice]:
         """Pods that do not give memory back."""
         loans = device.gate.loans
-        stubborn = device.lender.stubborn(loans) if loans else []
-        pods = [(device.guests.pod(slot), kept) for slot, kept in stubborn]
+        if loans is None or device.pool is None:
+            return []
+        # The door's thread adds and removes meanwhile.
+        due = device.keepers.due(device.pool, dict(loans.borrowers), now)
+        pods = [(device.guests.pod(slot), kept) for slot, kept in due.items()]
         return [Notice(pod, kept_memory(kept)) for pod, kept in pods if pod is not None]
 
     def snapshots(self) -> list[DeviceSnapshot]:

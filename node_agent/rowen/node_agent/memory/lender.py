@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rowen.node_agent.memory.headroom import HeadroomState
 from rowen.node_agent.memory.loans import Borrower, Loans
-from rowen.node_agent.memory.pool import Kind, PoolStatus
+from rowen.node_agent.memory.pool import PoolStatus
 from rowen.node_agent.memory.terms import MemorySnapshot, PodTerms, Terms, decide
 
 PodOf = Callable[[Borrower], PodTerms | None]
@@ -17,7 +17,6 @@ class Lender:
 
     def __init__(self) -> None:
         self._states: dict[int, HeadroomState] = {}
-        self._evicted: set[int] = set()
 
     def look(self, loans: Loans, fixed_bytes: int, pod_of: PodOf, now: float) -> PoolStatus:
         """One round. `fixed_bytes`: what the device's pods have for themselves; `now`: seconds, monotonic clock.
@@ -51,21 +50,3 @@ class Lender:
                 # Otherwise pressure came first: the next round sees it.
                 if accepted and demand.state is not None:
                     self._states[number] = demand.state
-
-    def stubborn(self, loans: Loans) -> list[tuple[int, int]]:
-        """Slots of processes that have kept memory beyond their grant for too long, and how much, in bytes.
-
-        Each process is named once.
-        """
-        borrowers = dict(loans.borrowers)
-        status = loans.status()
-        self._evicted &= set(borrowers)
-        found = []
-        for member in status.members:
-            borrower = borrowers.get(member.number)
-            if borrower is None or borrower.slot is None or member.kind is not Kind.OFFLINE:
-                continue
-            if member.stubborn and member.number not in self._evicted:
-                self._evicted.add(member.number)
-                found.append((borrower.slot, member.stubborn * status.handle_bytes))
-        return found

@@ -1,0 +1,20 @@
+"""Made-up states of a pool."""
+
+from typing import Any
+
+from rowen.node_agent.memory.pool import Kind, MemberStatus, PoolStatus
+
+BYTES = 4096
+_COUNTS = (
+    "granted", "owned", "held", "used", "wanted", "really_held", "overdrawn", "stubborn", "target", "pressures",
+    "bound", "taken",
+)  # fmt: skip
+
+
+def member(number: int, kind: Kind = Kind.OFFLINE, **changes: Any) -> MemberStatus:
+    return MemberStatus(number=number, kind=kind, **{**dict.fromkeys(_COUNTS, 0), "capacity": 1000, **changes})
+
+
+def pool(*members: MemberStatus, total: int = 100, **changes: int) -> PoolStatus:
+    state = {"free": total, "deficit": 0, "fixed": 0, "reclaims": 0, "handles_reclaimed": 0, **changes}
+    return PoolStatus(handle_bytes=BYTES, page_bytes=4096, total=total, members=members, **state)
