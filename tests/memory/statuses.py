@@ -16,5 +16,6 @@ def member(number: int, kind: Kind = Kind.OFFLINE, **changes: Any) -> MemberStat
 
 
 def pool(*members: MemberStatus, total: int = 100, **changes: int) -> PoolStatus:
-    state = {"free": total, "deficit": 0, "fixed": 0, "reclaims": 0, "handles_reclaimed": 0, **changes}
+    counts = dict.fromkeys(("deficit", "fixed", "reclaims", "handles_reclaimed", "handles_for_engines"), 0)
+    state = {"free": total, **counts, **changes}
     return PoolStatus(handle_bytes=BYTES, page_bytes=4096, total=total, members=members, **state)

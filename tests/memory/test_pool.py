@@ -246,7 +246,7 @@ class TestTaking:
         assert held_bytes(offline.admission) == 13 * BYTES
         assert online.arena.map(range(20)) == 7
         found = pool.status()
-        assert (found.reclaims, found.handles_reclaimed, found.free) == (1, 7, 0)
+        assert (found.reclaims, found.handles_reclaimed, found.handles_for_engines, found.free) == (1, 7, 7, 0)
         assert serve(pool, stopped=True) == 0
         assert pool.status().reclaims == 1
 
@@ -624,12 +624,23 @@ def test_the_fixed_part_is_met_before_engines_and_out_of_what_offline_members_ho
     assert serve(pool, stopped=True) == 0
     found = pool.status()
     assert (found.fixed, engine.granted, found.free, found.handles_reclaimed) == (10, 8, 0, 12)
+    assert (found.reclaims, found.handles_for_engines) == (1, 8)
     assert len(tenant.lost()) == 12
     pool.fix(3)
     assert (pool.status().fixed, pool.status().free) == (3, 7)
     pool.fix(1000)
     serve(pool, stopped=True)
     assert pool.status().fixed == 12
+
+
+def test_what_is_taken_for_the_fixed_part_alone_is_not_for_engines(make_pool, join):
+    pool = make_pool(20, BYTES)
+    tenant = join(pool, Kind.OFFLINE).holds(20)
+    pool.fix(5)
+    serve(pool, stopped=True)
+    found = pool.status()
+    assert (found.fixed, found.handles_reclaimed, found.handles_for_engines) == (5, 5, 0)
+    assert tenant.lost() == [15, 16, 17, 18, 19]
 
 
 def test_an_engine_owns_no_more_than_its_bound_whatever_it_wants(make_pool, join):

@@ -142,3 +142,13 @@ def test_the_fixed_part_is_rounded_up_and_goes_before_an_engine():
     found = decide(MemorySnapshot(0.0, pool(member(1, Kind.ONLINE), total=10), 7 * BYTES + 1, {1: pod(10)}, {}))
     assert found.fixed == 8
     assert found.demands[1].bound == 2
+
+
+def test_memory_for_a_new_pod_s_fixed_part_is_no_reclaim_of_the_policy():
+    engine = member(1, Kind.ONLINE, target=20, used=2)
+    before = terms(pool(engine), {1: pod(64)}).demands[1]
+    states = {1: before.state}
+    after = pool(engine, handles_reclaimed=9, reclaims=1)
+    assert terms(after, {1: pod(64)}, states=states, now=5.0).demands[1].state.reclaims == ()
+    after = replace(after, handles_for_engines=1)
+    assert terms(after, {1: pod(64)}, states=states, now=5.0).demands[1].state.reclaims == (5.0,)

@@ -229,7 +229,7 @@ int32_t rowen_pool_reclaim(struct rowen_pool *pool, uint32_t number, const uint3
         if (handles[i] < member->capacity) member->picked[handles[i]] = 1;
     uint32_t from = 0;
     uint32_t taken = rowen_member_take(member, &from, member->capacity);
-    rowen_round_count(pool, taken);
+    rowen_round_count(pool, taken, 0);
     return leave(pool, (int32_t)taken);
 }
 
@@ -282,6 +282,7 @@ void rowen_pool_status(struct rowen_pool *pool, struct rowen_pool_status *status
         .page_bytes = pool->huge ? ROWEN_HUGE_BYTES : (uint64_t)sysconf(_SC_PAGE_SIZE),
         .reclaims = pool->reclaims,
         .handles_reclaimed = pool->handles_reclaimed,
+        .handles_for_engines = pool->handles_for_engines,
         .total = pool->total,
         .free = rowen_round_free(pool),
         .deficit = pool->deficit,

@@ -48,6 +48,7 @@ struct rowen_pool_status {
     uint64_t page_bytes; /* of the kernel's pages below: 2 MiB where it has reserved enough of them */
     uint64_t reclaims;   /* rounds in which handles were taken */
     uint64_t handles_reclaimed;
+    uint64_t handles_for_engines; /* of these: the others were for the fixed part */
     uint32_t total;
     uint32_t free;
     uint32_t deficit; /* that the fixed part and online members lacked after the last round */

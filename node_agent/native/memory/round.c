@@ -12,9 +12,10 @@ uint32_t rowen_round_free(const struct rowen_pool *pool) {
     return owned < pool->total ? (uint32_t)(pool->total - owned) : 0;
 }
 
-void rowen_round_count(struct rowen_pool *pool, uint32_t taken) {
+void rowen_round_count(struct rowen_pool *pool, uint32_t taken, uint32_t fixed) {
     pool->reclaims += taken > 0;
     pool->handles_reclaimed += taken;
+    pool->handles_for_engines += taken > fixed ? taken - fixed : 0;
 }
 
 static bool takes_part(const struct rowen_member *member, uint32_t kind) {

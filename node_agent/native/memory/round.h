@@ -22,6 +22,7 @@ struct rowen_pool {
     struct rowen_pick *picks; /* room for all handles */
     uint64_t reclaims;
     uint64_t handles_reclaimed;
+    uint64_t handles_for_engines;
     uint32_t deficit;
     struct rowen_book book;
 
@@ -34,8 +35,8 @@ struct rowen_pool {
 void rowen_round_look(struct rowen_pool *pool);
 /* Handles that no member owns, and that are not kept from all. */
 uint32_t rowen_round_free(const struct rowen_pool *pool);
-/* Counts a reclaim of so many handles; none of 0. */
-void rowen_round_count(struct rowen_pool *pool, uint32_t taken);
+/* Counts a reclaim of so many handles, of which the first `fixed` were for the fixed part; none of 0. */
+void rowen_round_count(struct rowen_pool *pool, uint32_t taken, uint32_t fixed);
 /* Raises the fixed part and the grants of online members towards their targets, out of what is free and not kept for requests. Returns how
  * many handles are still missing. */
 uint32_t rowen_round_online(struct rowen_pool *pool);

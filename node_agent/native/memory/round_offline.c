@@ -49,6 +49,8 @@ uint32_t rowen_round_take(struct rowen_pool *pool, uint32_t missing) {
     uint32_t left[ROWEN_POOL_MEMBERS];
     uint32_t count = find_candidates(pool, members, candidates);
     missing = rowen_round_online(pool);
+    /* What becomes free goes there first. */
+    uint32_t for_fixed = pool->fixed_target - pool->fixed;
     uint32_t need = lesser(missing, pool->total);
     uint32_t picked = lesser(pool->choose(pool->context, candidates, count, need, pool->picks), need);
     for (uint32_t i = 0; i < count; i++) left[i] = candidates[i].most;
@@ -61,7 +63,7 @@ uint32_t rowen_round_take(struct rowen_pool *pool, uint32_t missing) {
         }
         if (members[i]->really > members[i]->ceiling) rowen_member_scour(members[i]);
     }
-    rowen_round_count(pool, taken);
+    rowen_round_count(pool, taken, for_fixed);
     return rowen_round_online(pool);
 }
 

@@ -47,7 +47,7 @@ class Observation:
     used: int
     """In use by the online side, or asked for by it."""
     taken: int
-    """Taken from offline work for the online side so far, counted up."""
+    """Taken from offline work for engines so far, counted up; not what was taken for pods' fixed parts."""
 
 
 @dataclass(frozen=True, slots=True)

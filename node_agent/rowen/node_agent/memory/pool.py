@@ -81,6 +81,8 @@ class PoolStatus:
     reclaims: int
     """Rounds in which handles were taken."""
     handles_reclaimed: int
+    handles_for_engines: int
+    """Of these: the others were for the fixed part."""
     members: tuple[MemberStatus, ...]
 
     def of(self, number: int) -> MemberStatus:
@@ -121,6 +123,7 @@ class _Status(ctypes.Structure):
         ("page_bytes", _U64),
         ("reclaims", _U64),
         ("handles_reclaimed", _U64),
+        ("handles_for_engines", _U64),
         ("total", _U32),
         ("free", _U32),
         ("deficit", _U32),
@@ -311,5 +314,6 @@ class Pool:
             fixed=found.fixed,
             reclaims=found.reclaims,
             handles_reclaimed=found.handles_reclaimed,
+            handles_for_engines=found.handles_for_engines,
             members=tuple(_member(found.member[i]) for i in range(found.members)),
         )

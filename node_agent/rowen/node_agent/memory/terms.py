@@ -110,7 +110,7 @@ def _demand(snapshot: MemorySnapshot, pod: PodTerms, member: MemberStatus, bound
         pool=bound,
         headroom=min(bound, max(member.target, first)),
         used=max(member.used, member.wanted),
-        taken=snapshot.pool.handles_reclaimed,
+        taken=snapshot.pool.handles_for_engines,
     )
     decision = headroom.decide(state, seen, snapshot.now, pod.settings)
     return Demand(
