@@ -1,4 +1,4 @@
-# The node agent and the gate library that it hands to containers.
+# The node agent and the gate libraries that it hands to containers.
 # Needs Python 3.11 with venv and pip from its base; the base's C library must not be newer than the tenants'.
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE} AS build
@@ -7,8 +7,11 @@ RUN command -v gcc > /dev/null || (apt-get update -q && apt-get install -qy --no
     && rm -rf /var/lib/apt/lists/*)
 COPY node_agent/native /opt/rowen-build/native
 RUN cd /opt/rowen-build/native \
-    && gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now \
-    -I . shared/*.c tenant/*.c cpu/*.c online/*.c agent/*.c memory/*.c -o /opt/rowen-build/librowen.so -pthread -ldl
+    && build() { gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now \
+        -I . -o "/opt/rowen-build/lib/$@" -pthread -ldl; } \
+    && mkdir ../lib \
+    && build librowen.so shared/*.c tenant/*.c cpu/*.c online/*.c agent/*.c memory/*.c \
+    && build librowen_nvidia.so shared/*.c tenant/*.c nvidia/*.c memory/*.c
 
 FROM ${BASE}
 
@@ -29,8 +32,8 @@ RUN python3 -m venv /opt/uv \
 
 COPY crds/rowen/crds /opt/rowen/code/rowen/crds
 COPY node_agent/rowen/node_agent /opt/rowen/code/rowen/node_agent
-COPY --from=build /opt/rowen-build/librowen.so /opt/rowen/code/rowen/node_agent/native/librowen.so
-RUN rm -f /opt/rowen/code/rowen/node_agent/native/librowen.cpython-*.so \
+COPY --from=build /opt/rowen-build/lib /opt/rowen/code/rowen/node_agent/native
+RUN rm -f /opt/rowen/code/rowen/node_agent/native/*.cpython-*.so \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
 
 # Root, with KILL and SYS_NICE alone: it stops tenants and raises their control threads.

@@ -6,6 +6,9 @@ import pytest
 import yaml
 from helm import DEVICES, pod_specs, render
 
+GPU = {"node": "node-1", "id": "gpu0", "backend": "nvidia", "memory": "80Gi"}
+GPU["gpu"] = "GPU-8bd57e0a-1111-2222-3333-444455556666"
+
 
 def _environment(name: str) -> dict[str, str]:
     """A pod's environment as the kubelet would fill it in."""
@@ -32,11 +35,12 @@ def test_agent_devices() -> None:
     config = pytest.importorskip("rowen.node_agent.config")
     (written,) = [
         manifest["data"]["devices.yaml"]
-        for manifest in render({"agent": {"devices": DEVICES}})
+        for manifest in render({"agent": {"devices": [*DEVICES, GPU]}})
         if manifest["kind"] == "ConfigMap"
     ]
     document: dict[str, Any] = yaml.safe_load(written)
-    (device,) = config.node_devices(document, "node-1")
+    device, gpu = config.node_devices(document, "node-1")
+    assert (gpu.backend, gpu.id, gpu.gpu) == ("nvidia", "gpu0", GPU["gpu"])
     assert (device.id, device.cpu_numbers, device.harvest_slots) == ("cpu1", (1, 3, 4), 2)
     assert config.node_devices(document, "other") == []
 

@@ -6,10 +6,16 @@ import pytest
 from helm import CHART, KUBE_VERSION, NAMESPACE, Values, helm
 
 _DEVICE = {"node": "*", "id": "cpu1", "cpus": "1", "memory": "8Gi"}
+_GPU = "GPU-8bd57e0a-1111-2222-3333-444455556666"
 
 
 def _device(**fields: object) -> Values:
     return {"agent": {"devices": [{**_DEVICE, **fields}]}}
+
+
+def _gpu(**fields: object) -> Values:
+    device = {"node": "*", "id": "gpu0", "backend": "nvidia", "gpu": _GPU, "memory": "80Gi"}
+    return {"agent": {"devices": [{**device, **fields}]}}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +34,12 @@ def _device(**fields: object) -> Values:
         (_device(cpus=1), r"agent.*devices.*0.*cpus"),
         (_device(memory="lots"), r"agent.*devices.*0.*memory"),
         (_device(handle="2.5Mi"), r"agent.*devices.*0.*handle"),
+        (_device(backend="amd"), r"agent.*devices.*0.*backend"),
+        (_device(gpu=_GPU), r"agent.*devices.*0.*gpu"),
+        (_device(backend="nvidia", gpu=_GPU), r"agent.*devices.*0.*cpus"),
+        (_gpu(gpu="0"), r"agent.*devices.*0.*gpu"),
+        (_gpu(handle="2Mi"), r"agent.*devices.*0.*handle"),
+        ({"agent": {"devices": [{"node": "*", "id": "gpu0", "backend": "nvidia"}]}}, r"agent.*devices.*0.*gpu"),
         (_device(harvestSlots=0), r"agent.*devices.*0.*harvestSlots"),
         (_device(slots=2), r"agent.*devices.*0.*slots"),
         ({"agent": {"devices": [{"node": "*"}]}}, r"agent.*devices.*0.*(id|cpus|memory)"),

@@ -12,8 +12,7 @@ from gate.rig import Rig, until
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.node_agent.allocation import SOCKET, door_directory
-from rowen.node_agent.config import DeviceConfig, Settings
-from rowen.node_agent.cpu import CpuBackend
+from rowen.node_agent.config import CpuDeviceConfig, Settings
 from rowen.node_agent.memory.pool import MemberStatus, PoolStatus
 from rowen.node_agent.node import Node, ServedDevice
 from rowen.node_agent.pods import PodView
@@ -29,7 +28,7 @@ class NodeRig(Rig):
         self.folder = folder
         folder.mkdir()
         self._settings = Settings(node="n", run_directory=folder / "run", backstop_seconds=5)
-        self._config = DeviceConfig(id=DEVICE, cpus=str(cpu), memory=str(handles * BYTES), handle=str(BYTES))
+        self._config = CpuDeviceConfig(id=DEVICE, cpus=str(cpu), memory=str(handles * BYTES), handle=str(BYTES))
         self._cleanup: list[Callable[[], None]] = []
         self._tenants = 0
         self.engine_pod = Pod()
@@ -39,7 +38,7 @@ class NodeRig(Rig):
 
     def start(self) -> None:
         """A new agent."""
-        self.node = self.agent = Node(self._settings, [self._config], CpuBackend())  # type: ignore[assignment]
+        self.node = self.agent = Node(self._settings, [self._config])  # type: ignore[assignment]
         self.node.devices[DEVICE].gate.renew(time.monotonic() + 3600)
 
     @property

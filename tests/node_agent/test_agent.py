@@ -18,8 +18,7 @@ from rowen.node_agent.agent import Agent
 from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
 from rowen.node_agent.attach.watch import Notice
-from rowen.node_agent.config import DeviceConfig, Settings
-from rowen.node_agent.cpu import CpuBackend
+from rowen.node_agent.config import CpuDeviceConfig, Settings
 from rowen.node_agent.native import library_path
 from rowen.node_agent.node import Node
 from rowen.node_agent.pods import PodView
@@ -92,8 +91,8 @@ async def world(kubelet, folder, pod):
     settings = Settings(
         node="n", run_directory=folder / "run", device_plugins=kubelet.folder, pod_resources=kubelet.pod_resources
     )
-    config = DeviceConfig(id="cpu1", cpus=str(max(os.sched_getaffinity(0))), memory="1Gi")
-    node = Node(settings, [config], CpuBackend())
+    config = CpuDeviceConfig(id="cpu1", cpus=str(max(os.sched_getaffinity(0))), memory="1Gi")
+    node = Node(settings, [config])
     cluster = FakeCluster(pod.uid)
     agent = Agent(settings, node, cluster)
     kubelet.held = {

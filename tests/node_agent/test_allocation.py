@@ -1,23 +1,55 @@
 """Which slots a container may have, and what it gets with them."""
 
+import os
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from rowen.node_agent.config import DeviceConfig, Settings
-from rowen.node_agent.cpu import CpuBackend
+from rowen.node_agent.backends import backend_of
+from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, Settings
 from rowen.node_agent.node import Node
+from rowen.node_agent.nvidia import NvidiaBackend
 from rowen.node_agent.plugin import AllocationRefused
+
+UUIDS = [f"GPU-8bd57e0a-1111-2222-3333-44445555666{number}" for number in range(3)]
+
+
+def driver(folder, *gpus):
+    """Files as the driver has them."""
+    folder.mkdir(exist_ok=True)
+    (folder / "version").touch()
+    for number, (uuid, excluded) in enumerate(gpus):
+        path = folder / "gpus" / f"0000:3{number}:00.0" / "information"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"Model: \t\t NVIDIA H200\nIRQ:   \t\t 104\nGPU UUID: \t {uuid}\nBus Location: \t 0000:3{number}:00.0\n"
+            f"Device Minor: \t {number}\nGPU Excluded:\t {excluded}\n"
+        )
+
+
+def gpu(number):
+    return NvidiaDeviceConfig(backend="nvidia", id=f"gpu{number}", gpu=UUIDS[number], memory="80Gi")
 
 
 @pytest.fixture
-def node():
+def folder():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        configs = [DeviceConfig(id=name, cpus=cpu, memory="1Gi") for name, cpu in (("a", "0"), ("b", "1"))]
-        node = Node(Settings(node="n", run_directory=Path(folder)), configs, CpuBackend())
-        yield node
-        node.close()
+        yield Path(folder)
+
+
+@pytest.fixture
+def node(folder):
+    """CPUs, and GPUs of a driver that is not there."""
+    configs = [CpuDeviceConfig(id=name, cpus=cpu, memory="1Gi") for name, cpu in (("a", "0"), ("b", "1"))]
+    configs += [gpu(0), gpu(1)]
+    backends = lambda config: (  # noqa: E731
+        NvidiaBackend(config, folder / "driver") if isinstance(config, NvidiaDeviceConfig) else backend_of(config)
+    )
+    node = Node(Settings(node="n", run_directory=folder / "run"), configs, backends)
+    yield node
+    node.close()
 
 
 def test_one_device(node):
@@ -52,8 +84,71 @@ def test_an_engine_has_a_door_of_its_own(node):
         (["a-0", "b-0", "b-1"], "one slot of each device"),
         (["a-0", "c-0"], "no slots of this node: c-0"),
         ([], "none asked for"),
+        (["gpu0-0"], "device gpu0 cannot be used: no NVIDIA driver here: .*/version is missing"),
     ],
 )
 def test_refused(node, ids, message):
     with pytest.raises(AllocationRefused, match=message):
         node.allocate_slots(ids)
+
+
+def usable(node):
+    return [name for name, good in node.online_ids().items() if good]
+
+
+def test_a_device_that_cannot_be_served_leaves_the_others_alone(node):
+    assert usable(node) == list(node.devices) == ["a", "b"]
+    assert set(node.faults) == {"gpu0", "gpu1"}
+    assert node.slot_ids()["a-1"]
+    assert not node.slot_ids()["gpu0-0"]
+    with pytest.raises(AllocationRefused, match="gpu0 cannot be used: no NVIDIA driver"):
+        node.allocate_online(["gpu0"])
+
+
+def test_a_device_is_served_once_its_driver_is_there(node, folder):
+    driver(folder / "driver", (UUIDS[0], "No"))
+    node.note(node.find_faults())
+    assert usable(node) == list(node.devices) == ["a", "b", "gpu0"]
+    assert UUIDS[1] in node.faults["gpu1"]
+    served = node.devices["gpu0"]
+    assert (served.hardware, served.gate.loans) == ("NVIDIA H200", None)
+    door = folder / "run/devices/gpu0"
+    assert (door / "engine/agent.sock").is_socket()
+    assert (door / "tenant-1/agent.sock").is_socket()
+
+
+def test_a_device_with_a_fault_is_not_renewed(node, folder):
+    driver(folder / "driver", (UUIDS[0], "No"))
+    node.note(node.find_faults())
+    node.last_accepted = time.monotonic()
+    renewed = []
+    for name, device in node.devices.items():
+        device.gate.renew = lambda _, name=name: renewed.append(name)
+    node.renew()
+    assert sorted(renewed) == ["a", "b", "gpu0"]
+    (folder / "driver/version").unlink()
+    node.note(node.find_faults())
+    renewed.clear()
+    node.renew()
+    assert sorted(renewed) == ["a", "b"]
+    assert [snapshot.usable for snapshot in node.snapshots()] == [True, True, False]
+
+
+def test_a_tenant_of_a_gpu_gets_its_own_library_and_sees_its_gpus_alone(node, folder):
+    driver(folder / "driver", (UUIDS[0], "No"), (UUIDS[1], "No"))
+    node.note(node.find_faults())
+    offline, online = node.allocate_slots(["gpu0-0", "gpu1-1"]), node.allocate_online(["gpu1"])
+    assert offline.environment["NVIDIA_VISIBLE_DEVICES"] == f"{UUIDS[0]},{UUIDS[1]}"
+    assert online.environment["NVIDIA_VISIBLE_DEVICES"] == UUIDS[1]
+    libraries = {
+        kind: Path(next(mount.host_path for mount in found.mounts if mount.container_path == "/run/rowen/librowen.so"))
+        for kind, found in (("offline", offline), ("online", online), ("cpu", node.allocate_slots(["a-0"])))
+    }
+    assert {kind: path.name for kind, path in libraries.items()} == {
+        "offline": "librowen_nvidia.so",
+        "online": "librowen.so",
+        "cpu": "librowen.so",
+    }
+    assert all(os.access(path, os.X_OK) for path in libraries.values())
+    with pytest.raises(AllocationRefused, match="devices of one backend, not of cpu and nvidia"):
+        node.allocate_slots(["a-0", "gpu0-0"])

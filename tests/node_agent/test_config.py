@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowen.node_agent.config import from_environment, node_devices, parse_cpus
+from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, from_environment, node_devices, parse_cpus
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("1", (1,)), ("0-3,8", (0, 1, 2, 3, 8)), ("5,5", (5,)), ("1023", (1023,))])
@@ -28,6 +28,20 @@ def test_a_node_gets_the_devices_that_name_it():
     assert node_devices(None, "a-1") == []
 
 
+UUID = "GPU-8bd57e0a-1111-2222-3333-444455556666"
+
+
+def gpu(**changes):
+    return {"backend": "nvidia", "id": "gpu0", "gpu": UUID, "memory": "80Gi", **changes}
+
+
+def test_a_device_is_of_the_backend_that_it_names():
+    found = node_devices({"devices": [device(), device(id="cpu2", cpus="2", backend="cpu"), gpu()]}, "n")
+    assert [type(config) for config in found] == [CpuDeviceConfig, CpuDeviceConfig, NvidiaDeviceConfig]
+    assert [config.backend for config in found] == ["cpu", "cpu", "nvidia"]
+    assert (found[2].gpu, found[2].memory_bytes, found[2].slot_ids) == (UUID, 80 * 2**30, ["gpu0-0", "gpu0-1"])
+
+
 def test_ids_and_sizes():
     (found,) = node_devices({"devices": [device(harvestSlots=3)]}, "n")
     assert found.slot_ids == ["cpu1-0", "cpu1-1", "cpu1-2"]
@@ -51,6 +65,14 @@ def test_ids_and_sizes():
         ([device(handle="2048")], "handle: 2048 is no power of two that is at least a page"),
         ([device(handle="x")], "handle"),
         ([device(memory="1Mi")], "memory: device cpu1 has 1Mi, less than one handle of 2Mi"),
+        ([gpu(), gpu(id="gpu1")], f"{UUID} of node n belongs to both gpu0 and gpu1"),
+        ([gpu(gpu="0")], r"0\.nvidia\.gpu"),
+        ([gpu(cpus="1")], r"0\.nvidia\.cpus"),
+        ([gpu(handle="2Mi")], r"0\.nvidia\.handle"),
+        ([device(), device(gpu=UUID)], r"1\.cpu\.gpu"),
+        ([{"backend": "nvidia", "id": "gpu0"}], r"0\.nvidia\.memory"),
+        ([device(backend="amd")], "backend: a device is one of cpu, nvidia"),
+        (["cpu1"], "backend: a device is one of cpu, nvidia"),
         ([device(handle="4Ki")], "handle: 8Gi are 2097152 handles of 4Ki, more than 1048576"),
     ],
 )

@@ -8,9 +8,13 @@ import pytest
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.node_agent.allocation import harvest_allocation, online_allocation
+from rowen.node_agent.config import CpuDeviceConfig
+from rowen.node_agent.cpu import CpuBackend
 from rowen.node_agent.kubelet import Registration, device_holders
 from rowen.node_agent.plugin import AllocationRefused, DevicePlugin
 from rowen.node_agent.proto import deviceplugin_pb2 as messages
+
+BACKEND = CpuBackend(CpuDeviceConfig(id="cpu1", cpus="1", memory="1Gi"))
 
 
 def parts(ids):
@@ -21,16 +25,23 @@ def allocate(folder):
     def slot(ids):
         if ids == ["cpu1-1"]:
             raise AllocationRefused("still in use")
-        return harvest_allocation(folder, [(device, int(number)) for device, _, number in parts(ids)])
+        slots = [(device, int(number)) for device, _, number in parts(ids)]
+        return harvest_allocation(folder, slots, [BACKEND] * len(slots))
 
     return slot
 
 
 @pytest.fixture
-async def registration(kubelet, folder):
+def slots():
+    """The slots, and whether each can be used."""
+    return {"cpu1-0": True, "cpu1-1": True}
+
+
+@pytest.fixture
+async def registration(kubelet, folder, slots):
     plugins = [
-        DevicePlugin(ONLINE_RESOURCE, ["cpu1"], lambda ids: online_allocation(folder, ids[0])),
-        DevicePlugin(HARVEST_RESOURCE, ["cpu1-0", "cpu1-1"], allocate(folder), lambda a, r, n: a[::-1][:n]),
+        DevicePlugin(ONLINE_RESOURCE, lambda: {"cpu1": True}, lambda ids: online_allocation(folder, ids[0], BACKEND)),
+        DevicePlugin(HARVEST_RESOURCE, lambda: slots, allocate(folder), lambda a, r, n: a[::-1][:n]),
     ]
     registration = Registration(kubelet.folder, plugins)
     task = asyncio.create_task(registration.run())
@@ -52,6 +63,15 @@ async def test_both_resources_are_registered_and_listed(kubelet, registration):
     watch = kubelet.plugin(HARVEST_RESOURCE).ListAndWatch(messages.Empty())
     response = await watch.read()
     assert [(device.ID, device.health) for device in response.devices] == [("cpu1-0", "Healthy"), ("cpu1-1", "Healthy")]
+    watch.cancel()
+
+
+async def test_the_kubelet_is_told_when_a_device_cannot_be_used_any_more(kubelet, registration, slots):
+    watch = kubelet.plugin(HARVEST_RESOURCE).ListAndWatch(messages.Empty())
+    for usable, health in ((True, "Healthy"), (False, "Unhealthy"), (True, "Healthy")):
+        slots["cpu1-1"] = usable
+        response = await asyncio.wait_for(watch.read(), 20)
+        assert [device.health for device in response.devices] == ["Healthy", health]
     watch.cancel()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rowen.crds.node_harvest import NodeHarvestStatus, PoolOwners
-from rowen.node_agent.config import DeviceConfig
+from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
 from rowen.node_agent.device import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.pods import Placements, PodView
@@ -44,7 +44,9 @@ def snapshot(**changes):
         tenants=(TENANT, TENANT),
     )
     values = {
-        "config": DeviceConfig(id="cpu1", cpus="1", memory="8Gi"),
+        "config": CpuDeviceConfig(id="cpu1", cpus="1", memory="8Gi"),
+        "hardware": "cpu",
+        "usable": True,
         "counts": counts,
         "idle_fraction": 0.5,
         "harvested_fraction": 0.4,
@@ -91,8 +93,22 @@ def test_an_empty_device():
 
 
 def test_the_status_survives_the_wire():
-    status = node_status([snapshot()], backend="cpu", time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0)
+    status = node_status([snapshot()], time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0)
     assert NodeHarvestStatus.from_wire(status.to_wire()) == status
+
+
+GPU = NvidiaDeviceConfig(id="gpu0", backend="nvidia", gpu="GPU-8bd57e0a-1111-2222-3333-444455556666", memory="80Gi")
+
+
+@pytest.mark.parametrize(("configs", "backend"), [([], None), ([GPU], "nvidia"), ([snapshot().config, GPU], None)])
+def test_the_backend_of_a_node_is_that_of_all_its_devices(configs, backend):
+    snapshots = [snapshot(config=config) for config in configs]
+    assert node_status(snapshots, time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0).backend == backend
+
+
+def test_a_device_that_is_not_in_order_takes_no_offline_work():
+    device = report(usable=False, hardware="NVIDIA H200")
+    assert (device.harvestable, device.type, device.online.attached) == (False, "NVIDIA H200", True)
 
 
 def test_quantiles_are_nearest_rank():

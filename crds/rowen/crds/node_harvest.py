@@ -154,11 +154,11 @@ class DeviceHarvest(ReadModel):
     id: Annotated[str, Field(max_length=63)]
     """Name of the device, unique on its node."""
     type: Annotated[str, Field(max_length=63)]
-    """Hardware type, e.g. `cpu`; profiles are kept per type."""
+    """Hardware type: `cpu`, or a GPU's model; profiles are kept per type."""
     memory_bytes: int
     """Memory that its tenants share."""
     harvestable: bool
-    """Whether offline work may be placed: the online engine is there and attached."""
+    """Whether offline work may be placed: the device is in order, and the online engine is there and attached."""
     gate_open: bool
     """Whether offline work may compute at the moment of the report."""
     idle_fraction: float
@@ -206,7 +206,7 @@ class NodeHarvestStatus(ReadModel):
     update_time: Timestamp | None = None
     """When the report was made; readers pass over stale ones."""
     backend: Literal["cpu", "nvidia"] | None = None
-    """How devices are shared on this node."""
+    """How devices are shared on this node; absent where they differ in it."""
     devices: Annotated[
         list[DeviceHarvest],
         Field(

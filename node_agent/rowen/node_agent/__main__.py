@@ -16,7 +16,6 @@ import yaml
 from rowen.node_agent.agent import Agent
 from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import Settings, from_environment, read_devices
-from rowen.node_agent.cpu import CpuBackend
 from rowen.node_agent.node import Node
 from rowen.node_agent.server import create_app
 
@@ -72,7 +71,7 @@ def main() -> int:
         settings = from_environment(os.environ)
         devices = read_devices(settings)
         log.info("serving", node=settings.node, devices=[device.id for device in devices])
-        node = Node(settings, devices, CpuBackend())
+        node = Node(settings, devices)
     except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
         log.error("cannot start", error=str(error))
         return 1

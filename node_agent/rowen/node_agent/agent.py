@@ -30,6 +30,7 @@ log = structlog.get_logger()
 
 API_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError, httpx.HTTPError, OSError)
 _SAMPLE_PERIOD = 0.5
+_FAULT_PERIOD = 5.0
 
 
 class Agent:
@@ -43,8 +44,8 @@ class Agent:
         self._beats: dict[str, float] = {}
         self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
-            DevicePlugin(ONLINE_RESOURCE, node.online_ids(), node.allocate_online),
-            DevicePlugin(HARVEST_RESOURCE, node.slot_ids(), node.allocate_slots, node.prefer_slots),
+            DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online),
+            DevicePlugin(HARVEST_RESOURCE, node.slot_ids, node.allocate_slots, node.prefer_slots),
         ]
         self._registration = Registration(settings.device_plugins, plugins)
 
@@ -55,6 +56,7 @@ class Agent:
             tasks.create_task(self._every("lease", RENEW_PERIOD, self._renew))
             tasks.create_task(self._every("sample", _SAMPLE_PERIOD, self._sample))
             tasks.create_task(self._handle_for_ever())
+            tasks.create_task(self._every("faults", _FAULT_PERIOD, self._look_for_faults))
             tasks.create_task(self._report_for_ever())
 
     async def _every(self, name: str, period: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -65,6 +67,10 @@ class Agent:
 
     async def _renew(self) -> None:
         self.node.renew()
+
+    async def _look_for_faults(self) -> None:
+        # A driver may take its time, which no device's lease waits for.
+        self.node.note(await asyncio.to_thread(self.node.find_faults))
 
     async def _sample(self) -> None:
         self.node.sample(self._window())
@@ -135,7 +141,6 @@ class Agent:
         """The report as of now."""
         return node_status(
             self.node.snapshots(),
-            backend=self.node.backend.name,
             time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             window=self._window(),
             unix_offset=unix_offset(),

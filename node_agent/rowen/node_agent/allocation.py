@@ -1,6 +1,6 @@
 """What a container gets with a device: the library, the way to the agent, and where it finds them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from rowen.crds.names import (
     PRELOAD_ENV,
     TENANT_SOCKETS_ENV,
 )
+from rowen.node_agent.backend import Backend
 
+ENGINE_LIBRARY = "librowen"
 SOCKET = "agent.sock"
 
 
@@ -32,9 +34,9 @@ class Allocation:
     mounts: tuple[Mount, ...]
 
 
-def library_file(run_directory: Path) -> Path:
-    """Where the node keeps the library."""
-    return run_directory / "lib" / "librowen.so"
+def library_file(run_directory: Path, name: str) -> Path:
+    """Where the node keeps a library, by the name under which it is built."""
+    return run_directory / "lib" / f"{name}.so"
 
 
 def device_directory(run_directory: Path, device: str) -> Path:
@@ -50,21 +52,27 @@ def door_directory(run_directory: Path, device: str, slot: int | None) -> Path:
     return device_directory(run_directory, device) / ("engine" if slot is None else f"tenant-{slot}")
 
 
-def _library(run_directory: Path) -> Mount:
-    return Mount(str(library_file(run_directory)), LIBRARY_FILE)
+def _library(run_directory: Path, name: str) -> Mount:
+    return Mount(str(library_file(run_directory, name)), LIBRARY_FILE)
 
 
-def online_allocation(run_directory: Path, device: str) -> Allocation:
-    """For an engine: it may close the gate."""
+def online_allocation(run_directory: Path, device: str, backend: Backend) -> Allocation:
+    """For an engine: it may close the gate. Engines load the same library with every backend."""
     door = Mount(str(door_directory(run_directory, device, None)), f"{CONTAINER_DIRECTORY}/engine")
     return Allocation(
-        environment={LIBRARY_ENV: LIBRARY_FILE, ENGINE_SOCKET_ENV: f"{door.container_path}/{SOCKET}"},
-        mounts=(_library(run_directory), door),
+        environment={
+            LIBRARY_ENV: LIBRARY_FILE,
+            ENGINE_SOCKET_ENV: f"{door.container_path}/{SOCKET}",
+            **backend.environment(),
+        },
+        mounts=(_library(run_directory, ENGINE_LIBRARY), door),
     )
 
 
-def harvest_allocation(run_directory: Path, slots: Sequence[tuple[str, int]]) -> Allocation:
-    """For offline work on these slots of different devices, in lockstep.
+def harvest_allocation(
+    run_directory: Path, slots: Sequence[tuple[str, int]], backends: Sequence[Backend]
+) -> Allocation:
+    """For offline work on these slots of different devices, in lockstep. `backends`: the devices', all of one kind.
 
     Every process of the container loads the library, and none can write a gate.
     """
@@ -77,6 +85,12 @@ def harvest_allocation(run_directory: Path, slots: Sequence[tuple[str, int]]) ->
             LIBRARY_ENV: LIBRARY_FILE,
             TENANT_SOCKETS_ENV: ":".join(f"{door.container_path}/{SOCKET}" for door in doors),
             PRELOAD_ENV: LIBRARY_FILE,
+            **_joined([backend.environment() for backend in backends]),
         },
-        mounts=(_library(run_directory), *doors),
+        mounts=(_library(run_directory, backends[0].tenant_library), *doors),
     )
+
+
+def _joined(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    names = dict.fromkeys(name for environment in environments for name in environment)
+    return {name: ",".join(found[name] for found in environments if name in found) for name in names}

@@ -1,12 +1,11 @@
 """What a kind of device has to offer. A backend states what it can do; nothing else depends on which one it is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Literal, Protocol
 
-from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.device import Admission, Closing, DeviceCounts, Request
 from rowen.node_agent.memory.loans import Loans
 
@@ -15,7 +14,8 @@ class LatencyClass(Enum):
     """How fast offline work stops, on a machine whose own scheduling is not slower."""
 
     SUB_MILLISECOND = "sub-millisecond"
-    MILLISECONDS = "milliseconds"
+    UNKNOWN = "unknown"
+    """Nobody has measured it."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Capabilities:
 
     latency: LatencyClass
     backstop: bool
-    """It can stop a tenant that does not cooperate."""
+    """What a tenant has begun on the device stands still too when its pod is frozen: it need not cooperate."""
     memory_handles: bool
     """It can move physical memory between tenants."""
 
@@ -57,7 +57,7 @@ class Gate(Protocol):
         """A member's process has ended."""
 
     def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None) -> None:
-        """Which pod has the slot, and its cgroup. Raises `OSError`."""
+        """Which pod has the slot, and its cgroup, by which it is stopped from outside. Raises `OSError`."""
 
     def reset(self, slot: int) -> bool:
         """Clears a slot for its next pod; False while a process is still attached."""
@@ -73,10 +73,25 @@ class Gate(Protocol):
 
 
 class Backend(Protocol):
-    """A kind of device."""
+    """How one device is shared."""
 
     name: Literal["cpu", "nvidia"]
     capabilities: Capabilities
+    tenant_library: str
+    """The library with which its tenants stop, by the name under which it is built."""
 
-    def open(self, directory: Path, config: DeviceConfig, *, backstop: float) -> Gate:
-        """Serves a device, with the state that the last agent left. Raises `OSError`."""
+    def fault(self) -> str | None:
+        """Why this node's device cannot be used now, for people; None: it can. Reads the node."""
+
+    def hardware(self) -> str:
+        """What it is, in at most 63 letters; profiles are kept by it. Reads the node."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables by which a container gets to see it; of several devices their values are joined by commas."""
+
+    def open(self, directory: Path, *, backstop: float) -> Gate:
+        """Serves it, with the state that the last agent left.
+
+        `backstop`: seconds after which a tenant that has not stopped is stopped from outside. Raises `OSError`;
+        `BlockingIOError`: another agent serves it.
+        """

@@ -4,10 +4,10 @@ import mmap
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
 
 from rowen.crds.base import Quantity, quantity_bytes
@@ -28,8 +28,8 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     return tuple(sorted(cpus))
 
 
-class DeviceConfig(BaseModel):
-    """A device that is shared: CPUs and a pool of memory."""
+class _SharedDevice(BaseModel):
+    """What the configuration says of a device, whatever its backend."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -37,14 +37,30 @@ class DeviceConfig(BaseModel):
     """Glob over the names of the nodes that have it."""
     id: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9]*[a-z0-9])?$", max_length=56)]
     """Name, unique on its node."""
-    cpus: str
-    """CPUs, as in `0-3,8`."""
     memory: Quantity
     """Memory that its tenants share."""
-    handle: Quantity = "2Mi"
-    """Unit in which memory changes its owner: a power of two, at least a page. Less suits small models."""
     harvest_slots: Annotated[int, Field(ge=1, le=TENANT_SLOTS)] = 2
     """Most offline pods at once; they share its open time equally."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """All its memory, in bytes."""
+        return quantity_bytes(self.memory)
+
+    @property
+    def slot_ids(self) -> list[str]:
+        """Device ids of the harvest resource, one per slot."""
+        return [f"{self.id}-{slot}" for slot in range(self.harvest_slots)]
+
+
+class CpuDeviceConfig(_SharedDevice):
+    """CPUs and a pool of memory."""
+
+    backend: Literal["cpu"] = "cpu"
+    cpus: str
+    """CPUs, as in `0-3,8`."""
+    handle: Quantity = "2Mi"
+    """Unit in which memory changes its owner: a power of two, at least a page. Less suits small models."""
 
     @model_validator(mode="after")
     def _has_cpus(self) -> Self:
@@ -73,11 +89,6 @@ class DeviceConfig(BaseModel):
         return parse_cpus(self.cpus)
 
     @property
-    def memory_bytes(self) -> int:
-        """All its memory, in bytes."""
-        return quantity_bytes(self.memory)
-
-    @property
     def handle_bytes(self) -> int:
         """A handle, in bytes."""
         return quantity_bytes(self.handle)
@@ -88,25 +99,52 @@ class DeviceConfig(BaseModel):
         return self.memory_bytes // self.handle_bytes
 
     @property
-    def slot_ids(self) -> list[str]:
-        """Device ids of the harvest resource, one per slot."""
-        return [f"{self.id}-{slot}" for slot in range(self.harvest_slots)]
+    def parts(self) -> tuple[str, ...]:
+        """What of its node belongs to it alone, in words."""
+        return tuple(f"CPU {cpu}" for cpu in self.cpu_numbers)
+
+
+class NvidiaDeviceConfig(_SharedDevice):
+    """A GPU. Its memory does not change its owner."""
+
+    backend: Literal["nvidia"]
+    gpu: Annotated[str, Field(pattern=r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+    """The GPU's UUID, as `nvidia-smi -L` prints it."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What of its node belongs to it alone, in words."""
+        return (self.gpu,)
+
+
+def _backend_of(device: Any) -> Any:
+    return device.get("backend", "cpu") if isinstance(device, Mapping) else getattr(device, "backend", None)
+
+
+DeviceConfig = Annotated[
+    Annotated[CpuDeviceConfig, Tag("cpu")] | Annotated[NvidiaDeviceConfig, Tag("nvidia")],
+    Discriminator(
+        _backend_of, custom_error_type="backend", custom_error_message="backend: a device is one of cpu, nvidia"
+    ),
+]
+"""A device that is shared, by its `backend`: `cpu` where it does not say."""
+_DEVICES: TypeAdapter[list[DeviceConfig]] = TypeAdapter(list[DeviceConfig])
 
 
 def node_devices(document: Mapping[str, Any] | None, node: str) -> list[DeviceConfig]:
     """The devices of one node, from the configuration's document.
 
     Raises `ValueError` (of which `pydantic.ValidationError` is one) when a device is wrong, a name comes twice on
-    the node, or two of its devices share a CPU.
+    the node, or two of its devices share a CPU or a GPU.
     """
-    listed = [DeviceConfig.model_validate(item) for item in (document or {}).get("devices") or []]
+    listed = _DEVICES.validate_python((document or {}).get("devices") or [])
     mine = [device for device in listed if fnmatchcase(node, device.node)]
-    owners: dict[int, str] = {}
+    owners: dict[str, str] = {}
     for device in mine:
-        for cpu in device.cpu_numbers:
-            if cpu in owners:
-                raise ValueError(f"CPU {cpu} of node {node} belongs to both {owners[cpu]} and {device.id}")
-            owners[cpu] = device.id
+        for part in device.parts:
+            if part in owners:
+                raise ValueError(f"{part} of node {node} belongs to both {owners[part]} and {device.id}")
+            owners[part] = device.id
     if len({device.id for device in mine}) < len(mine):
         raise ValueError(f"node {node} has two devices of one name")
     return mine

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from rowen.node_agent.attach.guests import Guests
 from rowen.node_agent.attach.offence import kept_memory
 from rowen.node_agent.attach.watch import Notice, Watch
 from rowen.node_agent.backend import Backend, Gate
+from rowen.node_agent.backends import backend_of
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
 from rowen.node_agent.lease import lease_until
@@ -34,7 +35,7 @@ from rowen.node_agent.memory.owners import memory_sample, owners
 from rowen.node_agent.memory.pool import PoolStatus
 from rowen.node_agent.memory.terms import PodTerms
 from rowen.node_agent.metrics import Metrics
-from rowen.node_agent.native import library_path
+from rowen.node_agent.native import LIBRARIES, library_path
 from rowen.node_agent.plugin import AllocationRefused
 from rowen.node_agent.pods import Holders, Placements, PodView, device_and_slot, placements, preferred_slots
 from rowen.node_agent.report import DeviceSnapshot
@@ -48,6 +49,8 @@ class ServedDevice:
     """A device with its gate and its history."""
 
     config: DeviceConfig
+    backend: Backend
+    hardware: str
     gate: Gate
     guests: Guests
     window: Window = field(default_factory=Window)
@@ -59,13 +62,13 @@ class ServedDevice:
     used_slots: set[int] = field(default_factory=set)
 
 
-def install_library(run_directory: Path) -> None:
-    """Puts the library where containers find it; running ones keep the file that they have. Raises `OSError`."""
-    target = library_file(run_directory)
+def install_library(run_directory: Path, name: str) -> None:
+    """Puts a library where containers find it; running ones keep the file that they have. Raises `OSError`."""
+    target = library_file(run_directory, name)
     target.parent.mkdir(parents=True, exist_ok=True)
     run_directory.chmod(0o700)
     temporary = target.with_suffix(".new")
-    shutil.copyfile(library_path(), temporary)
+    shutil.copyfile(library_path(name), temporary)
     temporary.chmod(0o755)
     temporary.replace(target)
 
@@ -73,31 +76,59 @@ def install_library(run_directory: Path) -> None:
 class Node:
     """All devices of this node."""
 
-    def __init__(self, settings: Settings, configs: Sequence[DeviceConfig], backend: Backend) -> None:
-        """Serves the devices. Raises `OSError`."""
+    def __init__(
+        self,
+        settings: Settings,
+        configs: Sequence[DeviceConfig],
+        backend_of: Callable[[DeviceConfig], Backend] = backend_of,
+    ) -> None:
+        """Serves those of the devices that can be served. Raises `OSError`."""
         self._run = settings.run_directory
-        self.backend = backend
+        self._backstop_seconds = settings.backstop_seconds
+        self._configured = {config.id: (config, backend_of(config)) for config in configs}
+        self.faults: dict[str, str] = {}
+        """Why devices cannot be used now, by id."""
         self.metrics = Metrics(settings.node)
         self.pods: list[PodView] = []
         self.last_accepted: float | None = None
         """When the snapshot of the last accepted report was taken (monotonic)."""
         self._run.mkdir(parents=True, exist_ok=True)
-        install_library(self._run)
+        for library in LIBRARIES:
+            install_library(self._run, library)
         self.devices: dict[str, ServedDevice] = {}
+        """Those that are served."""
         self._door = Door()
         self._watch = Watch()
         self._cgroups = Cgroups(settings.cgroup_root)
-        for config in configs:
-            self._open(config, settings.backstop_seconds)
-        for device in self.devices.values():
-            device.gate.start()
+        self.note(self.find_faults())
         self._door.start()
 
-    def _open(self, config: DeviceConfig, backstop: float) -> None:
-        gate = self.backend.open(device_directory(self._run, config.id), config, backstop=backstop)
+    def find_faults(self) -> dict[str, str]:
+        """Why devices cannot be used now, by id. Reads the node, in whatever thread."""
+        found = {name: backend.fault() for name, (_, backend) in self._configured.items()}
+        return {name: fault for name, fault in found.items() if fault is not None}
+
+    def note(self, faults: Mapping[str, str]) -> None:
+        """Takes note of what was found, and begins to serve the devices that only now can be. Raises `OSError`.
+
+        Offline work on a device with a fault stops when its lease has run out.
+        """
+        for name, fault in faults.items():
+            if self.faults.get(name) != fault:
+                log.error("a device cannot be used", device=name, reason=fault)
+        for name in self.faults.keys() - faults.keys():
+            log.info("a device can be used again", device=name)
+        self.faults = dict(faults)
+        for name, (config, backend) in self._configured.items():
+            if name not in faults and name not in self.devices:
+                self._open(config, backend)
+
+    def _open(self, config: DeviceConfig, backend: Backend) -> None:
+        gate = backend.open(device_directory(self._run, config.id), backstop=self._backstop_seconds)
         guests = Guests(gate, self._cgroups)
         slots = range(config.harvest_slots)
-        self.devices[config.id] = ServedDevice(config, gate, guests, used_slots=set(slots))
+        self.devices[config.id] = ServedDevice(config, backend, backend.hardware(), gate, guests, used_slots=set(slots))
+        gate.start()
         self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
         for slot in slots:
             self._door.open(door_directory(self._run, config.id, slot) / SOCKET, gate, slot, partial(guests.vet, slot))
@@ -120,8 +151,9 @@ class Node:
         until = lease_until(now, self.last_accepted)
         if until is None:
             return
-        for device in self.devices.values():
-            device.gate.renew(until)
+        for name, device in self.devices.items():
+            if name not in self.faults:
+                device.gate.renew(until)
 
     def sample(self, window: float) -> None:
         """Reads every device and keeps its metrics. `window` in seconds."""
@@ -212,6 +244,8 @@ class Node:
         idle, harvested = device.window.fractions()
         return DeviceSnapshot(
             config=device.config,
+            hardware=device.hardware,
+            usable=device.config.id not in self.faults,
             counts=counts,
             idle_fraction=idle,
             harvested_fraction=harvested,
@@ -222,19 +256,27 @@ class Node:
             memory=tuple(device.window.memory),
         )
 
-    def online_ids(self) -> list[str]:
-        """Ids of the online resource."""
-        return list(self.devices)
+    def online_ids(self) -> dict[str, bool]:
+        """Ids of the online resource, and whether each can be used."""
+        return {name: name not in self.faults for name in self._configured}
 
-    def slot_ids(self) -> list[str]:
-        """Ids of the harvest resource."""
-        return [slot for device in self.devices.values() for slot in device.config.slot_ids]
+    def slot_ids(self) -> dict[str, bool]:
+        """Ids of the harvest resource, and whether each can be used."""
+        return {
+            slot: name not in self.faults for name, (config, _) in self._configured.items() for slot in config.slot_ids
+        }
+
+    def _refuse_faulty(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self.faults:
+                raise AllocationRefused(f"device {name} cannot be used: {self.faults[name]}")
 
     def allocate_online(self, ids: Sequence[str]) -> Allocation:
         """For an engine's container. Raises `AllocationRefused`."""
-        if len(ids) != 1 or ids[0] not in self.devices:
+        if len(ids) != 1 or ids[0] not in self._configured:
             raise AllocationRefused(f"an engine's container gets one device of this node, not {', '.join(ids)}")
-        return online_allocation(self._run, ids[0])
+        self._refuse_faulty(ids)
+        return online_allocation(self._run, ids[0], self.devices[ids[0]].backend)
 
     def allocate_slots(self, ids: Sequence[str]) -> Allocation:
         """For an offline container: a slot of each of its devices. Raises `AllocationRefused`."""
@@ -244,12 +286,16 @@ class Node:
         slots = [device_and_slot(slot) for slot in sorted(ids)]
         if len({name for name, _ in slots}) < len(slots):
             raise AllocationRefused(f"an offline container gets one slot of each device, not {', '.join(sorted(ids))}")
+        self._refuse_faulty(name for name, _ in slots)
+        backends = [self.devices[name].backend for name, _ in slots]
+        if len(kinds := sorted({backend.name for backend in backends})) > 1:
+            raise AllocationRefused(f"an offline container gets devices of one backend, not of {' and '.join(kinds)}")
         for name, slot in slots:
             if not self.devices[name].gate.reset(slot):
                 raise AllocationRefused(f"a process of the last pod is still on {name}-{slot}")
             self.devices[name].guests.forget(slot)
             self.devices[name].used_slots.add(slot)
-        return harvest_allocation(self._run, slots)
+        return harvest_allocation(self._run, slots, backends)
 
     def prefer_slots(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
         """Which slots the kubelet should hand out."""

@@ -1,7 +1,8 @@
 """A device plugin: serves one resource to the kubelet."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from rowen.node_agent.proto import deviceplugin_pb2_grpc as services
 
 _VERSION = "v1beta1"
 _TIMEOUT = 5.0
+_LOOK_PERIOD = 1.0
+"""Seconds after which the kubelet knows of a change at the latest."""
 
 
 class AllocationRefused(Exception):  # noqa: N818
@@ -25,14 +28,17 @@ class DevicePlugin:
     def __init__(
         self,
         resource: str,
-        ids: Sequence[str],
+        devices: Callable[[], Mapping[str, bool]],
         allocate: Callable[[Sequence[str]], Allocation],
         prefer: Callable[[Sequence[str], Sequence[str], int], list[str]] | None = None,
     ) -> None:
-        """`allocate` may raise `AllocationRefused`. Without `prefer` the kubelet chooses among the free devices."""
+        """`devices`: by id, whether each may be handed out now. `allocate` may raise `AllocationRefused`.
+
+        Without `prefer` the kubelet chooses among the free devices.
+        """
         self.resource = resource
         self.endpoint = resource.replace("/", "-") + ".sock"
-        self._ids = ids
+        self._devices = devices
         self._allocate = allocate
         self._prefer = prefer
         self._stopping = asyncio.Event()
@@ -78,11 +84,21 @@ class DevicePlugin:
         return self._options()
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[messages.ListAndWatchResponse]:  # noqa: N802
-        """The devices; they do not change while the agent runs."""
-        yield messages.ListAndWatchResponse(
-            devices=[messages.Device(ID=device, health="Healthy") for device in self._ids]
-        )
-        await self._stopping.wait()
+        """The devices, again whenever one of them has become usable or unusable."""
+        told: dict[str, bool] | None = None
+        stopping = self._stopping
+        while not stopping.is_set():
+            usable = dict(self._devices())
+            if usable != told:
+                yield messages.ListAndWatchResponse(
+                    devices=[
+                        messages.Device(ID=device, health="Healthy" if good else "Unhealthy")
+                        for device, good in usable.items()
+                    ]
+                )
+                told = usable
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _LOOK_PERIOD)
 
     async def GetPreferredAllocation(self, request: Any, context: Any) -> messages.PreferredAllocationResponse:  # noqa: N802
         """Which of the free devices to take. Raises `ValueError` where nothing was said to be preferred."""

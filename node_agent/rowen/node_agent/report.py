@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
 
 from rowen.crds.common import ObjectRef
 from rowen.crds.node_harvest import (
@@ -29,6 +28,9 @@ class DeviceSnapshot:
     """All that is known of a device. Times in seconds, monotonic clock."""
 
     config: DeviceConfig
+    hardware: str
+    usable: bool
+    """Whether the device itself is in order."""
     counts: DeviceCounts
     idle_fraction: float
     harvested_fraction: float
@@ -129,9 +131,9 @@ def device_harvest(snapshot: DeviceSnapshot, *, window: float, unix_offset: floa
     ]
     return DeviceHarvest(
         id=snapshot.config.id,
-        type="cpu",
+        type=snapshot.hardware,
         memory_bytes=snapshot.config.memory_bytes,
-        harvestable=counts.online_processes > 0,
+        harvestable=snapshot.usable and counts.online_processes > 0,
         gate_open=counts.gate_open,
         idle_fraction=snapshot.idle_fraction,
         harvested_fraction=snapshot.harvested_fraction,
@@ -151,13 +153,14 @@ def device_harvest(snapshot: DeviceSnapshot, *, window: float, unix_offset: floa
 
 
 def node_status(
-    snapshots: Iterable[DeviceSnapshot],
+    snapshots: Sequence[DeviceSnapshot],
     *,
-    backend: Literal["cpu", "nvidia"],
     time: str,
     window: float,
     unix_offset: float,
 ) -> NodeHarvestStatus:
     """The node's report. `time` is RFC 3339 and stands for the moment at which the snapshots were taken."""
     devices = [device_harvest(snapshot, window=window, unix_offset=unix_offset) for snapshot in snapshots]
+    backends = {snapshot.config.backend for snapshot in snapshots}
+    backend = backends.pop() if len(backends) == 1 else None
     return NodeHarvestStatus(update_time=time, backend=backend, devices=devices)

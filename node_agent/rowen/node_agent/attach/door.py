@@ -107,7 +107,7 @@ class Door:
         self._thread = threading.Thread(target=self._serve, name="rowen-door", daemon=True)
 
     def open(self, path: Path, gate: Gate, slot: int | None, vet: Vet) -> None:
-        """Listens on a socket made anew at `path`; before `start`. Raises `OSError`."""
+        """Listens on a socket made anew at `path`. Raises `OSError`."""
         path.parent.mkdir(parents=True, exist_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         temporary = path.with_suffix(".new")
