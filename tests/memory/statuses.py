@@ -16,6 +16,8 @@ def member(number: int, kind: Kind = Kind.OFFLINE, **changes: Any) -> MemberStat
 
 
 def pool(*members: MemberStatus, total: int = 100, **changes: int) -> PoolStatus:
-    counts = dict.fromkeys(("deficit", "fixed", "reclaims", "handles_reclaimed", "handles_for_engines"), 0)
+    counts = dict.fromkeys(
+        ("deficit", "fixed", "reclaims", "handles_reclaimed", "handles_for_engines", "engines_absent"), 0
+    )
     state = {"free": total, **counts, **changes}
     return PoolStatus(handle_bytes=BYTES, page_bytes=4096, total=total, members=members, **state)

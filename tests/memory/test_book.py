@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rowen.node_agent.memory.owners import owners
 from rowen.node_agent.memory.pool import Kind, Pool
 from rowen.runtime.memory.native_arena import NativeArena
 
@@ -125,6 +126,38 @@ def test_what_was_given_back_or_dismissed_is_written_down(make_pool, book, other
     last.dismiss(2)
     last.close()
     assert keeping(make_pool, book).status().free == 8
+
+
+def absent(pool, memory_bytes=10 * BYTES):
+    owned = owners(pool.status(), memory_bytes)
+    return owned.online_used_bytes // BYTES, owned.online_ahead_bytes // BYTES, owned.offline_bytes // BYTES
+
+
+def test_what_an_engine_has_is_an_engine_s_before_it_is_handed_over(make_pool, book, other, library):
+    last = keeping(Pool, book)
+    lend(last, other.pid, 3)
+    had = lend(last, os.getpid(), 4, Kind.ONLINE)
+    assert NativeArena(library, *had.files).map(range(4)) == 4
+    last.close()
+    pool = keeping(make_pool, book)
+    assert absent(pool) == (4, 0, 3)
+    pool.adopt(Kind.ONLINE, os.getpid(), *had.files)
+    assert absent(pool) == (0, 4, 3)
+    pool.forget(other.pid)
+    assert absent(pool) == (0, 4, 0)
+
+
+def test_a_book_that_does_not_say_what_a_process_is_says_what_it_owns(make_pool, book, other):
+    """One of a release that wrote 0 in that place."""
+    last = keeping(Pool, book)
+    lend(last, other.pid, 4, Kind.ONLINE)
+    last.close()
+    data = bytearray(book.read_bytes())
+    assert data[16 + 20 : 16 + 24] == Kind.ONLINE.to_bytes(4, "little")
+    data[16 + 20 : 16 + 24] = bytes(4)
+    book.write_bytes(data)
+    pool = keeping(make_pool, book)
+    assert (pool.status().free, absent(pool)) == (6, (0, 0, 4))
 
 
 def test_a_book_of_something_else_is_begun_anew(make_pool, book):

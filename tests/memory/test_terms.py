@@ -43,7 +43,8 @@ def snapshots(draw):
     ]
     total = draw(st.integers(1, 200))
     free = draw(st.integers(0, total))
-    status = pool(*members, total=total, free=free, fixed=draw(st.integers(0, total)))
+    absent = draw(st.integers(0, total))
+    status = pool(*members, total=total, free=free, fixed=draw(st.integers(0, total)), engines_absent=absent)
     uids = {number: draw(st.sampled_from("abc")) for number in numbers}
     most = {uid: draw(handles) for uid in "abc"}
     known = {number for number in numbers if draw(st.booleans())}

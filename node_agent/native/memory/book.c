@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory/pool.h"
 #include "shared/page.h"
 
 #define MAGIC 0x4b4f4f424e574f52ull
@@ -51,10 +52,13 @@ static uint64_t start_of(int32_t pid) {
 }
 
 static void count_absent(struct rowen_book *book) {
-    book->absent_bytes = 0;
+    book->absent_bytes = book->absent_online_bytes = 0;
     for (uint32_t i = 0; i < ROWEN_BOOK_ENTRIES; i++) {
         const struct rowen_book_entry *entry = &book->file->entries[i];
-        if (atomic_load(&entry->pid) && !book->present[i]) book->absent_bytes += atomic_load(&entry->bytes);
+        if (!atomic_load(&entry->pid) || book->present[i]) continue;
+        uint64_t bytes = atomic_load(&entry->bytes);
+        book->absent_bytes += bytes;
+        if (atomic_load(&entry->kind) == ROWEN_ONLINE) book->absent_online_bytes += bytes;
     }
 }
 
@@ -65,7 +69,7 @@ static struct rowen_book_entry *find(struct rowen_book *book, int32_t pid) {
     return NULL;
 }
 
-struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid) {
+struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid, uint32_t kind) {
     uint64_t started = book->file ? start_of(pid) : 0;
     if (!started) return NULL;
     struct rowen_book_entry *entry = find(book, pid);
@@ -75,6 +79,7 @@ struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid) 
         atomic_store(&entry->bytes, 0);
     }
     atomic_store(&entry->started, started);
+    atomic_store(&entry->kind, kind);
     atomic_store(&entry->pid, pid);
     book->present[entry - book->file->entries] = true;
     count_absent(book);

@@ -16,7 +16,7 @@ struct rowen_book_entry {
     _Atomic uint64_t bytes;   /* owned */
     _Atomic uint64_t started; /* of the process, as /proc says it: its id may be used again */
     _Atomic int32_t pid;      /* 0: nobody's. Written last */
-    _Atomic uint32_t reserved;
+    _Atomic uint32_t kind;    /* enum rowen_member_kind; 0: an agent wrote it that knew none here */
 };
 
 struct rowen_book_file {
@@ -29,6 +29,7 @@ struct rowen_book {
     struct rowen_book_file *file; /* NULL: nothing is written down */
     bool present[ROWEN_BOOK_ENTRIES]; /* of a member; what else is there, is still to come */
     uint64_t absent_bytes;
+    uint64_t absent_online_bytes; /* of these, engines' */
     uint64_t looked_ns;
 };
 
@@ -37,7 +38,7 @@ int32_t rowen_book_open(struct rowen_book *book, const char *path);
 void rowen_book_close(struct rowen_book *book);
 /* The entry of a member's process: the one that it had, or a new one. NULL: there is no book, or no place in it, or no
  * such process. */
-struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid);
+struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid, uint32_t kind);
 void rowen_book_strike(struct rowen_book *book, struct rowen_book_entry *entry);
 /* Of a process that is still to come: it runs another program now. */
 void rowen_book_forget(struct rowen_book *book, int32_t pid);

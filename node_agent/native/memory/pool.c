@@ -113,7 +113,7 @@ static int32_t take_in(struct rowen_pool *pool, struct rowen_member *member, int
     const struct rowen_member *here = same_memory(pool, member);
     if (here) return here->leaving ? -EBUSY : (int32_t)here->number;
     if (!has_place(pool, member->kind)) return -ENOSPC;
-    member->entry = rowen_book_enter(&pool->book, pid);
+    member->entry = rowen_book_enter(&pool->book, pid, member->kind);
     rowen_round_look(pool);
     rowen_member_resume(member, rowen_round_free(pool));
     add(pool, member);
@@ -135,7 +135,7 @@ int32_t rowen_pool_name(struct rowen_pool *pool, uint32_t number, int32_t pid) {
     struct rowen_member *member = enter(pool, number);
     if (!member) return -ENOENT;
     rowen_book_forget(&pool->book, pid);
-    member->entry = rowen_book_enter(&pool->book, pid);
+    member->entry = rowen_book_enter(&pool->book, pid, member->kind);
     return leave(pool, member->entry || !pool->book.file ? 0 : -ENOSPC);
 }
 
@@ -288,6 +288,7 @@ void rowen_pool_status(struct rowen_pool *pool, struct rowen_pool_status *status
         .deficit = pool->deficit,
         .members = pool->count,
         .fixed = pool->fixed,
+        .engines_absent = rowen_round_handles(pool, pool->book.absent_online_bytes),
     };
     for (uint32_t i = 0; i < pool->count; i++) status->member[i] = status_of(pool->members[i]);
     pthread_mutex_unlock(&pool->lock);

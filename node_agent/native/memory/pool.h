@@ -54,7 +54,7 @@ struct rowen_pool_status {
     uint32_t deficit; /* that the fixed part and online members lacked after the last round */
     uint32_t members;
     uint32_t fixed; /* kept from all members */
-    uint32_t reserved;
+    uint32_t engines_absent; /* that engines of the last pool own which have not handed their arenas over yet */
     struct rowen_member_status member[ROWEN_POOL_MEMBERS];
 };
 

@@ -5,10 +5,15 @@ void rowen_round_look(struct rowen_pool *pool) {
     for (uint32_t i = 0; i < pool->count; i++) rowen_member_look(pool->members[i]);
 }
 
+uint32_t rowen_round_handles(const struct rowen_pool *pool, uint64_t bytes) {
+    uint64_t handles = bytes / pool->handle_bytes + (bytes % pool->handle_bytes > 0);
+    return handles < pool->total ? (uint32_t)handles : pool->total;
+}
+
 uint32_t rowen_round_free(const struct rowen_pool *pool) {
     uint64_t owned = pool->fixed;
     for (uint32_t i = 0; i < pool->count; i++) owned += rowen_member_owned(pool->members[i]);
-    owned += (pool->book.absent_bytes + pool->handle_bytes - 1) / pool->handle_bytes;
+    owned += rowen_round_handles(pool, pool->book.absent_bytes);
     return owned < pool->total ? (uint32_t)(pool->total - owned) : 0;
 }
 

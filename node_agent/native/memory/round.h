@@ -33,6 +33,8 @@ struct rowen_pool {
 
 /* Looks at every member. */
 void rowen_round_look(struct rowen_pool *pool);
+/* Bytes in handles, rounded up, and all there are at most. */
+uint32_t rowen_round_handles(const struct rowen_pool *pool, uint64_t bytes);
 /* Handles that no member owns, and that are not kept from all. */
 uint32_t rowen_round_free(const struct rowen_pool *pool);
 /* Counts a reclaim of so many handles, of which the first `fixed` were for the fixed part; none of 0. */

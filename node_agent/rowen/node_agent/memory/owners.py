@@ -8,13 +8,13 @@ from rowen.node_agent.memory.trace import MemorySample
 def owners(pool: PoolStatus, memory_bytes: int) -> PoolOwners:
     """The five parts of a device's memory; what is less than a handle at its end is nobody's.
 
-    What is neither free nor an engine's counts as offline work's, also what a process has that has not found this agent
-    yet.
+    What is neither free nor an engine's counts as offline work's. What an engine has that has not found this agent yet
+    counts as in use.
     """
     engines = [member for member in pool.members if member.kind is Kind.ONLINE]
     fixed = min(pool.fixed, pool.total)
-    online = min(sum(member.owned for member in engines), pool.total - fixed)
-    used = min(sum(min(member.used, member.owned) for member in engines), online)
+    online = min(sum(member.owned for member in engines) + pool.engines_absent, pool.total - fixed)
+    used = min(sum(min(member.used, member.owned) for member in engines) + pool.engines_absent, online)
     free = min(pool.free, pool.total - fixed - online)
     rest = memory_bytes - pool.total * pool.handle_bytes
     return PoolOwners(

@@ -83,6 +83,8 @@ class PoolStatus:
     handles_reclaimed: int
     handles_for_engines: int
     """Of these: the others were for the fixed part."""
+    engines_absent: int
+    """What engines own that have not handed over yet what they had of the last agent's pool."""
     members: tuple[MemberStatus, ...]
 
     def of(self, number: int) -> MemberStatus:
@@ -129,7 +131,7 @@ class _Status(ctypes.Structure):
         ("deficit", _U32),
         ("members", _U32),
         ("fixed", _U32),
-        ("reserved", _U32),
+        ("engines_absent", _U32),
         ("member", _Member * MEMBERS),
     ]
 
@@ -315,5 +317,6 @@ class Pool:
             reclaims=found.reclaims,
             handles_reclaimed=found.handles_reclaimed,
             handles_for_engines=found.handles_for_engines,
+            engines_absent=found.engines_absent,
             members=tuple(_member(found.member[i]) for i in range(found.members)),
         )
