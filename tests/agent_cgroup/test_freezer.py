@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_cgroup.rig import Group, Handle, sweep
+from descriptors import open_descriptors
 from gate.rig import until
 
 GONE = (-errno.ENOENT, -errno.ENODEV)
@@ -136,14 +137,14 @@ def test_a_fork_bomb_stands_still_and_is_ended(group: Group, handle: Handle) -> 
     group.run("bomb")
     until(lambda: handle.processes()[0] > MANY, "the bomb has spread")
     handle.freeze()
-    before = set(Path("/proc/self/fd").iterdir())
+    before = open_descriptors()
     found, pids = handle.processes(1000)
     assert found > MANY
     assert sorted(pids[:found]) == sorted(group.left())
     _stands_still(group, 1)
     assert handle.processes(1000) == (found, pids)
     assert handle.call("kill") == found
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert open_descriptors() == before
     until(lambda: group.left() == [], "one call has ended all of it")
     assert handle.call("kill") == 0
 
@@ -248,7 +249,7 @@ def test_a_container_that_goes_meanwhile_is_nothing_to_speak_of(group: Group, ha
 
 
 def test_what_is_no_cgroup_is_refused(group: Group, tmp_path: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     wrong = [
         (Handle(group.directory / "absent", group.cpuacct), errno.ENOENT),
         (Handle(tmp_path, group.cpuacct), errno.EINVAL),
@@ -261,18 +262,18 @@ def test_what_is_no_cgroup_is_refused(group: Group, tmp_path: Path) -> None:
         wrong.append((Handle(group.directory, group.directory), errno.ENOENT))
     assert [made.opened for made, _ in wrong] == [-code for _, code in wrong]
     assert all(made.struct.descriptors() == set() for made, _ in wrong)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
 
 
 def test_descriptors_are_the_processs_own_and_closed_with_the_handle(group: Group) -> None:
-    before = set(Path("/proc/self/fd").iterdir())
+    before = open_descriptors()
     handle = Handle(group.directory, group.cpuacct)
     descriptors = handle.struct.descriptors()
     assert len(descriptors) >= 3
     assert all(fcntl.fcntl(fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC for fd in descriptors)
     handle.close()
     assert handle.struct.descriptors() == set()
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert open_descriptors() == before
 
 
 def test_what_an_aborted_run_left_is_removed(group: Group) -> None:

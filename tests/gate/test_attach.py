@@ -5,13 +5,11 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+from descriptors import open_descriptors
 from gate.rig import COUNTER, Engine, until
 
 from rowen.node_agent.attach.message import MAGIC, welcome
-
-DESCRIPTORS = Path("/proc/self/fd")
 
 
 def test_an_engine_that_comes_before_its_agent(rig):
@@ -205,7 +203,7 @@ def test_an_agent_that_comes_while_a_tenant_runs_stops_it_for_its_engine(rig):
 def test_strangers_at_the_socket_keep_nobody_out(rig):
     rig.engine()
     generator = random.Random(7)
-    before = len(list(DESCRIPTORS.iterdir()))
+    before = len(open_descriptors())
     silent = []
     for number in range(300):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -229,7 +227,7 @@ def test_strangers_at_the_socket_keep_nobody_out(rig):
     for connection in silent:
         connection.close()
     until(lambda: rig.device.counts().tenants[0].attached == 1)
-    until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 8, "nothing is left behind")
+    until(lambda: len(open_descriptors()) <= before + 8, "nothing is left behind")
 
 
 HOSTILE = """

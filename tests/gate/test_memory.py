@@ -7,9 +7,9 @@ import socket
 import struct
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from descriptors import open_descriptors
 from gate.borrower import BYTES, Borrower
 from gate.rig import until
 
@@ -215,14 +215,13 @@ def test_a_device_without_a_pool_gives_none(rig):
     assert (engine.ask("open"), tenant.ready().ask("open")) == (-1, -1)
 
 
-DESCRIPTORS = Path("/proc/self/fd")
 REQUEST = struct.Struct("<QIIQII")
 
 
 def test_a_member_that_says_anything_else_is_answered_and_stays(pool_rig):
     """Fuzzed: whatever it sends, with whatever descriptors, is refused with words; then it still gets its memory."""
     generator = random.Random(3)
-    before = len(list(DESCRIPTORS.iterdir()))
+    before = len(open_descriptors())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(20)
         connection.connect(str(pool_rig.socket(None)))
@@ -247,4 +246,4 @@ def test_a_member_that_says_anything_else_is_answered_and_stays(pool_rig):
         for file in (*files, *got):
             os.close(file)
     # The pool keeps its own two of the arena; the device two of the member.
-    until(lambda: len(list(DESCRIPTORS.iterdir())) <= before + 8, "nothing is left behind")
+    until(lambda: len(open_descriptors()) <= before + 8, "nothing is left behind")

@@ -6,9 +6,9 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
+from descriptors import open_descriptors
 from memory.members import quarantine
 
 from rowen.node_agent.memory.ledgers import OWNERS, Ledgers
@@ -279,13 +279,13 @@ def test_what_is_no_ledger_of_that_shape_is_not_adopted(ledgers):
         ledgers.adopt(2, LARGEST, first)
     with pytest.raises(OSError, match="no ledger for member 2: Bad file descriptor"):
         ledgers.adopt(2, CAPACITY, -1)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     for _ in range(3):
         with pytest.raises(ValueError, match="already"):
             ledgers.adopt(1, CAPACITY, first)
         with pytest.raises(ValueError, match="already"):
             ledgers.admit(1, CAPACITY)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
 
 
 def test_there_are_as_many_ledgers_as_members(ledgers):
