@@ -19,7 +19,7 @@ from rowen.node_agent.device import Device
 from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 ENGINE = """
 import ctypes, sys
