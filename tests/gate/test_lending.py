@@ -11,6 +11,7 @@ from gate.rig import until
 
 from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Evict, Reason
+from rowen.node_agent.memory import fallback
 
 HANDLES = 32
 
@@ -130,6 +131,41 @@ def test_what_pods_have_for_themselves_is_lent_to_nobody(rig):
     rig.views.pop(1)
     rig.tell()
     rig.until(lambda pool: pool.fixed == 16, "it is gone")
+
+
+def test_all_that_an_engine_with_memory_of_its_own_may_use_is_lent_to_nobody(rig, monkeypatch):
+    engine = Borrower(rig, None).ready()
+    rig.place(None, fixed=4, pool=12)
+    rig.place(0, pool=HANDLES)
+    tenant = borrower(rig, 0)
+    tenant.ask("want", HANDLES)
+    rig.until(
+        lambda pool: (pool.fixed, rig.member(0, pool).granted) == (4, 28), "the engine may still ask for its part"
+    )
+    assert tenant.ask("map", 0, 28) == 28
+    monkeypatch.setattr(fallback, "PATIENCE_SECONDS", 0.0)
+    rig.until(lambda pool: (pool.fixed, rig.member(0, pool).owned) == (16, 16), "it has not")
+    assert tenant.ask("lost") == 12
+    rig.node.close()
+    rig.start()
+    rig.tell()
+    rig.until(lambda pool: pool.fixed == 16, "the next agent sees that, too")
+    assert engine.ask("open") == HANDLES
+    rig.until(lambda pool: pool.fixed == 4, "its part is the pool's")
+
+
+def test_an_engine_that_has_its_part_keeps_nothing_beside_it_over_agents(rig, monkeypatch):
+    monkeypatch.setattr(fallback, "PATIENCE_SECONDS", 0.0)
+    engine = borrower(rig, None)
+    rig.place(None, fixed=4, pool=12)
+    rig.until(lambda pool: rig.member(None, pool).bound == 12, "its pod is known")
+    fill(engine, 3)
+    rig.node.close()
+    rig.start()
+    rig.tell()
+    until(lambda: rig.sample().fixed == 4 and len(rig.served.gate.loans.borrowers) == 1, "it has come over")
+    for _ in range(20):
+        assert rig.sample().fixed == 4
 
 
 def test_the_next_agent_says_the_same(rig):

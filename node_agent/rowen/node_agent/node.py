@@ -28,6 +28,7 @@ from rowen.node_agent.backends import backend_of
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
 from rowen.node_agent.lease import lease_until
+from rowen.node_agent.memory.fallback import Fallback
 from rowen.node_agent.memory.keepers import Keepers
 from rowen.node_agent.memory.lender import Lender
 from rowen.node_agent.memory.loans import Borrower
@@ -57,6 +58,7 @@ class ServedDevice:
     placements: Placements = field(default_factory=Placements)
     lender: Lender = field(default_factory=Lender)
     keepers: Keepers = field(default_factory=Keepers)
+    fallback: Fallback = field(default_factory=Fallback)
     pool: PoolStatus | None = None
     """As it was last seen; None: it has none."""
     used_slots: set[int] = field(default_factory=set)
@@ -172,11 +174,20 @@ class Node:
         if loans is None:
             return
         now = time.monotonic()
-        fixed = sum(pod.fixed_bytes for pod in device.placements.pods)
+        fixed = sum(pod.fixed_bytes for pod in device.placements.pods) + self._kept_beside(device, now)
         device.pool = device.lender.look(loans, fixed, partial(self._terms_of, device), now)
         owned = owners(device.pool, device.config.memory_bytes)
         device.window.remember(memory_sample(owned, device.pool, loans.tokens_lost(), now), window)
         self.metrics.memory(name, owned, device.pool)
+
+    def _kept_beside(self, device: ServedDevice, now: float) -> int:
+        """Bytes of its part of the pool that the engine has in memory of its own."""
+        pod = device.placements.online
+        if pod is None or not pod.uid:
+            return 0
+        engines = self._door.engines(device.gate)
+        have_memory = [has for pid, has in engines.items() if self._cgroups.uid_of(pid) == pod.uid]
+        return pod.pool_bytes if device.fallback.look(pod.uid, have_memory, now) else 0
 
     def _terms_of(self, device: ServedDevice, borrower: Borrower) -> PodTerms | None:
         """By the API server's word, as soon as it names the pod that the process is in."""

@@ -133,6 +133,11 @@ class Door:
         """Process ids of those who have come in for a slot."""
         return {member.pid for member in list(self._members.values()) if member.gate is gate and member.slot == slot}
 
+    def engines(self, gate: Gate) -> dict[int, bool]:
+        """Engines' processes that have come in, by id, and whether each has memory of the device's pool."""
+        members = [member for member in list(self._members.values()) if member.gate is gate and member.slot is None]
+        return {member.pid: member.teller.has_memory for member in members}
+
     def close(self) -> None:
         """Closes the sockets. Those who are in notice, and look for the next agent."""
         self._stop = True

@@ -24,10 +24,13 @@ class Teller:
         self._borrower = borrower
         self._number: int | None = None
         self._asked = False
+        self.has_memory = False
+        """The process has an arena, or says that it has one of an earlier agent."""
 
     def come(self, *, holds_memory: bool) -> None:
         """The process attaches, perhaps again; one that says that it holds nothing runs another program."""
         self._asked = False
+        self.has_memory = holds_memory
         if not holds_memory:
             self.leave()
 
@@ -81,7 +84,7 @@ class Teller:
             raise OSError(errno.EEXIST, "the process has its memory already")
         loan = self._loans.lend(self._borrower, request.capacity, keeps_ledger=request.keeps_ledger)
         self._number = loan.number
-        self._asked = True
+        self._asked = self.has_memory = True
         return list(loan.files)
 
     def _take_over(self, loans: Loans, files: list[int]) -> None:

@@ -1,0 +1,32 @@
+"""When an engine counts as one that serves from memory of its own."""
+
+from rowen.node_agent.memory.fallback import PATIENCE_SECONDS, Fallback
+
+
+def test_an_engine_that_comes_in_has_time_to_ask():
+    fallback = Fallback()
+    assert [fallback.look("a", [False], now) for now in (0.0, PATIENCE_SECONDS - 1, PATIENCE_SECONDS)] == [
+        False,
+        False,
+        True,
+    ]
+    assert not fallback.look("a", [True], PATIENCE_SECONDS + 1)
+
+
+def test_one_process_with_memory_is_enough():
+    fallback = Fallback()
+    assert not any(fallback.look("a", [False, True, False], now) for now in (0.0, 100.0))
+    assert not fallback.look("a", [False, False], 200.0)
+    assert fallback.look("a", [False, False], 200.0 + PATIENCE_SECONDS)
+
+
+def test_an_engine_of_which_nobody_has_come_in_is_not_known():
+    fallback = Fallback()
+    assert not any(fallback.look("a", [], now) for now in (0.0, 100.0))
+
+
+def test_the_next_pod_has_time_of_its_own():
+    fallback = Fallback()
+    fallback.look("a", [False], 0.0)
+    assert fallback.look("a", [False], 100.0)
+    assert not fallback.look("b", [False], 100.0)
