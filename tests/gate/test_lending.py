@@ -24,9 +24,9 @@ def rig():
         rig.close()
 
 
-def borrower(rig, slot):
+def borrower(rig, slot, capacity=HANDLES):
     found = Borrower(rig, slot).ready()
-    assert found.ask("open") == HANDLES
+    assert found.ask("open") == capacity
     return found
 
 
@@ -81,6 +81,24 @@ def test_nobody_gets_more_than_its_pod_may_have(rig):
         assert (rig.member(None, pool).granted, rig.member(0, pool).granted, pool.free) == (6, 4, HANDLES - 10)
 
 
+@pytest.mark.parametrize(("fixed", "capacity"), [(0, HANDLES), (10, HANDLES - 10), (HANDLES + 5, 1)])
+def test_an_engine_s_arena_is_no_larger_than_what_it_can_ever_get(rig, fixed, capacity):
+    rig.place(None, fixed=fixed, pool=2 * HANDLES)
+    rig.place(0, pool=2 * HANDLES, fixed=1)
+    borrower(rig, None, capacity)
+    borrower(rig, 0)
+    ((pod, message),) = rig.node.shortages()
+    assert (pod.name, "device cpu1" in message) == ("engine", True)
+    rig.place(None, fixed=10, pool=HANDLES - 10)
+    assert rig.node.shortages() == []
+
+
+def test_an_engine_of_a_pod_that_is_not_known_has_an_arena_of_the_whole_pool(rig):
+    rig.place(None, fixed=10, pool=HANDLES)
+    rig.engine_pod = rig.pods[1]
+    borrower(rig, None)
+
+
 def test_processes_of_a_pod_share_what_it_may_have(rig):
     Borrower(rig, None).ready()
     rig.place(0, pool=9)
@@ -126,7 +144,7 @@ def test_what_pods_have_for_themselves_is_lent_to_nobody(rig):
     rig.place(1, fixed=4)
     rig.until(lambda pool: (pool.fixed, rig.member(0, pool).owned) == (20, 12), "a new pod's share was taken")
     assert tenant.ask("lost") == 4
-    assert engine.ask("open") == HANDLES
+    assert engine.ask("open") == HANDLES - 10
     assert {closing.for_request for closing in rig.served.gate.closings(0)} == {False}
     rig.views.pop(1)
     rig.tell()
@@ -150,7 +168,7 @@ def test_all_that_an_engine_with_memory_of_its_own_may_use_is_lent_to_nobody(rig
     rig.start()
     rig.tell()
     rig.until(lambda pool: pool.fixed == 16, "the next agent sees that, too")
-    assert engine.ask("open") == HANDLES
+    assert engine.ask("open") == HANDLES - 4
     rig.until(lambda pool: pool.fixed == 4, "its part is the pool's")
 
 
@@ -171,7 +189,7 @@ def test_an_engine_that_has_its_part_keeps_nothing_beside_it_over_agents(rig, mo
 def test_the_next_agent_says_the_same(rig):
     rig.place(None, fixed=4, pool=12)
     rig.place(0, pool=10)
-    engine, tenant = borrower(rig, None), borrower(rig, 0)
+    engine, tenant = borrower(rig, None, HANDLES - 4), borrower(rig, 0)
     rig.until(lambda pool: rig.member(0, pool) and rig.member(None, pool).bound == 12, "both are known")
     fill(engine, 6)
     fill(tenant, 8)

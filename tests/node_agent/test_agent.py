@@ -274,3 +274,19 @@ async def test_a_pod_that_could_not_be_killed_is_not_said_to_be_evicted(world, p
     await agent.handle(Notice(real, kept_memory(5)))
     assert await asyncio.to_thread(tenant.wait, 20) == -9
     assert [(name, reason) for name, reason, _ in cluster.events] == [("tune-0", "EvictedKeptMemory")]
+
+
+async def test_an_engine_whose_memory_limit_is_above_its_device_is_told_once(world):
+    _, cluster, _ = world
+    cluster.pod_list[0] = replace(cluster.pod_list[0], uid="e", fixed_bytes=2**28, pool_bytes=2**30)
+    await until(lambda: cluster.events)
+    sent = len(cluster.reports)
+    await until(lambda: len(cluster.reports) >= sent + 2)
+    assert cluster.events == [
+        (
+            "chat-0",
+            "MemoryLimitAboveDevice",
+            "memoryLimit, 1280 MiB, is above the memory of device cpu1, 1024 MiB: the engine may have 1024 MiB of its "
+            "pool and can get 768 MiB at most; lower memoryLimit, or give the device more memory",
+        )
+    ]

@@ -22,6 +22,7 @@ from rowen.node_agent.config import Settings
 from rowen.node_agent.health import stalled
 from rowen.node_agent.kubelet import Registration, device_holders
 from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
+from rowen.node_agent.memory.shortage import REASON as SHORTAGE
 from rowen.node_agent.node import Node, unix_offset
 from rowen.node_agent.plugin import DevicePlugin
 from rowen.node_agent.report import node_status
@@ -42,6 +43,8 @@ class Agent:
         self._cluster = cluster
         self._spec: NodeHarvestSpec | None = None
         self._beats: dict[str, float] = {}
+        self._told: set[str] = set()
+        """Pods that were told that their device is too small, by UID."""
         self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
             DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online),
@@ -136,6 +139,20 @@ class Agent:
         taken = time.monotonic()
         await self._cluster.report(self.status())
         self.node.last_accepted = taken
+        await self._tell_of_shortages()
+
+    async def _tell_of_shortages(self) -> None:
+        shortages = self.node.shortages()
+        self._told &= {pod.uid for pod, _ in shortages}
+        for pod, message in shortages:
+            if pod.uid in self._told:
+                continue
+            log.warning("a device is too small for its engine", pod=pod.name, namespace=pod.namespace, message=message)
+            try:
+                await self._cluster.event(pod, SHORTAGE, message)
+                self._told.add(pod.uid)
+            except API_ERRORS as error:
+                log.warning("an event was not accepted", pod=pod.uid, error=str(error) or type(error).__name__)
 
     def status(self) -> NodeHarvestStatus:
         """The report as of now."""

@@ -34,6 +34,7 @@ from rowen.node_agent.memory.lender import Lender
 from rowen.node_agent.memory.loans import Borrower
 from rowen.node_agent.memory.owners import memory_sample, owners
 from rowen.node_agent.memory.pool import PoolStatus
+from rowen.node_agent.memory.shortage import shortage
 from rowen.node_agent.memory.terms import PodTerms
 from rowen.node_agent.metrics import Metrics
 from rowen.node_agent.native import LIBRARIES, library_path
@@ -130,6 +131,8 @@ class Node:
         guests = Guests(gate, self._cgroups)
         slots = range(config.harvest_slots)
         self.devices[config.id] = ServedDevice(config, backend, backend.hardware(), gate, guests, used_slots=set(slots))
+        if gate.loans is not None:
+            gate.loans.fixed_bytes_of = partial(self._fixed_bytes_of, self.devices[config.id])
         gate.start()
         self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
         for slot in slots:
@@ -189,13 +192,31 @@ class Node:
         have_memory = [has for pid, has in engines.items() if self._cgroups.uid_of(pid) == pod.uid]
         return pod.pool_bytes if device.fallback.look(pod.uid, have_memory, now) else 0
 
+    def _fixed_bytes_of(self, device: ServedDevice, borrower: Borrower) -> int | None:
+        pod = self._pod_of(device, borrower)
+        return pod.fixed_bytes if pod else None
+
     def _terms_of(self, device: ServedDevice, borrower: Borrower) -> PodTerms | None:
+        pod = self._pod_of(device, borrower)
+        return PodTerms(pod.uid, pod.pool_bytes, pod.memory) if pod else None
+
+    def _pod_of(self, device: ServedDevice, borrower: Borrower) -> PodView | None:
         """By the API server's word, as soon as it names the pod that the process is in."""
         pod = device.placements.online if borrower.slot is None else dict(device.placements.slots).get(borrower.slot)
         uid = self._cgroups.uid_of(borrower.pid)
-        if pod is None or not pod.uid or uid != pod.uid:
-            return None
-        return PodTerms(pod.uid, pod.pool_bytes, pod.memory)
+        return pod if pod is not None and pod.uid and pod.uid == uid else None
+
+    def shortages(self) -> list[tuple[PodView, str]]:
+        """Engines' pods whose devices are too small for them, and that in words for their users."""
+        found = []
+        for name, device in self.devices.items():
+            pod = device.placements.online
+            if pod is None or not pod.pool_bytes or device.gate.loans is None:
+                continue
+            message = shortage(name, device.config.memory_bytes, pod.fixed_bytes, pod.pool_bytes)
+            if message is not None:
+                found.append((pod, message))
+        return found
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +68,8 @@ class Loans:
         self._freeing = ThreadPoolExecutor(_FREEING_THREADS, "rowen-freeing")
         self.borrowers: dict[int, Borrower] = {}
         """By member number."""
+        self.fixed_bytes_of: Callable[[Borrower], int | None] = lambda _: None
+        """What the pod of an engine's process has for itself; None: the pod is not known yet."""
         self._handles = pool.status().total
         pool.keep(directory / BOOK)
 
@@ -82,13 +84,14 @@ class Loans:
     def lend(self, borrower: Borrower, capacity: int, *, keeps_ledger: bool) -> Loan:
         """A new arena with a grant of 0; a capacity of 0 is as many handles as there are. Raises `OSError`.
 
+        An engine's has no more than it can ever get: it does not wait for memory that never comes.
         `keeps_ledger`: the process knows of ledgers. One that gets none loses its handles last.
         """
         most = min(self._handles, _MOST_HANDLES)
         if capacity > most:
             raise OSError(errno.EINVAL, f"an arena of this device has at most {most} handles, not {capacity}")
         self._check_number(borrower)
-        capacity = capacity or most
+        capacity = self._reachable(borrower, capacity or most)
         admission = self.pool.admit(borrower.kind, capacity)
         try:
             self.pool.name(admission.number, borrower.pid)
@@ -101,6 +104,14 @@ class Loans:
             with _without_ledger(borrower):
                 files.append(self._ledgers.admit(admission.number, capacity))
         return Loan(admission.number, tuple(files))
+
+    def _reachable(self, borrower: Borrower, capacity: int) -> int:
+        # A tenant has addresses for all that it loads in turn, however little of it has memory at once.
+        fixed_bytes = self.fixed_bytes_of(borrower) if borrower.kind is Kind.ONLINE else None
+        if fixed_bytes is None:
+            return capacity
+        # With none at all it would keep its cache beside the pool.
+        return max(1, min(capacity, self._handles - -(-fixed_bytes // self.pool.handle_bytes)))
 
     def _check_number(self, borrower: Borrower) -> None:
         others = [known for known in self.borrowers.values() if known.slot == borrower.slot and known != borrower]
