@@ -154,6 +154,46 @@ def test_the_next_agent_goes_on_with_the_memory_of_all(pool_rig):
     assert tenant.ask("lost") == 4
 
 
+def test_an_engine_without_an_agent_takes_what_it_needs_and_keeps_it(pool_rig):
+    engine, tenant = an_engine(pool_rig), a_tenant(pool_rig, 0, 7)
+    engine.ask("want", 5)
+    assert engine.ask("wait", 5) == 1
+    assert engine.ask("map", 0, 5) == 5
+    pool_rig.device.renew(time.monotonic() + 1)
+    pool_rig.agent.close()
+    # Beyond the pool, and what is asked for before and after the lease has run out.
+    for most in (8, 10):
+        engine.ask("want", most)
+        assert engine.ask("wait", most) == 1
+        assert engine.ask("grant") == most
+    assert engine.ask("map", 5, 5) == 5
+    engine.ask("fill", 0, 10, 2)
+    assert engine.ask("map", 10, 2) == 0
+    pool_rig.serve().renew(time.monotonic() + 3600)
+    come_back(pool_rig, engine, tenant)
+    until(lambda: (status_of(pool_rig, tenant).taken, really(pool_rig)) == (5, 12), "the tenant has given way")
+    assert (status_of(pool_rig, engine).granted, engine.ask("sum", 0, 10)) == (10, 20)
+    assert tenant.ask("lost") == 5
+    engine.ask("want", 12)
+    engine.ask("busy")
+    assert engine.ask("wait", 12) == 1
+    engine.ask("idle")
+    assert tenant.ask("lost") == 2
+
+
+def test_while_the_lease_runs_an_engine_waits_for_the_next_agent(pool_rig):
+    engine, tenant = an_engine(pool_rig), a_tenant(pool_rig, 0, 7)
+    engine.ask("want", 9)
+    assert engine.ask("wait", 5) == 1
+    pool_rig.agent.close()
+    time.sleep(1)
+    assert engine.ask("grant") == 5
+    assert engine.ask("map", 0, 9) == 5
+    pool_rig.serve().renew(time.monotonic() + 3600)
+    assert engine.ask("wait", 9) == 1
+    assert tenant.ask("lost") == 4
+
+
 def test_an_engine_that_an_agent_refuses_serves_on_with_what_it_was_granted(pool_rig, monkeypatch):
     engine, tenant = an_engine(pool_rig), a_tenant(pool_rig, 0, 7)
     engine.ask("want", 5)

@@ -1,5 +1,6 @@
 """Arenas that outlive their agent: the next pool goes on with them, and believes nothing that they say."""
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -28,13 +29,16 @@ SEALS = SHRINK | GROW | SEAL
 class Orphan:
     """An arena of this process, whose agent is gone."""
 
-    def __init__(self, library, kind=Kind.OFFLINE, *, held=3, grant=6, capacity=8):
+    def __init__(self, library, kind=Kind.OFFLINE, *, held=3, grant=6, capacity=8, pool=None, pid=None):
         self._library = library
-        pool = Pool(100, BYTES)
+        pool = pool or Pool(100, BYTES)
         admission = admit(pool, capacity, grant, kind)
+        if pid is not None:
+            pool.name(admission.number, pid)
         self.files = os.dup(admission.arena), os.dup(admission.memory)
         self.arena = NativeArena(library, *self.files)
         assert self.arena.map(range(held)) == held
+        pool.status()
         self.pool, self.member = pool, admission.number
 
     def leave(self):
@@ -105,6 +109,38 @@ def test_what_is_not_free_is_overdrawn_until_it_is_given_back(make_pool, orphan,
     had.arena.unmap(range(free, 3))
     found = pool.status().of(found.number)
     assert (found.granted, found.overdrawn, found.owned) == (free, 0, free)
+
+
+def test_an_engine_keeps_what_it_took_while_there_was_no_agent(make_pool, library):
+    had = Orphan(library, Kind.ONLINE, held=5).leave()
+    tenant = Orphan(library, held=6).leave()
+    pool = make_pool(8, BYTES)
+    assert adopt(pool, tenant).granted == 6
+    found = adopt(pool, had, Kind.ONLINE)
+    assert (found.granted, found.overdrawn, pool.status().free) == (5, 0, 0)
+    library.rowen_pool_lacks.restype = ctypes.c_bool
+    lacks = lambda: library.rowen_pool_lacks(ctypes.c_void_p(pool.handle))  # noqa: E731
+    assert (pool.serve(1.0, offline_stopped=False), lacks()) == (3, True)
+    assert (had.arena.grant, tenant.arena.taken) == (5, 0)
+    assert (pool.serve(2.0, offline_stopped=True), lacks()) == (0, False)
+    assert len(tenant.lost()) == 3
+    assert sum(member.owned for member in pool.status().members) == 8
+
+
+def test_what_a_tenant_had_been_lent_is_taken_from_it_if_the_engine_comes_first(make_pool, library, tmp_path):
+    def book(pool):
+        pool.keep(tmp_path / "book")
+        return pool
+
+    lent = book(Pool(8, BYTES))
+    tenant = Orphan(library, held=6, pool=lent, pid=os.getpid()).leave()
+    engine = Orphan(library, Kind.ONLINE, held=5).leave()
+    pool = book(make_pool(8, BYTES))
+    assert adopt(pool, engine, Kind.ONLINE, os.getppid()).granted == 5
+    found = adopt(pool, tenant)
+    assert (found.granted, found.overdrawn) == (6, 0)
+    assert pool.serve(1.0, offline_stopped=True) == 0
+    assert (engine.arena.grant, len(tenant.lost())) == (5, 3)
 
 
 def test_an_arena_that_is_here_already_is_the_same_member(make_pool, orphan):

@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,6 +37,8 @@ struct rowen_arena {
     struct rowen_range_file page_file;
     struct rowen_range_file ledger;
     _Atomic uint32_t *events; /* NULL: nobody's */
+    pthread_mutex_t raising;  /* an engine's own grant; of its threads, which nobody parks */
+    _Atomic bool alone;
     pid_t process;
     _Atomic uint32_t quarantined; /* `taken`, when all that was taken had been quarantined */
     _Atomic uint8_t *may_lead;    /* per handle: to its memory */
@@ -73,6 +76,7 @@ static int32_t open_arena(struct rowen_arena *arena, int arena_fd, int memory_fd
     uint32_t capacity = atomic_load(&arena->page->capacity);
     arena->state = (_Atomic uint32_t *)((char *)arena->page + atomic_load(&arena->page->size));
     arena->process = getpid();
+    pthread_mutex_init(&arena->raising, NULL);
     arena->may_lead = calloc(capacity, sizeof *arena->may_lead);
     arena->named = calloc(capacity, sizeof *arena->named);
     if (!arena->may_lead || !arena->named) return -ENOMEM;
@@ -232,8 +236,30 @@ bool rowen_arena_behind(const struct rowen_arena *arena) {
     return atomic_load(&arena->page->taken) != atomic_load(&arena->quarantined);
 }
 
+/* Not beyond the moment in which an agent may have written the grant: under the lock that ends being alone. */
+static void raise_grant(struct rowen_arena *arena) {
+    pthread_mutex_lock(&arena->raising);
+    uint32_t want = atomic_load(&arena->page->want);
+    if (want > arena->range.handles) want = arena->range.handles;
+    if (atomic_load(&arena->alone) && want > atomic_load(&arena->page->grant)) {
+        atomic_store(&arena->page->grant, want);
+        rowen_wake(&arena->page->grant, true);
+    }
+    pthread_mutex_unlock(&arena->raising);
+}
+
+bool rowen_arena_alone(struct rowen_arena *arena, bool alone) {
+    pthread_mutex_lock(&arena->raising);
+    bool was = atomic_exchange(&arena->alone, alone);
+    pthread_mutex_unlock(&arena->raising);
+    if (alone) raise_grant(arena);
+    return was != alone;
+}
+
 void rowen_arena_want(struct rowen_arena *arena, uint32_t handles) {
-    if (is_ours(arena)) say(arena, &arena->page->want, handles);
+    if (!is_ours(arena)) return;
+    say(arena, &arena->page->want, handles);
+    if (atomic_load(&arena->alone)) raise_grant(arena);
 }
 
 void rowen_arena_use(struct rowen_arena *arena, uint32_t handles) {

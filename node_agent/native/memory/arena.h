@@ -46,6 +46,9 @@ int32_t rowen_arena_take_ledger(struct rowen_arena *arena, int32_t ledger_fd);
 int32_t rowen_arena_files(const struct rowen_arena *arena, int *files);
 /* No agent has it: nothing more is mapped. */
 void rowen_arena_orphan(struct rowen_arena *arena);
+/* `alone`: there is no agent, and this process, an engine, raises its grant by itself to what it wants. Ended before the
+ * arena is handed to the next agent. Returns whether this is news. */
+bool rowen_arena_alone(struct rowen_arena *arena, bool alone);
 /* A futex that is counted up when the process wants or uses more than it has said before. */
 void rowen_arena_tell(struct rowen_arena *arena, _Atomic uint32_t *events);
 /* Whether handles were taken since rowen_arena_quarantine() was called last. */

@@ -40,6 +40,7 @@ static int32_t hand_over(struct rowen_link *link) {
     struct rowen_arena *arena = atomic_load(&link->arena);
     int files[ROWEN_FILES_MOST], none[ROWEN_FILES_MOST];
     if (!arena) return 0;
+    if (link->writes_gate) rowen_arena_alone(arena, false);
     int32_t count = rowen_arena_files(arena, files), error = 0;
     bool refused = true;
     if (count > 0) error = request(link, ROWEN_HAND_OVER, 0, files, (uint32_t)count, none, &refused);

@@ -176,10 +176,12 @@ uint32_t rowen_member_raise(struct rowen_member *member, uint32_t aim, uint32_t 
     return grant > before ? spare - (grant - before) : spare;
 }
 
-void rowen_member_resume(struct rowen_member *member, uint32_t spare) {
+void rowen_member_resume(struct rowen_member *member, uint32_t spare, uint32_t lent) {
     rowen_member_look(member);
-    member->ceiling = at_most(spare, member->capacity);
-    member->grant = member->target = member->limit = at_most(member->held, spare);
+    uint32_t own = member->kind == ROWEN_ONLINE ? member->really : lent;
+    uint32_t most = own > spare ? own : spare;
+    member->ceiling = at_most(most, member->capacity);
+    member->grant = member->target = member->limit = at_most(member->held, most);
     atomic_store(&member->page->grant, member->grant);
     rowen_member_look(member);
     /* The last agent may have died between taking a handle and saying so. */

@@ -54,8 +54,9 @@ struct rowen_member *rowen_member_make(uint32_t kind, uint32_t capacity, uint64_
  * caller's. *error: -EPERM: not sealed as they should be; -EPROTO: of another layout, or with more than fits. */
 struct rowen_member *rowen_member_adopt(uint32_t kind, int arena_fd, int memory_fd, uint64_t handle_bytes,
                                         int32_t *error);
-/* Grants an adopted member what it holds, as far as `spare` handles allow. */
-void rowen_member_resume(struct rowen_member *member, uint32_t spare);
+/* Grants an adopted member what it holds, as far as `spare` handles allow, and beyond them what it had been lent; of an
+ * online one, what it really has: it may have taken that while there was no agent. */
+void rowen_member_resume(struct rowen_member *member, uint32_t spare, uint32_t lent);
 void rowen_member_free(struct rowen_member *member);
 
 static inline uint32_t rowen_member_owned(const struct rowen_member *member) {

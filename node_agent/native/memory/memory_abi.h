@@ -16,7 +16,8 @@
  * thread of the process goes on, the addresses of TAKEN handles lead to a quarantine page, so that a late access neither
  * faults nor fills the hole.
  *
- * The files outlive their agent: the process hands them to the next one, which goes on with them.
+ * The files outlive their agent: the process hands them to the next one, which goes on with them. An engine may have
+ * taken more meanwhile than it was granted: that stays its own.
  *
  * Layout changes as rowen_abi.h says: new fields go to the end, `size` and `features` say which are there.
  */
@@ -44,7 +45,7 @@ struct rowen_arena_page {
     _Atomic uint32_t capacity;
     _Atomic uint32_t reserved;
 
-    /* Written by the agent. */
+    /* Written by the agent; the grant also by an engine's library, while there is no agent. */
     _Alignas(64) _Atomic uint32_t grant; /* futex: most handles that may be held */
     _Atomic uint32_t taken;              /* handles taken so far */
 

@@ -114,8 +114,9 @@ static int32_t take_in(struct rowen_pool *pool, struct rowen_member *member, int
     if (here) return here->leaving ? -EBUSY : (int32_t)here->number;
     if (!has_place(pool, member->kind)) return -ENOSPC;
     member->entry = rowen_book_enter(&pool->book, pid, member->kind);
+    uint64_t lent = member->entry ? atomic_load(&member->entry->bytes) / pool->handle_bytes : 0;
     rowen_round_look(pool);
-    rowen_member_resume(member, rowen_round_free(pool));
+    rowen_member_resume(member, rowen_round_free(pool), (uint32_t)lent);
     add(pool, member);
     return (int32_t)member->number;
 }
@@ -197,7 +198,7 @@ void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles) {
 
 bool rowen_pool_lacks(struct rowen_pool *pool) {
     pthread_mutex_lock(&pool->lock);
-    bool lacks = pool->fixed_lacks;
+    bool lacks = pool->lacks;
     pthread_mutex_unlock(&pool->lock);
     return lacks;
 }

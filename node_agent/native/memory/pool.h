@@ -73,11 +73,11 @@ ROWEN_API void rowen_pool_close(struct rowen_pool *pool);
  * pool's, and the member's to duplicate. -EINVAL: capacity; -ENOSPC: too many members. */
 ROWEN_API int32_t rowen_pool_admit(struct rowen_pool *pool, uint32_t kind, uint32_t capacity, int32_t *arena_fd,
                                    int32_t *memory_fd);
-/* Goes on with the arena that a process has of an earlier pool of this device, and grants it what it holds; what is not
- * free for it is overdrawn. Its target, or limit, is what was granted. The descriptors stay the caller's. Returns the
- * member's number; of an arena that is here already, that member's. -EPERM: not sealed; -EPROTO: other sizes or layout,
- * or more memory than fits; -ENOSPC: too many members; -EBUSY: it is just being freed. An offline process must stand
- * still, for its own sake. */
+/* Goes on with the arena that a process has of an earlier pool of this device, and grants it what it holds; what is
+ * not free for it, nor in the book, is overdrawn, or an online member's at the cost of offline ones. Its target, or
+ * limit, is what was granted. The descriptors stay the caller's. Returns the member's number; of an arena that is here
+ * already, that member's. -EPERM: not sealed; -EPROTO: other sizes or layout, or more memory than fits; -ENOSPC: too
+ * many members; -EBUSY: it is just being freed. An offline process must stand still, for its own sake. */
 ROWEN_API int32_t rowen_pool_adopt(struct rowen_pool *pool, uint32_t kind, int32_t pid, int32_t arena_fd,
                                    int32_t memory_fd);
 /* Says whose member it is, for the file that rowen_pool_keep() opened; before its process has the files. */
@@ -98,7 +98,8 @@ ROWEN_API int32_t rowen_pool_bound(struct rowen_pool *pool, uint32_t member, uin
 /* Keeps so many handles from all members, for memory that is used beside the pool; all of them if there are fewer. They
  * are met like the target of an online member, before those. */
 ROWEN_API void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles);
-/* Whether, after the last round, the fixed part lacks handles that offline members hold: only a stop frees them. */
+/* Whether, after the last round, offline members hold handles that are missing and in use beside them already: for the
+ * fixed part, or by an engine that took them while there was no agent. Only a stop frees them. */
 ROWEN_API bool rowen_pool_lacks(struct rowen_pool *pool);
 /* What an offline member may own: at most `limit`; below `request` nothing is taken from it, and so much of the pool is
  * kept for it. Starts as 0 and 0. -EINVAL: not offline, request > limit, or limit above its capacity. */

@@ -17,6 +17,15 @@ uint32_t rowen_round_free(const struct rowen_pool *pool) {
     return owned < pool->total ? (uint32_t)(pool->total - owned) : 0;
 }
 
+/* Handles that the fixed part and the grants in effect are beyond the pool: an engine took them while there was no agent,
+ * or the pool was larger. What a member has beyond its grants is its own affair. */
+static uint32_t excess(const struct rowen_pool *pool) {
+    uint64_t granted = pool->fixed + rowen_round_handles(pool, pool->book.absent_bytes);
+    for (uint32_t i = 0; i < pool->count; i++) granted += pool->members[i]->ceiling;
+    uint64_t beyond = granted > pool->total ? granted - pool->total : 0;
+    return beyond < pool->total ? (uint32_t)beyond : pool->total;
+}
+
 void rowen_round_count(struct rowen_pool *pool, uint32_t taken, uint32_t fixed) {
     pool->reclaims += taken > 0;
     pool->handles_reclaimed += taken;
@@ -52,7 +61,7 @@ uint32_t rowen_round_online(struct rowen_pool *pool) {
         spare = rowen_member_raise(member, member->target, spare);
         missing += member->target - member->grant;
     }
-    return missing;
+    return missing + excess(pool);
 }
 
 /* Raises the target of a member that is short of memory, and lowers a grant above it. */
@@ -95,8 +104,8 @@ static void clock_in(struct rowen_pool *pool, bool stopped, uint64_t now_ns) {
     pool->was_stopped = stopped;
 }
 
-static bool fixed_lacks(const struct rowen_pool *pool) {
-    if (pool->fixed >= pool->fixed_target) return false;
+static bool lacks(const struct rowen_pool *pool) {
+    if (pool->fixed >= pool->fixed_target && excess(pool) == 0) return false;
     for (uint32_t i = 0; i < pool->count; i++) {
         const struct rowen_member *member = pool->members[i];
         if (!takes_part(member, ROWEN_OFFLINE)) continue;
@@ -121,7 +130,7 @@ uint32_t rowen_pool_serve(struct rowen_pool *pool, bool offline_stopped, uint64_
     if (missing && offline_stopped) missing = rowen_round_take(pool, missing);
     rowen_round_offline(pool, missing);
     pool->deficit = missing;
-    pool->fixed_lacks = fixed_lacks(pool);
+    pool->lacks = lacks(pool);
     pthread_mutex_unlock(&pool->lock);
     return missing;
 }

@@ -11,7 +11,7 @@ struct rowen_pool {
     uint32_t total;
     uint32_t fixed; /* kept from all members */
     uint32_t fixed_target;
-    bool fixed_lacks; /* handles that offline members hold, after the last round */
+    bool lacks; /* handles that are in use already and that offline members hold, after the last round */
     uint64_t handle_bytes;
     bool huge;
     struct rowen_member *members[ROWEN_POOL_MEMBERS]; /* in the order in which they came */
@@ -39,8 +39,8 @@ uint32_t rowen_round_handles(const struct rowen_pool *pool, uint64_t bytes);
 uint32_t rowen_round_free(const struct rowen_pool *pool);
 /* Counts a reclaim of so many handles, of which the first `fixed` were for the fixed part; none of 0. */
 void rowen_round_count(struct rowen_pool *pool, uint32_t taken, uint32_t fixed);
-/* Raises the fixed part and the grants of online members towards their targets, out of what is free and not kept for requests. Returns how
- * many handles are still missing. */
+/* Raises the fixed part and the grants of online members towards their targets, out of what is free and not kept for
+ * requests. Returns how many handles are still missing, with those that grants in effect are beyond the pool. */
 uint32_t rowen_round_online(struct rowen_pool *pool);
 /* Takes so many handles from offline members that stand still, and hands them on at once. Returns what is missing. */
 uint32_t rowen_round_take(struct rowen_pool *pool, uint32_t missing);

@@ -125,6 +125,14 @@ static void close_behind(void) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Without an agent nobody lends: when the lease has run out, tenants stand still, and the engine takes what it needs. */
+static void stand_alone(void) {
+    struct rowen_arena *arena = atomic_load(&link_.arena);
+    if (!arena || rowen_now() < atomic_load(&link_.device->block.lease_until_ns)) return;
+    if (rowen_arena_alone(arena, true))
+        dprintf(STDERR_FILENO, "rowen: the agent is gone: the engine takes by itself what memory it needs\n");
+}
+
 static void *watch(void *unused) {
     (void)unused;
     pthread_setname_np(pthread_self(), "rowen-engine");
@@ -138,6 +146,7 @@ static void *watch(void *unused) {
         }
         close_behind();
         if (attach() == 0) continue;
+        stand_alone();
         _Atomic uint32_t nothing = 0;
         rowen_wait(&nothing, 0, pause_ns, false);
         pause_ns = pause_ns * 2 < LONGEST_PAUSE_NS ? pause_ns * 2 : LONGEST_PAUSE_NS;
