@@ -28,14 +28,7 @@ from rowen.node_agent.backends import backend_of
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
 from rowen.node_agent.lease import lease_until
-from rowen.node_agent.memory.fallback import Fallback
-from rowen.node_agent.memory.keepers import Keepers
-from rowen.node_agent.memory.lender import Lender
-from rowen.node_agent.memory.loans import Borrower
-from rowen.node_agent.memory.owners import memory_sample, owners
-from rowen.node_agent.memory.pool import PoolStatus
-from rowen.node_agent.memory.shortage import shortage
-from rowen.node_agent.memory.terms import PodTerms
+from rowen.node_agent.lending import Lending
 from rowen.node_agent.metrics import Metrics
 from rowen.node_agent.native import LIBRARIES, library_path
 from rowen.node_agent.plugin import AllocationRefused
@@ -57,11 +50,8 @@ class ServedDevice:
     guests: Guests
     window: Window = field(default_factory=Window)
     placements: Placements = field(default_factory=Placements)
-    lender: Lender = field(default_factory=Lender)
-    keepers: Keepers = field(default_factory=Keepers)
-    fallback: Fallback = field(default_factory=Fallback)
-    pool: PoolStatus | None = None
-    """As it was last seen; None: it has none."""
+    lending: Lending | None = None
+    """Of its pool; None: it has none."""
     used_slots: set[int] = field(default_factory=set)
 
 
@@ -130,9 +120,12 @@ class Node:
         gate = backend.open(device_directory(self._run, config.id), backstop=self._backstop_seconds)
         guests = Guests(gate, self._cgroups)
         slots = range(config.harvest_slots)
-        self.devices[config.id] = ServedDevice(config, backend, backend.hardware(), gate, guests, used_slots=set(slots))
+        lending = None
         if gate.loans is not None:
-            gate.loans.fixed_bytes_of = partial(self._fixed_bytes_of, self.devices[config.id])
+            lending = Lending(config, gate.loans, partial(self._door.engines, gate), self._cgroups.uid_of)
+        self.devices[config.id] = ServedDevice(
+            config, backend, backend.hardware(), gate, guests, lending=lending, used_slots=set(slots)
+        )
         gate.start()
         self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
         for slot in slots:
@@ -173,56 +166,19 @@ class Node:
             self._lend(name, device, window)
 
     def _lend(self, name: str, device: ServedDevice, window: float) -> None:
-        loans = device.gate.loans
-        if loans is None:
+        if device.lending is None:
             return
-        now = time.monotonic()
-        fixed = sum(pod.fixed_bytes for pod in device.placements.pods) + self._kept_beside(device, now)
-        device.pool = device.lender.look(loans, fixed, partial(self._terms_of, device), now)
-        owned = owners(device.pool, device.config.memory_bytes)
-        device.window.remember(memory_sample(owned, device.pool, loans.tokens_lost(), now), window)
-        self.metrics.memory(name, owned, device.pool)
-
-    def _kept_beside(self, device: ServedDevice, now: float) -> int:
-        """Bytes of its part of the pool that the engine has in memory of its own."""
-        pod = device.placements.online
-        if pod is None or not pod.uid:
-            return 0
-        engines = self._door.engines(device.gate)
-        have_memory = [has for pid, has in engines.items() if self._cgroups.uid_of(pid) == pod.uid]
-        return pod.pool_bytes if device.fallback.look(pod.uid, have_memory, now) else 0
-
-    def _fixed_bytes_of(self, device: ServedDevice, borrower: Borrower) -> int | None:
-        pod = self._pod_of(device, borrower)
-        return pod.fixed_bytes if pod else None
-
-    def _terms_of(self, device: ServedDevice, borrower: Borrower) -> PodTerms | None:
-        pod = self._pod_of(device, borrower)
-        return PodTerms(pod.uid, pod.pool_bytes, pod.memory) if pod else None
-
-    def _pod_of(self, device: ServedDevice, borrower: Borrower) -> PodView | None:
-        """By the API server's word, as soon as it names the pod that the process is in."""
-        pod = device.placements.online if borrower.slot is None else dict(device.placements.slots).get(borrower.slot)
-        uid = self._cgroups.uid_of(borrower.pid)
-        return pod if pod is not None and pod.uid and pod.uid == uid else None
-
-    def shortages(self) -> list[tuple[PodView, str]]:
-        """Engines' pods whose devices are too small for them, and that in words for their users."""
-        found = []
-        for name, device in self.devices.items():
-            pod = device.placements.online
-            if pod is None or not pod.pool_bytes or device.gate.loans is None:
-                continue
-            message = shortage(name, device.config.memory_bytes, pod.fixed_bytes, pod.pool_bytes)
-            if message is not None:
-                found.append((pod, message))
-        return found
+        pool, owned, sample = device.lending.look(time.monotonic())
+        device.window.remember(sample, window)
+        self.metrics.memory(name, owned, pool)
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""
         self.pods = pods
         for name, device in self.devices.items():
             device.placements = placements(name, holders, pods)
+            if device.lending:
+                device.lending.placements = device.placements
             held = {slot for slot, _ in device.placements.slots}
             for slot in device.used_slots - held:
                 if device.gate.reset(slot):
@@ -260,13 +216,14 @@ class Node:
 
     def _keepers(self, device: ServedDevice, now: float) -> list[Notice]:
         """Pods that do not give memory back."""
-        loans = device.gate.loans
-        if loans is None or device.pool is None:
-            return []
-        # The door's thread adds and removes meanwhile.
-        due = device.keepers.due(device.pool, dict(loans.borrowers), now)
+        due = device.lending.keepers(now) if device.lending else {}
         pods = [(device.guests.pod(slot), kept) for slot, kept in due.items()]
         return [Notice(pod, kept_memory(kept)) for pod, kept in pods if pod is not None]
+
+    def shortages(self) -> list[tuple[PodView, str]]:
+        """Engines' pods whose devices are too small for them, and that in words for their users."""
+        found = [device.lending.shortage() for device in self.devices.values() if device.lending]
+        return [shortage for shortage in found if shortage is not None]
 
     def snapshots(self) -> list[DeviceSnapshot]:
         """What a report is made from."""
@@ -284,7 +241,7 @@ class Node:
             requests=tuple(device.window.requests),
             closings=tuple(device.window.closings),
             placements=device.placements,
-            pool=owners(device.pool, device.config.memory_bytes) if device.pool else None,
+            pool=device.lending.owned if device.lending else None,
             memory=tuple(device.window.memory),
         )
 
