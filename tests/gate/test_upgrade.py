@@ -10,15 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from gate.borrower import BYTES, Borrower
 from gate.rig import until
 from gate.test_failures import agent_environment
 
 NATIVE = Path(__file__).parents[2] / "node_agent" / "native"
 GROWN = {
-    r"(_Atomic uint32_t tenants;[^\n]*\n)": r"\1    _Atomic uint64_t news_of_the_device[5000];\n",
-    r"(struct rowen_record records\[ROWEN_RECORDS\];\n)": r"\1    _Atomic uint64_t news_of_the_member[5000];\n",
-    r"(struct rowen_hello \{[^}]*uint64_t features;\n)": r"\1    uint64_t more[40];\n",
-    r"(char reason\[ROWEN_REASON_LENGTH\];[^\n]*\n)": r"\1    uint64_t more[40];\n",
+    "rowen_abi.h": {
+        r"(_Atomic uint32_t tenants;[^\n]*\n)": r"\1    _Atomic uint64_t news_of_the_device[5000];\n",
+        r"(struct rowen_record records\[ROWEN_RECORDS\];\n)": r"\1    _Atomic uint64_t news_of_the_member[5000];\n",
+        r"(struct rowen_hello \{[^}]*uint64_t features;\n)": r"\1    uint64_t more[40];\n",
+        r"(char reason\[ROWEN_REASON_LENGTH\];[^\n]*\n)": r"\1    uint64_t more[40];\n",
+        r"(uint32_t capacity; /\* handles; 0[^\n]*\n)": r"\1    uint64_t more[40];\n",
+    },
+    "memory/memory_abi.h": {
+        r"(_Atomic uint32_t used;\n)": r"\1    _Atomic uint64_t news_of_the_arena[500];\n",
+    },
 }
 
 AGENT = """
@@ -28,12 +35,13 @@ import rowen.node_agent.device as device
 from rowen.node_agent.library import load_library
 device.agent_library = lambda: load_library(Path(sys.argv[4]))
 from gate.rig import Agent
-agent = Agent(Path(sys.argv[1]), [int(sys.argv[2])], 5, json.loads(sys.argv[3]))
+agent = Agent(Path(sys.argv[1]), [int(sys.argv[2])], 5, json.loads(sys.argv[3]), memory=json.loads(sys.argv[5]))
 print("serving", flush=True)
 while not select.select([sys.stdin], [], [], 0.05)[0]:
     agent.device.renew(time.monotonic() + 0.5)
     counts = agent.device.counts()
-    print(counts.online_processes, counts.tenants[0].attached, counts.backstops, int(counts.gate_open), flush=True)
+    held = sum(member.held for member in agent.device.loans.status().members) if agent.device.loans else 0
+    print(counts.online_processes, counts.tenant_processes, counts.backstops, int(counts.gate_open), held, flush=True)
 agent.close()
 """
 
@@ -44,12 +52,13 @@ def grown_library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("grown")
     sources = folder / "native"
     shutil.copytree(NATIVE, sources)
-    header = sources / "rowen_abi.h"
-    text = header.read_text()
-    for pattern, replacement in GROWN.items():
-        text, made = re.subn(pattern, replacement, text)
-        assert made == 1, pattern
-    header.write_text(text)
+    for name, changes in GROWN.items():
+        header = sources / name
+        text = header.read_text()
+        for pattern, replacement in changes.items():
+            text, made = re.subn(pattern, replacement, text)
+            assert made == 1, pattern
+        header.write_text(text)
     parts = ("shared", "tenant", "cpu", "online", "agent", "memory")
     files = sorted(str(path) for part in parts for path in (sources / part).glob("*.c"))
     compiler = sysconfig.get_config_var("CC").split()[0]
@@ -64,7 +73,7 @@ def grown_agent(rig, library):
     """An agent of the other release, in place of the rig's. Gives a function that reads its state."""
     rig.agent.close()
     command = [sys.executable, "-c", AGENT, str(rig.folder), str(rig.cpus[0])]
-    command += [json.dumps(rig.pod_arguments()), str(library)]
+    command += [json.dumps(rig.pod_arguments()), str(library), json.dumps(rig.memory)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=agent_environment()
     ) as agent:
@@ -117,4 +126,35 @@ def test_an_upgrade_and_a_way_back_with_work_running(rig, grown_library):
     for program in (tenant, other):
         program.advances()
     assert engine.process.poll() is tenant.process.poll() is other.process.poll() is None
+    assert rig.device.counts().backstops == 0
+
+
+def test_memory_is_kept_through_an_upgrade_and_a_way_back(make_rig, grown_library):
+    rig = make_rig(memory=(12, BYTES))
+    engine, tenant, other = Borrower(rig, None), Borrower(rig, 0), Borrower(rig, 1, preload=grown_library)
+    holds = {engine: 3, tenant: 4, other: 5}
+    for program, count in holds.items():
+        assert program.ready().ask("open") == 12
+        for number, known in rig.device.loans.borrowers.items():
+            if known.slot is not None:
+                rig.device.loans.share(number, 0, 12)
+        program.ask("want", count)
+        assert program.ask("wait", count) == 1
+        assert program.ask("map", 0, count) == count
+        program.ask("fill", 0, count, 7)
+    with grown_agent(rig, grown_library) as state:
+        until(lambda: state()[4] == 12, "all have handed over to the new agent")
+        assert [program.ask("sum", 0, count) for program, count in holds.items()] == [21, 28, 35]
+        engine.ask("want", 5)
+        engine.ask("busy")
+        assert engine.ask("wait", 5) == 1
+        assert engine.ask("map", 3, 2) == 2
+        engine.ask("fill", 3, 2, 7)
+        engine.ask("idle")
+        assert tenant.ask("lost") + other.ask("lost") == 2
+    rig.serve().renew(rig.device.counts().now + 3600)
+    until(lambda: sum(member.held for member in rig.device.loans.status().members) == 12, "and to the one after it")
+    assert {known.pid for known in rig.device.loans.borrowers.values()} == {each.process.pid for each in holds}
+    assert engine.ask("sum", 0, 5) == 35
+    assert rig.device.loans.status().free == 0
     assert rig.device.counts().backstops == 0
