@@ -15,6 +15,7 @@ from gate.pod import Pod
 
 from rowen.node_agent.allocation import SOCKET
 from rowen.node_agent.attach.door import Door
+from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.device import Device
 from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
@@ -146,12 +147,19 @@ class Agent:
         backstop: float,
         pods: Sequence[tuple[int, str, str]],
         *,
-        allows_cpu: bool = False,
         memory: tuple[int, int] | None = None,
+        backend: Backend | None = None,
     ) -> None:
-        """`pods`: number, freezer and cpuacct directory of each slot's. `memory`: handles of a pool and their bytes."""
-        pool = Pool(*memory) if memory else None
-        self.device = Device(folder, slots=len(pods), cpus=cpus, backstop=backstop, allows_cpu=allows_cpu, pool=pool)
+        """`pods`: number, freezer and cpuacct directory of each slot's. `memory`: handles of a pool and their bytes.
+
+        `backend`: serves the device in the place of all this.
+        """
+        self.device: Gate
+        if backend is not None:
+            self.device = backend.open(folder, backstop=backstop)
+        else:
+            pool = Pool(*memory) if memory else None
+            self.device = Device(folder, slots=len(pods), cpus=cpus, backstop=backstop, pool=pool)
         self.door = Door()
         self.door.open(socket_in(folder, None), self.device, None, lambda _: None)
         for slot, (number, freezer, cpuacct) in enumerate(pods):
@@ -176,12 +184,12 @@ class Rig:
         slots: int = 2,
         cpus: tuple[int, ...],
         backstop: float = 5.0,
-        allows_cpu: bool = False,
         memory: tuple[int, int] | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self.folder = folder
         self.memory = memory
-        self.allows_cpu = allows_cpu
+        self.backend = backend
         self.cpus = cpus
         self.slots = slots
         self.backstop = backstop
@@ -190,15 +198,15 @@ class Rig:
         self.pods = [Pod() for _ in range(slots)]
         self.serve().renew(time.monotonic() + 3600)
 
-    def serve(self) -> Device:
+    def serve(self) -> Gate:
         """A new agent for the device."""
         self.agent = Agent(
             self.folder,
             self.cpus,
             self.backstop,
             self.pod_arguments(),
-            allows_cpu=self.allows_cpu,
             memory=self.memory,
+            backend=self.backend,
         )
         self.device = self.agent.device
         return self.device

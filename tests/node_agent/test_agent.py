@@ -22,6 +22,7 @@ from rowen.node_agent.config import CpuDeviceConfig, Settings
 from rowen.node_agent.native import library_path
 from rowen.node_agent.node import Node
 from rowen.node_agent.pods import PodView
+from rowen.node_agent.proto import deviceplugin_pb2 as messages
 from rowen.node_agent.server import create_app
 
 ENGINE = """
@@ -184,6 +185,27 @@ async def test_offline_work_pauses_without_an_api_server(world, monkeypatch):
     assert agent.unready() is not None
     cluster.up = True
     await until(lambda: gate.counts().gate_open)
+
+
+async def test_a_device_with_a_fault_is_not_offered_and_stops_its_work(world, kubelet, monkeypatch):
+    agent, cluster, _ = world
+    await until(lambda: cluster.last() and cluster.last().harvestable)
+    gate = agent.node.devices["cpu1"].gate
+    found = {"cpu1": "cpus: the node has 0, and not 1"}
+    monkeypatch.setattr(agent.node, "find_faults", lambda: found)
+    await until(lambda: not cluster.last().harvestable)
+    # The engine is idle again some moments after each request.
+    await until(lambda: not (counts := gate.counts()).gate_open and gate.closings(0)[-1].closed < counts.now - 1)
+    watch = kubelet.plugin(HARVEST_RESOURCE).ListAndWatch(messages.Empty())
+    response = await watch.read()
+    assert [(device.ID, device.health) for device in response.devices] == [
+        ("cpu1-0", "Unhealthy"),
+        ("cpu1-1", "Unhealthy"),
+    ]
+    found.clear()
+    await until(lambda: cluster.last().harvestable and gate.counts().gate_open)
+    assert [device.health for device in (await asyncio.wait_for(watch.read(), 20)).devices] == ["Healthy", "Healthy"]
+    watch.cancel()
 
 
 async def test_the_slot_of_a_pod_that_is_gone_is_cleared(world, kubelet):

@@ -1,5 +1,6 @@
 """What a container gets with a device: the library, the way to the agent, and where it finds them."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from rowen.crds.names import (
     TENANT_SOCKETS_ENV,
 )
 from rowen.node_agent.backend import Backend
+from rowen.node_agent.native import LIBRARIES, library_path
 
 ENGINE_LIBRARY = "librowen"
 SOCKET = "agent.sock"
@@ -37,6 +39,18 @@ class Allocation:
 def library_file(run_directory: Path, name: str) -> Path:
     """Where the node keeps a library, by the name under which it is built."""
     return run_directory / "lib" / f"{name}.so"
+
+
+def install_libraries(run_directory: Path) -> None:
+    """Puts the libraries where containers find them; running ones keep the files that they have. Raises `OSError`."""
+    run_directory.chmod(0o700)
+    for name in LIBRARIES:
+        target = library_file(run_directory, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_suffix(".new")
+        shutil.copyfile(library_path(name), temporary)
+        temporary.chmod(0o755)
+        temporary.replace(target)
 
 
 def device_directory(run_directory: Path, device: str) -> Path:

@@ -1,11 +1,9 @@
 """The node's devices and what is known of them: the state that the agent's loops share."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import structlog
 
@@ -15,7 +13,7 @@ from rowen.node_agent.allocation import (
     device_directory,
     door_directory,
     harvest_allocation,
-    library_file,
+    install_libraries,
     online_allocation,
 )
 from rowen.node_agent.attach.cgroup import Cgroups
@@ -30,7 +28,6 @@ from rowen.node_agent.device import DeviceCounts
 from rowen.node_agent.lease import lease_until
 from rowen.node_agent.lending import Lending
 from rowen.node_agent.metrics import Metrics
-from rowen.node_agent.native import LIBRARIES, library_path
 from rowen.node_agent.plugin import AllocationRefused
 from rowen.node_agent.pods import Holders, Placements, PodView, device_and_slot, placements, preferred_slots
 from rowen.node_agent.report import DeviceSnapshot
@@ -55,17 +52,6 @@ class ServedDevice:
     used_slots: set[int] = field(default_factory=set)
 
 
-def install_library(run_directory: Path, name: str) -> None:
-    """Puts a library where containers find it; running ones keep the file that they have. Raises `OSError`."""
-    target = library_file(run_directory, name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    run_directory.chmod(0o700)
-    temporary = target.with_suffix(".new")
-    shutil.copyfile(library_path(name), temporary)
-    temporary.chmod(0o755)
-    temporary.replace(target)
-
-
 class Node:
     """All devices of this node."""
 
@@ -86,8 +72,7 @@ class Node:
         self.last_accepted: float | None = None
         """When the snapshot of the last accepted report was taken (monotonic)."""
         self._run.mkdir(parents=True, exist_ok=True)
-        for library in LIBRARIES:
-            install_library(self._run, library)
+        install_libraries(self._run)
         self.devices: dict[str, ServedDevice] = {}
         """Those that are served."""
         self._door = Door()
