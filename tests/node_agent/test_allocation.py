@@ -12,6 +12,7 @@ from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, Setting
 from rowen.node_agent.node import Node
 from rowen.node_agent.nvidia import NvidiaBackend
 from rowen.node_agent.plugin import AllocationRefused
+from rowen.node_agent.report import device_harvest
 
 UUIDS = [f"GPU-8bd57e0a-1111-2222-3333-44445555666{number}" for number in range(3)]
 
@@ -110,8 +111,12 @@ def test_a_device_is_served_once_its_driver_is_there(node, folder):
     node.note(node.find_faults())
     assert usable(node) == list(node.devices) == ["a", "b", "gpu0"]
     assert UUIDS[1] in node.faults["gpu1"]
+    node.sample(60)
     served = node.devices["gpu0"]
     assert (served.hardware, served.gate.loans) == ("NVIDIA H200", None)
+    (snapshot,) = [found for found in node.snapshots() if found.config.id == "gpu0"]
+    device = device_harvest(snapshot, window=60, unix_offset=0)
+    assert (device.type, device.memory_bytes, device.pool, device.memory) == ("NVIDIA H200", 80 * 2**30, None, None)
     door = folder / "run/devices/gpu0"
     assert (door / "engine/agent.sock").is_socket()
     assert (door / "tenant-1/agent.sock").is_socket()

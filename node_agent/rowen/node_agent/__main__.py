@@ -70,7 +70,7 @@ def main() -> int:
     try:
         settings = from_environment(os.environ)
         devices = read_devices(settings)
-        log.info("serving", node=settings.node, devices=[device.id for device in devices])
+        log.info("starting", node=settings.node, devices=[device.id for device in devices])
         node = Node(settings, devices)
     except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
         log.error("cannot start", error=str(error))

@@ -112,6 +112,15 @@ class Node:
             config, backend, backend.hardware(), gate, guests, lending=lending, used_slots=set(slots)
         )
         gate.start()
+        able = backend.capabilities
+        log.info(
+            "serving a device",
+            device=config.id,
+            backend=backend.name,
+            stop=able.latency.value,
+            backstop=able.backstop,
+            memory_handles=able.memory_handles,
+        )
         self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
         for slot in slots:
             self._door.open(door_directory(self._run, config.id, slot) / SOCKET, gate, slot, partial(guests.vet, slot))
