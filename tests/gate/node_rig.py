@@ -15,7 +15,7 @@ from rowen.node_agent.allocation import SOCKET, door_directory
 from rowen.node_agent.config import CpuDeviceConfig, Settings
 from rowen.node_agent.memory.pool import MemberStatus, PoolStatus
 from rowen.node_agent.node import Node, ServedDevice
-from rowen.node_agent.pods import PodView
+from rowen.node_agent.pods import Holders, PodView
 
 DEVICE = "cpu1"
 WINDOW = 60.0
@@ -24,11 +24,11 @@ WINDOW = 60.0
 class NodeRig(Rig):
     """Its device has so many handles of `BYTES`, two slots, and an engine's pod."""
 
-    def __init__(self, folder: Path, *, cpu: int, handles: int) -> None:
+    def __init__(self, folder: Path, *, cpu: int, handles: int, backstop: float = 5) -> None:
         self.folder = folder
         folder.mkdir()
-        self._settings = Settings(node="n", run_directory=folder / "run", backstop_seconds=5)
-        self._config = CpuDeviceConfig(id=DEVICE, cpus=str(cpu), memory=str(handles * BYTES), handle=str(BYTES))
+        self.settings = Settings(node="n", run_directory=folder / "run", backstop_seconds=backstop)
+        self.config = CpuDeviceConfig(id=DEVICE, cpus=str(cpu), memory=str(handles * BYTES), handle=str(BYTES))
         self._cleanup: list[Callable[[], None]] = []
         self._tenants = 0
         self.engine_pod = Pod()
@@ -38,7 +38,7 @@ class NodeRig(Rig):
 
     def start(self) -> None:
         """A new agent."""
-        self.node = self.agent = Node(self._settings, [self._config])  # type: ignore[assignment]
+        self.node = self.agent = Node(self.settings, [self.config])  # type: ignore[assignment]
         self.node.devices[DEVICE].gate.renew(time.monotonic() + 3600)
 
     @property
@@ -60,9 +60,13 @@ class NodeRig(Rig):
 
     def tell(self) -> None:
         """Says it again, to a new agent."""
+        self.node.place(self.holders(), list(self.views.values()))
+
+    def holders(self) -> Holders:
+        """What the kubelet says."""
         slots = {f"{DEVICE}-{slot}": view.key for slot, view in self.views.items() if slot is not None}
         online = {DEVICE: self.views[None].key} if None in self.views else {}
-        self.node.place({ONLINE_RESOURCE: online, HARVEST_RESOURCE: slots}, list(self.views.values()))
+        return {ONLINE_RESOURCE: online, HARVEST_RESOURCE: slots}
 
     def sample(self) -> PoolStatus:
         self.node.sample(WINDOW)
