@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 API_VERSION = "rowen.dev/v1alpha1"
+ENGINE_MEMORY, ENGINE_MEMORY_LIMIT = "3024Mi", "3Gi"
 SLO = {"ttft": {"percentile": 99, "target": "2s"}, "tpot": {"percentile": 99, "target": "200ms"}}
 
 
@@ -24,16 +25,13 @@ def online_service(
             "engine": {
                 "model": model(model_path),
                 "replicas": replicas,
-                "memory": "3Gi",
-                "args": [
-                    "--dtype=float32",
-                    "--max-model-len=512",
-                    "--max-num-seqs=16",
-                    "--kv-cache-memory-bytes=256M",
-                ],
+                "memory": ENGINE_MEMORY,
+                "memoryLimit": ENGINE_MEMORY_LIMIT,
+                "args": ["--dtype=float32", "--max-model-len=512", "--max-num-seqs=16"],
             },
             "slo": copy.deepcopy(SLO),
-            "harvest": {"enabled": harvest},
+            # As often as may be, so that memory is soon lent out again after a burst.
+            "harvest": {"enabled": harvest, "memory": {"targetReclaimsPerHour": 600}},
         },
     }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import httpx
 
 _PAUSE_SECONDS = 0.5
+_SHORT = "how do I return an order"
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,12 @@ class Answer:
     error: str | None
 
 
-async def _ask(client: httpx.AsyncClient, model: str, tokens: int) -> Answer:
+async def _ask(client: httpx.AsyncClient, model: str, prompt: str | list[int], tokens: int) -> Answer:
     sent = time.monotonic()
     first: float | None = None
     body = {
         "model": model,
-        "prompt": "how do I return an order",
+        "prompt": prompt,
         "max_tokens": tokens,
         "stream": True,
         "ignore_eos": True,
@@ -54,7 +55,7 @@ class Background:
     async def _run(self, stop: asyncio.Event) -> None:
         async with httpx.AsyncClient(base_url=self._url, timeout=30, trust_env=False) as client:
             while not stop.is_set():
-                self.answers.append(await _ask(client, self._model, 16))
+                self.answers.append(await _ask(client, self._model, _SHORT, 16))
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     def __enter__(self) -> "Background":
@@ -72,3 +73,13 @@ class Background:
     def errors(self) -> list[str]:
         """What went wrong, by request."""
         return [answer.error for answer in self.answers if answer.error]
+
+
+def burst(url: str, model: str, prompts: list[list[int]], tokens: int) -> list[Answer]:
+    """What becomes of requests that come all at once."""
+
+    async def run() -> list[Answer]:
+        async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as client:
+            return await asyncio.gather(*(_ask(client, model, prompt, tokens) for prompt in prompts))
+
+    return asyncio.run(run())

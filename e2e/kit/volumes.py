@@ -1,6 +1,5 @@
 """The claims `models` and `data` of a test namespace, and a pod through which tests read and write them."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +92,10 @@ def run(namespace: str, *command: str, timeout: float = 120) -> str:
 
 def write(namespace: str, path: str, text: str) -> None:
     """Writes a file below /volumes."""
-    encoded = base64.b64encode(text.encode()).decode()
-    program = "import base64,pathlib,sys; p=pathlib.Path(sys.argv[1]); p.parent.mkdir(parents=True, exist_ok=True); "
-    program += "p.write_bytes(base64.b64decode(sys.argv[2]))"
-    run(namespace, "python", "-c", program, f"/volumes/{path}", encoded)
+    program = "import pathlib,sys; p=pathlib.Path(sys.argv[1]); p.parent.mkdir(parents=True, exist_ok=True); "
+    program += "p.write_bytes(sys.stdin.buffer.read())"
+    # By its standard input, since an argument has at most 128 KiB.
+    kubectl("exec", "-i", "-n", namespace, TOOLBOX, "--", "python", "-c", program, f"/volumes/{path}", stdin=text)
 
 
 def read(namespace: str, path: str) -> str:
