@@ -6,7 +6,7 @@ from pools import reading
 
 from rowen.demo.memory import stack
 from rowen.demo.objective import Target
-from rowen.demo.picture import Drawing, draw, in_flight_steps, memory_top, shares
+from rowen.demo.picture import Drawing, compose, draw, in_flight_steps, memory_top, shares
 
 START = 1_700_000_000.0
 
@@ -52,6 +52,15 @@ def test_a_pool_has_a_panel_of_its_own(tmp_path):
     for name, given in (("without", []), ("with", pool)):
         draw(drawing([outcome(START)], held, given), tmp_path / f"{name}.png")
     assert height(tmp_path / "with.png") > height(tmp_path / "without.png")
+
+
+@pytest.mark.parametrize("reclaims", [0, 1])
+def test_panels_fill_the_picture_whether_or_not_memory_was_taken(reclaims):
+    pool = [reading(START + at, used=1, ahead=3, offline=20, reclaims=reclaims * (at > 5)) for at in range(40)]
+    figure = compose(drawing([outcome(START)], [((START, START + 60), "offline")], pool))
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 4
+    assert sum(axes.get_position().height for axes in figure.axes) > 0.6
 
 
 def test_memory_that_nobody_has_does_not_dwarf_the_rest():

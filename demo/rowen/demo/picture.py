@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rowen.demo.memory import OWNERS, Owner, PoolReading, Stack, stack, taken, within
 from rowen.demo.objective import Target
 from rowen.demo.statistics import Span, percentile
 from rowen.demo.timeline import Holder
 from rowen.demo.traffic.replay import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COLORS: dict[Holder, str] = {"online": "#1f77b4", "offline": "#2ca02c", "none": "#e3e3e3"}
 _LABELS: dict[Holder, str] = {"online": "online serving", "offline": "offline jobs", "none": "nobody"}
@@ -70,6 +74,12 @@ def shares(held: Sequence[tuple[Span, Holder]]) -> dict[Holder, float]:
 
 def draw(drawing: Drawing, path: Path) -> None:
     """Writes the picture as PNG. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    compose(drawing).savefig(path)
+
+
+def compose(drawing: Drawing) -> "Figure":
+    """The picture, of one panel above another."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -88,8 +98,7 @@ def draw(drawing: Drawing, path: Path) -> None:
     rows[-1].set_xlabel("seconds of the replay")
     figure.suptitle("Rowen: online serving and offline jobs on one device", fontsize=15, fontweight="bold")
     figure.text(0.995, 0.004, f"traffic: {drawing.source}", ha="right", va="bottom", fontsize=7, color="#666666")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    return figure
 
 
 def _draw_bursts(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
@@ -135,7 +144,10 @@ def _draw_memory(memory: Stack, axes, drawing: Drawing) -> None:  # type: ignore
     )
     top = memory_top(memory)
     moments = [at - drawing.start for at, _ in taken(within(drawing.pool, drawing.start, drawing.end))]
-    axes.plot(moments, [top] * len(moments), "v", color="black", markersize=5, label="taken back", clip_on=False)
+    (marks,) = axes.plot(moments, [top] * len(moments), "v", color="black", markersize=5, clip_on=False)
+    marks.set_label("taken back")
+    # Without a mark it lies in the picture's corner, and the layout would keep all between free.
+    marks.set_in_layout(False)
     axes.set_ylim(0, top)
     axes.set_ylabel("MiB")
     axes.set_title("Whose the device's pool of memory is", loc="left", fontsize=11)
