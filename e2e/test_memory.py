@@ -24,6 +24,18 @@ NEEDED = 20 * MIB
 FIRST_HEADROOM = 3 * MIB
 """What a new agent keeps ahead of the engine's need at first, of the 48 MiB."""
 
+# Fills its memory file behind the back of the library, whatever it was granted.
+KEEPER = (
+    "import os, pathlib, time\n"
+    "from rowen.runtime import native\n"
+    "arena = native.memory().arena\n"
+    "files = pathlib.Path('/proc/self/fd').iterdir()\n"
+    "(file,) = [int(file.name) for file in files if 'rowen-memory' in os.path.realpath(file)]\n"
+    "os.pwrite(file, bytes(24 * 2**20), 0)\n"
+    "while True:\n"
+    "    time.sleep(1)\n"
+)
+
 
 def _prompts(count: int, length: int, seed: int) -> list[list[int]]:
     """Of random tokens: no two begin alike, so none is found in a cache."""
@@ -112,3 +124,29 @@ def _burst_takes_memory_back(world: World) -> None:
     least = min(seen.offline_bytes for seen in watched.seen)
     assert least < before.offline_bytes, f"offline work had {before.offline_bytes} bytes and kept {least}"
     assert pool.reclaimed(world.service).bytes > taken.bytes
+
+
+def _told(world: World) -> str | None:
+    """What the event of the job's pod says of its eviction."""
+    return next(
+        (
+            event["message"]
+            for event in items("events", world.namespace)
+            if event["reason"] == "EvictedKeptMemory" and event["involvedObject"]["name"].startswith("keeper")
+        ),
+        None,
+    )
+
+
+def test_a_pod_that_keeps_memory_that_it_was_not_granted_is_evicted(world: World) -> None:
+    job = manifests.spinning("keeper", world.namespace, world.runtime_image, backoffLimit=0)
+    job["spec"]["memoryLimit"] = "304Mi"
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = ["python", "-c", KEEPER]
+    apply(job)
+    try:
+        assert "give handles back" in (wait_until(lambda: _told(world), "it is evicted", 180) or "")
+        finished = wait_condition("ojob", "keeper", world.namespace, "Finished", timeout_seconds=60)
+        assert finished["reason"] != "Completed"
+        wait_until(lambda: pool.owners(world.service).offline_bytes == 0, "what it kept is free", 60)
+    finally:
+        delete("ojob", "keeper", world.namespace)
