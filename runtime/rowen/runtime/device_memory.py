@@ -40,9 +40,10 @@ def open_part(patience_seconds: float) -> PoolPart | None:
         log.warning("this process has nothing of a device's pool, and keeps to memory of its own", pool_bytes=most)
         return None
     arena = memory.arena
-    handles = min(arena.capacity, most // arena.handle_bytes)
+    wanted = most // arena.handle_bytes
+    handles = min(arena.capacity, wanted)
     log.info("this process has a part of the device's pool", handles=handles, handle_bytes=arena.handle_bytes)
-    return PoolPart(arena, handles, memory.ledger)
+    return PoolPart(arena, handles, memory.ledger, asked_bytes=most if wanted > handles else None)
 
 
 def worker_part() -> PoolPart | None:

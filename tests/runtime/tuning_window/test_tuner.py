@@ -5,19 +5,23 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from gate.rig import until
 from memory.local_arena import LocalArena
 from runtime.tuning_runs import spec
 from runtime.tuning_window.models import layers
 from safetensors.torch import load_file, save_file
+from structlog.testing import capture_logs
 
 from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
+from rowen.runtime.memory import shortage
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.adapter import load_base
@@ -46,7 +50,7 @@ def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("capacity", "handles", "reason", "said"),
     [
-        (20, 8, "MemoryTooSmall", "a layer takes .* leaves 131072: raise memoryLimit"),
+        (20, 8, "MemoryTooSmall", "a layer takes .* memoryLimit leaves 131072 bytes .*: raise memoryLimit"),
         (3, 3, "ModelUnsuitable", "the layers' weights take .* the arena has 3: leave memoryLimit out"),
     ],
 )
@@ -56,6 +60,36 @@ def test_a_model_that_fits_no_window_is_refused_with_numbers(
     with pytest.raises(WorkerError, match=said) as caught:
         run(tiny_model, dataset, tmp_path / "out", PoolPart(LocalArena(capacity, HANDLE_BYTES), handles))
     assert (caught.value.reason, caught.value.code) == (reason, ExitCode.USER_ERROR)
+
+
+def test_a_job_without_room_for_a_layer_waits_and_says_with_how_much(
+    tiny_model: Path, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shortage, "GRACE_SECONDS", 0.0)
+    arena = LocalArena(64, HANDLE_BYTES, 3)
+    with capture_logs() as logs, ThreadPoolExecutor(1) as pool:
+        job = pool.submit(run, tiny_model, dataset, tmp_path / "out", PoolPart(arena, 64))
+        until(lambda: job.done() or bool(warnings(logs)), "the job says that it waits")
+        arena.set_grant(64)
+        assert "metrics.json" in job.result(120)
+    [said] = warnings(logs)
+    assert said["handles_granted"] == 3 < said["handles_needed"] < 20
+    assert said["handle_bytes"] == HANDLE_BYTES
+
+
+def warnings(logs: list[Any]) -> list[Any]:
+    return [entry for entry in logs if entry["log_level"] == "warning"]
+
+
+def test_where_the_device_has_less_than_memory_limit_leaves_that_is_what_is_said(
+    tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    part = PoolPart(LocalArena(20, HANDLE_BYTES), 8, asked_bytes=30 * HANDLE_BYTES)
+    with pytest.raises(
+        WorkerError, match="has 131072 bytes, although memoryLimit leaves 491520: take a device"
+    ) as told:
+        run(tiny_model, dataset, tmp_path / "out", part)
+    assert (told.value.reason, told.value.code) == ("MemoryTooSmall", ExitCode.USER_ERROR)
 
 
 def mapped_files() -> set[str]:

@@ -14,7 +14,7 @@ from rowen.runtime.batch.results import Answer
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import attach
-from rowen.runtime.vllm.elastic.geometry import UnsuitableError
+from rowen.runtime.vllm.elastic.geometry import TooLittleError, UnsuitableError
 
 log = structlog.get_logger()
 
@@ -82,8 +82,8 @@ class VllmEngine(Engine):
             cache, classes = cache_bytes(model, memory_bytes), _OWN_MEMORY
             given = f"weights and vLLM leave {cache} bytes for the cache"
         else:
-            cache, classes = part.handles * part.arena.handle_bytes, _ELASTIC
-            given = f"memoryLimit leaves {cache} bytes of the device's pool"
+            cache, classes = part.bytes, _ELASTIC
+            given = part.in_words
             bytes_left(model, memory_bytes, 0)
             attach(part)
         from vllm import EngineArgs, LLMEngine
@@ -103,6 +103,8 @@ class VllmEngine(Engine):
         whole = int(config.model_config.max_model_len)
         try:
             self._engine = LLMEngine.from_vllm_config(config, disable_log_stats=True)
+        except TooLittleError as error:
+            raise WorkerError("MemoryTooSmall", str(error)) from error
         except UnsuitableError as error:
             raise WorkerError("ModelUnsuitable", str(error)) from error
         except ValueError as error:

@@ -15,3 +15,22 @@ class PoolPart:
     """Most handles that it is ever granted; never more than the arena has."""
     ledger: Ledger | None = None
     """Where to say what would be lost with each handle; None where nobody reads it."""
+    asked_bytes: int | None = None
+    """What memoryLimit leaves of the pool, where the device has less than that for it."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all its handles."""
+        return self.handles * self.arena.handle_bytes
+
+    @property
+    def in_words(self) -> str:
+        """How much it is, and who says so: for messages."""
+        if self.asked_bytes is None:
+            return f"memoryLimit leaves {self.bytes} bytes of the device's pool"
+        return f"the device's pool has {self.bytes} bytes, although memoryLimit leaves {self.asked_bytes}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do where that is too little: the end of a sentence."""
+        return "raise memoryLimit" if self.asked_bytes is None else "take a device with more memory"

@@ -133,9 +133,8 @@ class Tuner:
 
 
 def _too_little(part: PoolPart, needed: int) -> WorkerError:
-    size = part.arena.handle_bytes
-    message = f"a layer takes {needed * size} bytes of the device's pool, and memoryLimit leaves {part.handles * size}"
-    return WorkerError("MemoryTooSmall", f"{message}: raise memoryLimit, or leave it out")
+    message = f"a layer takes {needed * part.arena.handle_bytes} bytes, and {part.in_words}"
+    return WorkerError("MemoryTooSmall", f"{message}: {part.remedy}, or leave memoryLimit out")
 
 
 def job_digest(spec: TuningSpec, model: Path) -> str:

@@ -33,6 +33,16 @@ class Handles:
         return self._arena.taken
 
     @property
+    def handle_bytes(self) -> int:
+        """As `Arena.handle_bytes`."""
+        return self._arena.handle_bytes
+
+    @property
+    def held(self) -> int:
+        """Handles that are mapped, as far as `notice` has heard."""
+        return len(self._serials)
+
+    @property
     def grant(self) -> int:
         """As `Arena.grant`."""
         return self._arena.grant

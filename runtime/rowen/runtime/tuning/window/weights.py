@@ -1,10 +1,12 @@
 """The layers' frozen weights: those needed next are loaded, those needed last make way."""
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rowen.runtime.memory.ledger import Ledger
+from rowen.runtime.memory.shortage import Shortage
 from rowen.runtime.tuning.window.handles import Handles
 from rowen.runtime.tuning.window.places import Place
 from rowen.runtime.tuning.window.schedule import Phase, Position, cost_tokens, distances
@@ -67,6 +69,7 @@ class Weights:
         self._loaded: dict[int, int] = {}
         """Of handles that were filled, the number of the mapping."""
         self._loading: set[int] = set()
+        self._shortage = Shortage("no layer fits into the memory that is granted; the job waits")
         self._thread = ThreadPoolExecutor(1, "rowen-prefetch") if prefetch else None
         self._closed = False
         self._prefetching = False
@@ -93,6 +96,7 @@ class Weights:
                 self._ledger.charge({_owner(layer): cost_tokens(distance, pass_tokens) for layer, distance in costs})
         while (ticket := self._ticket(position.layer)) is None:
             self._bring(position.layer)
+        self._shortage.ends()
         self._start_prefetch()
         return ticket
 
@@ -160,8 +164,14 @@ class Weights:
         if self._loading:
             # What is being prefetched can be given back when that is done.
             self._handles.lock.wait(_WAIT_SECONDS)
-        else:
-            self._handles.wait(handles, _WAIT_SECONDS)
+            return
+        self._shortage.lasts(
+            time.monotonic(),
+            handle_bytes=self._handles.handle_bytes,
+            handles_needed=self._handles.held + handles,
+            handles_granted=self._handles.grant,
+        )
+        self._handles.wait(handles, _WAIT_SECONDS)
 
     def _make_room(self, handles: int, distance: int) -> None:
         """Gives memory of layers back that are needed later than that, as far as so many more handles need it."""

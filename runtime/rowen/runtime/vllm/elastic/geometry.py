@@ -11,6 +11,10 @@ class UnsuitableError(ValueError):
     """This engine cannot keep its cache in memory that changes its owner."""
 
 
+class TooLittleError(UnsuitableError):
+    """Its part of the pool has no room for one request."""
+
+
 @dataclass(frozen=True)
 class Geometry:
     """Blocks of equal size over handles of equal size; one of the two is a whole multiple of the other.

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import structlog
 from typing_extensions import override
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
+from rowen.runtime.memory.shortage import Shortage
 from rowen.runtime.vllm.elastic.attachment import attachment, geometry_of
 from rowen.runtime.vllm.elastic.cache import ElasticCache
 from rowen.runtime.vllm.elastic.keeper import Keeper
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from vllm.v1.outputs import ModelRunnerOutput
     from vllm.v1.request import Request, RequestStatus
 
-log = structlog.get_logger()
-
 STARVED_WAIT_SECONDS = 0.02
 """How long an engine that can run nothing waits for memory before it looks at its input again."""
-STARVED_WARNING_SECONDS = 1.0
-"""The log says so once when there is too little memory for any request for so long."""
 
 
 class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
@@ -45,8 +41,7 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._cache: ElasticCache | None = None
-        self._starved_since: float | None = None
-        self._starved_said = False
+        self._shortage = Shortage("no request fits into the memory that is granted; they wait")
         elastic = attachment()
         if elastic is None:
             return
@@ -209,19 +204,15 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         """Waits a moment when memory is all that is missing to run anything."""
         first = next(iter(self.waiting), None)
         if self.running or first is None or not self.has_unfinished_requests():
-            self._starved_since, self._starved_said = None, False
+            self._shortage.ends()
             return
         needed = self._blocks(first.num_tokens)
         if needed <= cache.free_blocks:
             return
-        now = time.monotonic()
-        self._starved_since = self._starved_since or now
-        if now - self._starved_since >= STARVED_WARNING_SECONDS and not self._starved_said:
-            self._starved_said = True
-            log.warning(
-                "no request fits into the memory that is granted; they wait",
-                request=first.request_id,
-                handles_needed=len(self._geometry.handles_of_blocks(range(1, needed + 1))),
-                handles_granted=cache.grant,
-            )
+        self._shortage.lasts(
+            time.monotonic(),
+            handle_bytes=self._geometry.handle_bytes,
+            handles_needed=len(self._geometry.handles_of_blocks(range(1, needed + 1))),
+            handles_granted=cache.grant,
+        )
         cache.wait(needed, STARVED_WAIT_SECONDS)

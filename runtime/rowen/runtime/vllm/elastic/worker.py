@@ -16,8 +16,9 @@ from vllm.v1.executor import Executor, UniProcExecutor
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 
 from rowen.runtime.device_memory import open_part, pool_bytes
+from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import Attachment, attach, attachment
-from rowen.runtime.vllm.elastic.geometry import Geometry, UnsuitableError, best_fit
+from rowen.runtime.vllm.elastic.geometry import Geometry, TooLittleError, UnsuitableError, best_fit
 from rowen.runtime.vllm.seeded import SeededWorker
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class ElasticWorker(SeededWorker):
                 refuse(vllm_config)
             part = self._elastic.part
             # No memory of the machine's is taken for it, so vLLM has nothing to measure.
-            vllm_config.cache_config.kv_cache_memory_bytes = part.handles * part.arena.handle_bytes
+            vllm_config.cache_config.kv_cache_memory_bytes = part.bytes
         super().__init__(vllm_config, *args, **kwargs)
 
     @override
@@ -100,7 +101,7 @@ class ElasticWorker(SeededWorker):
         fit = best_fit(token_bytes, handle_bytes, sizes, tokens)
         cache_config.block_size = fit.tokens
         elastic.geometry = Geometry(handle_bytes, part.handles, fit.block_bytes)
-        self._refuse_too_little(elastic.geometry, fit.tokens)
+        self._refuse_too_little(part, elastic.geometry, fit.tokens)
         log.info(
             "the key-value cache lies in the device's pool",
             block_tokens=fit.tokens,
@@ -110,15 +111,17 @@ class ElasticWorker(SeededWorker):
             handles=part.handles,
         )
 
-    def _refuse_too_little(self, geometry: Geometry, block_tokens: int) -> None:
-        """Where the length is given, all of one request has to fit, and the null block. vLLM checks that too."""
+    def _refuse_too_little(self, part: PoolPart, geometry: Geometry, block_tokens: int) -> None:
+        """All of one request has to fit, of the length that is given, and the null block. vLLM checks that too."""
         model = self.vllm_config.model_config
-        blocks = -(-model.max_model_len // block_tokens) + 1
-        if model.original_max_model_len != -1 and blocks > geometry.blocks:
-            raise UnsuitableError(
-                f"a request of {model.max_model_len} tokens takes {blocks * geometry.block_bytes} bytes of cache, and "
-                f"memoryLimit leaves {geometry.handles * geometry.handle_bytes} of the device's pool: raise "
-                "memoryLimit, or lower --max-model-len"
+        given = model.original_max_model_len != -1
+        tokens = model.max_model_len if given else 1
+        blocks = -(-tokens // block_tokens) + 1
+        if blocks > geometry.blocks:
+            lower = ", or lower --max-model-len" if given else ""
+            raise TooLittleError(
+                f"a request of {tokens} tokens takes {blocks * geometry.block_bytes} bytes of cache, and "
+                f"{part.in_words}: {part.remedy}{lower}"
             )
 
 

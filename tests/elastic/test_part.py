@@ -1,0 +1,59 @@
+"""The cache is as large as the arena that the agent gives, whatever was asked for."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from memory.local_arena import LocalArena
+from vllm.v1.kv_cache_interface import FullAttentionSpec
+
+from rowen.runtime.memory.part import PoolPart
+from rowen.runtime.vllm.elastic.attachment import Attachment
+from rowen.runtime.vllm.elastic.geometry import TooLittleError
+from rowen.runtime.vllm.elastic.worker import ElasticWorker
+
+BLOCK_BYTES, TOKENS = 2**15, 32
+"""A block of this model on a handle: two layers with 512 bytes for a token each."""
+
+
+class Worker(ElasticWorker):
+    """A worker that has loaded a model, without the model."""
+
+    def __init__(self, part: PoolPart, length: int, given: int | None) -> None:
+        self._elastic = self._attached = Attachment(part)
+        model = SimpleNamespace(max_model_len=length, original_max_model_len=given)
+        cache = SimpleNamespace(block_size=TOKENS, user_specified_block_size=True)
+        self.vllm_config: Any = SimpleNamespace(model_config=model, cache_config=cache)
+        spec = FullAttentionSpec(block_size=TOKENS, num_kv_heads=1, head_size=64, dtype=torch.float32)
+        self.model_runner: Any = SimpleNamespace(get_kv_cache_spec=lambda: {"0": spec, "1": spec})
+
+    def _should_warm_up_model(self) -> bool:
+        return False
+
+
+def cache_bytes(part: PoolPart, length: int, given: int | None) -> int:
+    worker = Worker(part, length, given)
+    worker._settle_geometry(worker._attached)
+    return worker.determine_available_memory()
+
+
+@pytest.mark.parametrize("capacity", [2, 6, 17])
+def test_it_has_as_many_blocks_as_handles_were_given(capacity: int) -> None:
+    part = PoolPart(LocalArena(capacity, BLOCK_BYTES), capacity, asked_bytes=64 * BLOCK_BYTES)
+    assert cache_bytes(part, TOKENS, None) == capacity * BLOCK_BYTES
+
+
+@pytest.mark.parametrize(("length", "given"), [(6 * TOKENS, None), (6 * TOKENS, 6 * TOKENS), (5 * TOKENS + 1, None)])
+def test_an_engine_whose_longest_request_can_never_fit_is_refused(length: int, given: int | None) -> None:
+    part = PoolPart(LocalArena(6, BLOCK_BYTES), 6, asked_bytes=64 * BLOCK_BYTES)
+    assert cache_bytes(part, 5 * TOKENS, given) == 6 * BLOCK_BYTES
+    with pytest.raises(TooLittleError, match=r"takes 229376 bytes .* has 196608 bytes, although memoryLimit") as told:
+        cache_bytes(part, length, given)
+    assert str(told.value).endswith("take a device with more memory, or lower --max-model-len")
+
+
+def test_where_the_length_is_what_fits_one_token_has_to() -> None:
+    assert cache_bytes(PoolPart(LocalArena(2, BLOCK_BYTES), 2), 8192, -1) == 2 * BLOCK_BYTES
+    with pytest.raises(TooLittleError, match=r"of 1 tokens takes 65536 .* leaves 32768 .*: raise memoryLimit$"):
+        cache_bytes(PoolPart(LocalArena(2, BLOCK_BYTES), 1), 8192, -1)
