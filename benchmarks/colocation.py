@@ -13,42 +13,45 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import httpx
 from device_gate import Gate
+from flags import FLAGS_ENV, Flags
+from processes import ENGINE_ENVIRONMENT, MODEL_PROCESS, answers, every_core, free_port, python_path
 from sharing import members, pin
 
 from rowen.crds.names import JOB_SPEC_ENV
 from rowen.crds.offline_job import Lora
-from rowen.crds.worker import ModelLocation, TuningSpec
+from rowen.crds.worker import BatchSpec, ModelLocation, TuningSpec
 from rowen.demo import samples
+from rowen.runtime.batch.memory import OVERHEAD_BYTES
 
 CORE = 1
 MODEL = "llama-demo"
+SIZES = {"large": samples.SHAPE, "small": replace(samples.SHAPE, layers=4, hidden=512, intermediate=1024, heads=8)}
+"""Of the model; `large` is the demo's."""
+JOBS = {"tuner": "tuning", "batch": "batch"}
+"""Job kind → the worker's package."""
+
+_BATCH_ROWS = 20000
+"""More than a run gets through."""
+_BATCH_CACHE_BYTES = 128 * 2**20
 
 _RENEW = 0.25
 _END_LIMIT = 20.0
-_MODEL_PROCESS = b"VLLM::EngineCore"
-_ENGINE_ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 _ENGINE_ARGUMENTS = [
     "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
     "--enforce-eager",
-    "--dtype=bfloat16", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
+    "--dtype=float32", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
 ]  # fmt: skip
 _PLUGIN_ARGUMENTS = [
-    "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
+    "--scheduler-cls", "flagged_scheduler.FlaggedScheduler",
     "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
 ]  # fmt: skip
 
@@ -56,21 +59,21 @@ _PLUGIN_ARGUMENTS = [
 class Colocation:
     """Two engines, a managed tenant and an unmanaged one on one core."""
 
-    def __init__(self, folder: Path, managed: Gate, free: Gate) -> None:
-        """Starts the engines and both tenants; wait with `wait_ready`."""
-        self.managed, self.free = managed, free
-        self._folder = folder
-        self.url, self.plain_url = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    def __init__(self, folder: Path, job: str, managed: Gate, free: Gate, flags: Path) -> None:
+        """Starts the engines and both tenants, of a job kind of `JOBS`; wait with `wait_ready`."""
+        self.managed, self.free, self.flags = managed, free, Flags(flags)
+        self._folder, self._job = folder, job
+        self.url, self.plain_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         engine, plain = [*self._engine_command(self.url), *_PLUGIN_ARGUMENTS], self._engine_command(self.plain_url)
-        tuning = [sys.executable, "-m", "rowen.runtime.tuning"]
-        with _every_core():
+        tenant = [sys.executable, "-m", "colocated_job", JOBS[job], str(flags)]
+        with every_core(CORE):
             self._processes = {
-                "engine": self._start("engine", engine, managed.online_environment()),
+                "engine": self._start("engine", engine, managed.online_environment() | {FLAGS_ENV: str(flags)}),
                 "plain": self._start("plain", plain, {}),
             }
         for name, gate in (("managed", managed), ("free", free)):
-            environment = gate.tenant_environment() | {JOB_SPEC_ENV: self._tuning_spec(name)}
-            self._processes[name] = self._start(name, tuning, environment)
+            environment = gate.tenant_environment() | {JOB_SPEC_ENV: json.dumps(self._spec(name).to_wire())}
+            self._processes[name] = self._start(name, tenant, environment)
             gate.adopt(self._processes[name].pid)
 
     def _engine_command(self, url: str) -> list[str]:
@@ -80,10 +83,19 @@ class Colocation:
             "--host", "127.0.0.1", "--port", url.rpartition(":")[2], *_ENGINE_ARGUMENTS,
         ]  # fmt: skip
 
-    def _tuning_spec(self, name: str) -> str:
+    def _spec(self, name: str) -> TuningSpec | BatchSpec:
+        model = ModelLocation(name_or_path=str(self._folder / MODEL))
+        if self._job == "batch":
+            weights = (self._folder / MODEL / "model.safetensors").stat().st_size
+            return BatchSpec(
+                model=model,
+                input_path=str(self._folder / "requests.jsonl"),
+                output_path=str(self._folder / f"answers-{name}.jsonl"),
+                memory_bytes=OVERHEAD_BYTES + weights + _BATCH_CACHE_BYTES,
+            )
         # Small steps, so that tokens are counted finely; no checkpoint or end within a run.
-        spec = TuningSpec(
-            base_model=ModelLocation(name_or_path=str(self._folder / MODEL)),
+        return TuningSpec(
+            base_model=model,
             dataset_path=str(self._folder / "support.jsonl"),
             output_path=str(self._folder / f"adapter-{name}"),
             lora=Lora(),
@@ -95,7 +107,6 @@ class Colocation:
             checkpoint_steps=100000,
             seed=0,
         )
-        return json.dumps(spec.to_wire())
 
     def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         with (self._folder / f"{name}.log").open("wb") as log:
@@ -107,7 +118,7 @@ class Colocation:
                 # A group to end as one, but of this session: the kernel shares a core out by session, and between
                 # two of them it let an engine that sleeps for moments all but starve a tenant of the same weight.
                 process_group=0,
-                env=os.environ | _ENGINE_ENVIRONMENT | _python_path() | environment,
+                env=os.environ | ENGINE_ENVIRONMENT | python_path() | environment,
             )
 
     def wait_ready(self, limit: float) -> None:
@@ -123,7 +134,7 @@ class Colocation:
                 time.sleep(0.1)
         self.arrange(None)
         for url in (self.url, self.plain_url):
-            while not _answers(url):
+            while not answers(url):
                 self._check(deadline, limit)
                 time.sleep(0.5)
         self._pin("engine")
@@ -133,7 +144,7 @@ class Colocation:
         # Engines load on all cores, which is faster. Then the process that runs the model has this one, where the
         # plugin pins it too, and all others, the server among them, have the rest.
         for process in self.members(engine):
-            runs_model = _MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
+            runs_model = MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
             pin(process, {CORE} if runs_model else os.sched_getaffinity(0))
 
     def _check(self, deadline: float, limit: float) -> None:
@@ -168,8 +179,10 @@ class Colocation:
 
 
 @contextlib.contextmanager
-def colocated(folder: Path, *, ready_limit: float) -> Iterator[Colocation]:
+def colocated(folder: Path, size: str, job: str, *, ready_limit: float) -> Iterator[Colocation]:
     """Two engines and two tenants on one core, ready; everything else is on the other cores.
+
+    A model of a size of `SIZES`, a job of a kind of `JOBS`.
 
     Raises:
         RuntimeError: They do not get ready within `ready_limit` seconds.
@@ -178,19 +191,22 @@ def colocated(folder: Path, *, ready_limit: float) -> Iterator[Colocation]:
     if not others:
         raise RuntimeError("one core is too few: the engine needs one of its own")
     os.sched_setaffinity(0, others)
+    flags = folder / "flags"
+    Flags(flags)
     with contextlib.redirect_stdout(sys.stderr):
-        samples.write_model(folder / MODEL, samples.SHAPE)
+        samples.write_model(folder / MODEL, SIZES[size])
         samples.write_lines(folder / "support.jsonl", samples.dialogues(samples.DIALOGUES))
+        samples.write_lines(folder / "requests.jsonl", samples.requests(_BATCH_ROWS))
     pages = Path("/dev/shm") / f"rowen-benchmark-{os.getpid()}"
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, pages, ignore_errors=True)
         gates = []
         for name in ("managed", "free"):
-            gate = Gate(pages / name, CORE)
+            gate = Gate(pages / name, CORE, flags)
             stack.callback(gate.close)
             gates.append(gate)
         stack.enter_context(_renewing(gates))
-        colocation = Colocation(folder, *gates)
+        colocation = Colocation(folder, job, *gates, flags)
         stack.callback(colocation.stop)
         colocation.wait_ready(ready_limit)
         yield colocation
@@ -212,31 +228,3 @@ def _renewing(gates: list[Gate]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-@contextlib.contextmanager
-def _every_core() -> Iterator[None]:
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, own | {CORE})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, own)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", trust_env=False, timeout=2).is_success
-    except httpx.HTTPError:
-        return False
-
-
-def _python_path() -> dict[str, str]:
-    # Children run in another folder, where relative entries would lead nowhere.
-    return {"PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

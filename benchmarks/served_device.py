@@ -8,16 +8,17 @@ from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, PRELOAD_ENV, TENANT
 from rowen.node_agent.allocation import SOCKET
 from rowen.node_agent.attach.door import Door
 from rowen.node_agent.device import Device
+from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
 
 
 class ServedDevice:
     """A device with a door for engines and one for each slot's tenant, served until `close`."""
 
-    def __init__(self, folder: Path, *, slots: int, cpu: int, backstop: float) -> None:
-        """`folder`: of shared memory. `backstop` in seconds."""
+    def __init__(self, folder: Path, *, slots: int, cpu: int, backstop: float, pool: Pool | None = None) -> None:
+        """`folder`: of shared memory. `backstop` in seconds. `pool`: memory that changes its owner."""
         self._folder = folder
-        self.device = Device(folder, slots=slots, cpus=[cpu], backstop=backstop)
+        self.device = Device(folder, slots=slots, cpus=[cpu], backstop=backstop, pool=pool)
         self._door = Door()
         for slot in (None, *range(slots)):
             self._door.open(self.socket(slot), self.device, slot, lambda _: None)

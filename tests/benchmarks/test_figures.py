@@ -114,7 +114,7 @@ def test_harvest_is_throughput_over_what_idle_time_allows():
     figures = arm_figures(repeats, "pods", 200.0)
     assert value(figures, "harvest_efficiency") == pytest.approx(420 / 600)
     assert value(figures, "idle_fraction") == pytest.approx(0.1)
-    assert value(figures, "offline_tokens_per_second") == pytest.approx(14.0)
+    assert value(figures, "offline_part_of_solo") == pytest.approx(0.07)
     assert "harvest_efficiency" not in arm_figures(repeats, "alone", 200.0)
     busy = [repeat("alone", block), repeat("pods", block, tokens=90, idle=0.0)]
     assert value(arm_figures(busy, "pods", 200.0), "harvest_efficiency") == Missing("no idle time")

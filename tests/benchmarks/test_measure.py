@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from blocks import Block
+from flags import Mode
 from measure import Arm, WarmUp, measure, warm_up
 
 from rowen.demo.traffic.scaling import Request
@@ -43,7 +44,8 @@ def colocation(server):
     device = SimpleNamespace(counts=lambda: counts, closings=lambda _: [], requests=lambda _: [])
     url = f"http://127.0.0.1:{server.server_address[1]}"
     gate = SimpleNamespace(device=device, tokens=lambda: 0)
-    return SimpleNamespace(url=url, plain_url=url, managed=gate, free=gate, arrange=lambda tenant: None)
+    flags = SimpleNamespace(mode=Mode.KERNEL)
+    return SimpleNamespace(url=url, plain_url=url, managed=gate, free=gate, flags=flags, arrange=lambda tenant: None)
 
 
 @pytest.mark.parametrize(("stood_still", "before"), [(True, [[9], [10]]), (False, [])])

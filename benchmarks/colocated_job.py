@@ -1,0 +1,45 @@
+"""A worker of the product as a tenant of a benchmark: it can also stop by itself, at the end of each of its steps.
+
+python -m colocated_job tuning|batch FLAGS
+"""
+
+import runpy
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flags import Flags, Mode
+
+from rowen.runtime.worker import Progress
+
+_LOOK_SECONDS = 0.0005
+
+
+def stop_at_steps(flags: Flags) -> None:
+    """Where a worker says how far it is, it waits while requests are in flight, in `Mode.STEP`."""
+    original = Progress.report
+
+    def report(progress: Progress, *arguments: Any) -> None:
+        original(progress, *arguments)
+        while flags.mode is Mode.STEP and flags.busy:
+            time.sleep(_LOOK_SECONDS)
+
+    Progress.report = report  # type: ignore[method-assign, assignment]
+
+
+def main() -> None:
+    """Runs the worker."""
+    kind = sys.argv[1]
+    stop_at_steps(Flags(Path(sys.argv[2])))
+    if kind == "batch":
+        import vllm
+
+        # As the server beside it: every CPU is fast in float32.
+        vllm.EngineArgs = partial(vllm.EngineArgs, dtype="float32")  # type: ignore[misc]
+    runpy.run_module(f"rowen.runtime.{kind}", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Rowen's scheduler of an engine that writes beside the device's page into another one whether it has requests."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from flags import FLAGS_ENV, Flags
+from typing_extensions import override
+
+from rowen.runtime.native import Online
+from rowen.runtime.vllm.engine_work import EngineWork
+from rowen.runtime.vllm.scheduler import RowenScheduler
+
+
+class _FlaggedWork(EngineWork):
+    def __init__(self, device: Online | None, flags: Flags) -> None:
+        super().__init__(device)
+        self._flags = flags
+
+    @override
+    def raise_busy(self) -> None:
+        super().raise_busy()
+        self._flags.busy = True
+
+    @override
+    def settle(self, unfinished: bool) -> None:
+        super().settle(unfinished)
+        self._flags.busy = self._busy
+
+
+class FlaggedScheduler(RowenScheduler):
+    """For `--scheduler-cls`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._work = _FlaggedWork(self._work._device, Flags(Path(os.environ[FLAGS_ENV])))

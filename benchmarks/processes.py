@@ -1,0 +1,51 @@
+"""Servers that benchmarks start as processes of their own."""
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+ENGINE_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""Of vLLM on one core."""
+MODEL_PROCESS = b"VLLM::EngineCore"
+"""Name of the process of a vLLM server that runs the model."""
+
+
+@contextlib.contextmanager
+def every_core(core: int) -> Iterator[None]:
+    """What is started meanwhile may use the core too."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, own | {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+def answers(url: str) -> bool:
+    """Whether a server is ready."""
+    try:
+        return httpx.get(f"{url}/health", trust_env=False, timeout=2, verify=False).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def python_path() -> dict[str, str]:
+    """For children that run in another folder, where relative entries would lead nowhere."""
+    return {"PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)}
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
