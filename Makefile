@@ -74,11 +74,19 @@ test: lint tools ## Lint, types, contracts, unit and integration tests
 e2e: images ## End-to-end tests on the cluster
 	@$(PYTHON) -m pytest e2e -o timeout=900
 
+# The short ones first: what is wrong shows early. QUICK=1 for a look at each.
+BENCHMARKS := preempt reclaim headroom window harvest_memory interference
+MACHINE ?= $(shell nproc)core-vm
+BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
+
 .PHONY: bench
-bench: venv ## The benchmarks, each beside its baselines (some minutes)
-	@$(PYTHON) benchmarks/preempt.py
-	@$(PYTHON) benchmarks/headroom.py
-	@$(PYTHON) benchmarks/interference.py
+bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some 80 minutes; QUICK=1 some 25)
+	@for name in $(BENCHMARKS); do \
+	  echo "==> $$name"; \
+	  $(PYTHON) benchmarks/$$name.py --json $(if $(QUICK),--quick) >$(BENCH_RESULT).part; \
+	  mv $(BENCH_RESULT).part $(BENCH_RESULT); \
+	done
+	@name=interference; $(PYTHON) benchmarks/picture.py $(BENCH_RESULT) $(BENCH_RESULT:.json=.png)
 
 .PHONY: down
 down: ## Remove the cluster: nothing stays running, mounted or routed

@@ -69,8 +69,8 @@ class Plan:
     """Tenants, and threads of each."""
 
 
-QUICK = Plan(requests=1200, seconds=220.0, crowd_requests=60, backstop_requests=20, part_seconds=20.0)
-FULL = Plan(requests=6000, seconds=1200.0, crowd_requests=600, backstop_requests=200, part_seconds=120.0)
+QUICK = Plan(requests=1200, seconds=180.0, crowd_requests=60, backstop_requests=20, part_seconds=20.0)
+FULL = Plan(requests=6000, seconds=480.0, crowd_requests=300, backstop_requests=100, part_seconds=30.0)
 
 
 @dataclass
@@ -221,7 +221,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the requests, in at most 12 minutes")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the requests, in at most 7 minutes")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     # A run that is told to end takes its processes and cgroups with it.
