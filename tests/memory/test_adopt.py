@@ -86,6 +86,17 @@ def test_an_adopted_engine_gets_what_it_wants(make_pool, orphan):
     assert (had.arena.grant, pool.status().of(number).target) == (7, 7)
 
 
+def test_an_engine_that_had_taken_the_agent_for_gone_has_what_the_agent_grants_it(make_pool, orphan):
+    had = orphan(Kind.ONLINE)
+    pool = make_pool(10, BYTES)
+    number = adopt(pool, had, Kind.ONLINE).number
+    with mmap.mmap(had.files[0], 0) as page:
+        page[64:68] = (7).to_bytes(4, "little")
+    assert had.arena.grant == 7
+    found = adopt(pool, had, Kind.ONLINE)
+    assert (found.number, found.granted, had.arena.grant, pool.status().free) == (number, 3, 3, 7)
+
+
 def test_an_adopted_tenant_gets_its_share(make_pool, orphan):
     had = orphan()
     pool = make_pool(10, BYTES)

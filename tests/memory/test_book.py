@@ -76,6 +76,22 @@ def test_a_process_gets_what_it_held_though_others_have_taken_all_the_rest(make_
     assert (adopt(pool, had).granted, pool.status().free) == (4, 0)
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_a_process_had_beyond_its_grant_is_not_lent_to_it(make_pool, book, library, cut):
+    """Unless the last agent was of a release that wrote down only what a process owned."""
+    last = keeping(Pool, book)
+    had = lend(last, os.getpid(), 6)
+    os.posix_fallocate(had.files[1], 0, 8 * BYTES)
+    with mmap.mmap(had.files[0], 0) as page:
+        page[192 : 192 + 8 * 4] = (1).to_bytes(4, "little") * 8
+    assert (last.status().of(1).owned, last.status().of(1).overdrawn) == (8, 2)
+    last.close()
+    if cut:
+        os.truncate(book, 16 + 24 * 512)
+    found = adopt(keeping(make_pool, book), had)
+    assert (found.owned, found.granted, found.overdrawn) == ((8, 8, 0) if cut else (8, 6, 2))
+
+
 def test_who_ended_meanwhile_owns_nothing(make_pool, book, other):
     last = keeping(Pool, book)
     lend(last, other.pid, 4)

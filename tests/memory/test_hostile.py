@@ -159,3 +159,21 @@ def test_memory_of_a_stopped_liar_is_got_whatever_its_page_says(pool, state):
         assert rounds < 20
     assert pool.status().of(online.number).granted == CAPACITY
     assert os.fstat(liar.admission.memory).st_blocks * 512 <= (TOTAL - CAPACITY) * BYTES
+
+
+@pytest.mark.parametrize("state", [0, 1, 2, 3])
+def test_memory_that_a_liar_was_granted_is_got_back_whatever_its_page_says(pool, state):
+    online, liar = Liar(pool, Kind.ONLINE), Liar(pool, Kind.OFFLINE)
+    pool.share(liar.number, 0, CAPACITY)
+    liar.page[132:136] = struct.pack("<I", CAPACITY)
+    pool.serve(0.1, offline_stopped=False)
+    assert pool.status().of(liar.number).granted == CAPACITY
+    os.posix_fallocate(liar.admission.memory, 0, CAPACITY * BYTES)
+    liar.states(state)
+    pool.demand(online.number, pressures=0, target=CAPACITY, growth=0, threshold=0.9)
+    rounds = 1
+    while pool.serve(float(rounds), offline_stopped=rounds % 2 == 0):
+        rounds += 1
+        assert rounds < 20
+    assert pool.status().of(online.number).granted == CAPACITY
+    assert os.fstat(liar.admission.memory).st_blocks * 512 <= (TOTAL - CAPACITY) * BYTES

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 
 #define MAGIC 0x4b4f4f424e574f52ull
 #define LOOK_NS (100 * ROWEN_MS)
+#define SIZE offsetof(struct rowen_book_file, lent)
 
 int32_t rowen_book_open(struct rowen_book *book, const char *path) {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -24,9 +26,9 @@ int32_t rowen_book_open(struct rowen_book *book, const char *path) {
     close(fd);
     if (error) return error;
     book->file = file;
-    if (book->file->magic != MAGIC || book->file->size != sizeof *book->file) {
+    if (book->file->magic != MAGIC || book->file->size != SIZE) {
         memset(book->file, 0, sizeof *book->file);
-        book->file->size = sizeof *book->file;
+        book->file->size = SIZE;
         book->file->magic = MAGIC;
     }
     rowen_book_look(book, rowen_now());
@@ -69,6 +71,10 @@ static struct rowen_book_entry *find(struct rowen_book *book, int32_t pid) {
     return NULL;
 }
 
+_Atomic uint32_t *rowen_book_lent(struct rowen_book *book, const struct rowen_book_entry *entry) {
+    return entry ? &book->file->lent[entry - book->file->entries] : NULL;
+}
+
 struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid, uint32_t kind) {
     uint64_t started = book->file ? start_of(pid) : 0;
     if (!started) return NULL;
@@ -77,6 +83,7 @@ struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid, 
         entry = find(book, 0);
         if (!entry) return NULL;
         atomic_store(&entry->bytes, 0);
+        atomic_store(rowen_book_lent(book, entry), 0);
     }
     atomic_store(&entry->started, started);
     atomic_store(&entry->kind, kind);

@@ -23,6 +23,9 @@ struct rowen_book_file {
     uint64_t magic;
     uint64_t size;
     struct rowen_book_entry entries[ROWEN_BOOK_ENTRIES];
+    /* Behind what `size` says, which an agent that knows nothing of it cuts off. Per entry 1 + the handles that grants
+     * allow, without what is owned beyond them; 0: not said. */
+    _Atomic uint32_t lent[ROWEN_BOOK_ENTRIES];
 };
 
 struct rowen_book {
@@ -39,6 +42,8 @@ void rowen_book_close(struct rowen_book *book);
 /* The entry of a member's process: the one that it had, or a new one. NULL: there is no book, or no place in it, or no
  * such process. */
 struct rowen_book_entry *rowen_book_enter(struct rowen_book *book, int32_t pid, uint32_t kind);
+/* Where an entry's `lent` is; NULL without an entry. */
+_Atomic uint32_t *rowen_book_lent(struct rowen_book *book, const struct rowen_book_entry *entry);
 void rowen_book_strike(struct rowen_book *book, struct rowen_book_entry *entry);
 /* Of a process that is still to come: it runs another program now. */
 void rowen_book_forget(struct rowen_book *book, int32_t pid);

@@ -138,7 +138,9 @@ static void measure(struct rowen_member *member) {
 
 /* For the next agent. What grows is written down before the member may have it, what shrinks when it has not. */
 static void write_down(struct rowen_member *member) {
-    if (member->entry) atomic_store(&member->entry->bytes, rowen_member_owned(member) * member->handle_bytes);
+    if (!member->entry) return;
+    atomic_store(&member->entry->bytes, rowen_member_owned(member) * member->handle_bytes);
+    atomic_store(member->lent, 1 + member->ceiling);
 }
 
 void rowen_member_look(struct rowen_member *member) {
@@ -177,6 +179,8 @@ uint32_t rowen_member_raise(struct rowen_member *member, uint32_t aim, uint32_t 
 }
 
 void rowen_member_resume(struct rowen_member *member, uint32_t spare, uint32_t lent) {
+    /* Should this agent end here, the next finds that in the book. */
+    member->ceiling = at_most(lent, member->capacity);
     rowen_member_look(member);
     uint32_t own = member->kind == ROWEN_ONLINE ? member->really : lent;
     uint32_t most = own > spare ? own : spare;

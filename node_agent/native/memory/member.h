@@ -20,6 +20,7 @@ struct rowen_member {
     uint64_t page_bytes;
     _Atomic uint32_t *state;
     struct rowen_book_entry *entry; /* NULL: not written down */
+    _Atomic uint32_t *lent;         /* beside it */
     bool leaving; /* its process is gone and its memory is being freed: it counts, but gets nothing */
 
     uint32_t grant;

@@ -109,14 +109,40 @@ static struct rowen_member *same_memory(struct rowen_pool *pool, const struct ro
     return NULL;
 }
 
-static int32_t take_in(struct rowen_pool *pool, struct rowen_member *member, int32_t pid) {
-    const struct rowen_member *here = same_memory(pool, member);
-    if (here) return here->leaving ? -EBUSY : (int32_t)here->number;
-    if (!has_place(pool, member->kind)) return -ENOSPC;
-    member->entry = rowen_book_enter(&pool->book, pid, member->kind);
-    uint64_t lent = member->entry ? atomic_load(&member->entry->bytes) / pool->handle_bytes : 0;
+static void write_into(struct rowen_book *book, struct rowen_member *member, int32_t pid) {
+    member->entry = rowen_book_enter(book, pid, member->kind);
+    member->lent = rowen_book_lent(book, member->entry);
+}
+
+/* Grants it what the last agent had lent to it, as far as it holds that; where the book does not say so, what it owned, or
+ * what is free. */
+static void resume(const struct rowen_pool *pool, struct rowen_member *member) {
+    uint32_t said = member->entry ? atomic_load(member->lent) : 0;
+    uint64_t owned = member->entry ? atomic_load(&member->entry->bytes) / pool->handle_bytes : 0;
+    if (said && member->kind == ROWEN_OFFLINE)
+        rowen_member_resume(member, 0, said - 1);
+    else
+        rowen_member_resume(member, rowen_round_free(pool), (uint32_t)owned);
+}
+
+/* Who is here already comes again when it took this agent for gone: an engine may have raised its grant by itself. */
+static int32_t take_back(struct rowen_pool *pool, struct rowen_member *here) {
+    if (here->leaving) return -EBUSY;
     rowen_round_look(pool);
-    rowen_member_resume(member, rowen_round_free(pool), (uint32_t)lent);
+    if (here->kind == ROWEN_ONLINE) {
+        uint32_t spare = rowen_round_free(pool) + rowen_member_owned(here);
+        rowen_member_resume(here, spare < pool->total ? spare : pool->total, 0);
+    }
+    return (int32_t)here->number;
+}
+
+static int32_t take_in(struct rowen_pool *pool, struct rowen_member *member, int32_t pid) {
+    struct rowen_member *here = same_memory(pool, member);
+    if (here) return take_back(pool, here);
+    if (!has_place(pool, member->kind)) return -ENOSPC;
+    write_into(&pool->book, member, pid);
+    rowen_round_look(pool);
+    resume(pool, member);
     add(pool, member);
     return (int32_t)member->number;
 }
@@ -136,7 +162,7 @@ int32_t rowen_pool_name(struct rowen_pool *pool, uint32_t number, int32_t pid) {
     struct rowen_member *member = enter(pool, number);
     if (!member) return -ENOENT;
     rowen_book_forget(&pool->book, pid);
-    member->entry = rowen_book_enter(&pool->book, pid, member->kind);
+    write_into(&pool->book, member, pid);
     return leave(pool, member->entry || !pool->book.file ? 0 : -ENOSPC);
 }
 

@@ -78,13 +78,13 @@ static void aim(struct rowen_member *member) {
     if (member->grant > member->target) rowen_member_grant(member, member->target);
 }
 
-/* Grants that are not used lose nothing: no handle is held by them. */
+/* Grants that are not used lose nothing: no handle is held by them. What is in the file of a member that does not say so
+ * keeps no grant up: it is freed while the member stands still, or the member has more than its grant for too long. */
 static void revoke(struct rowen_pool *pool, uint32_t missing) {
     for (uint32_t i = 0; i < pool->count && missing; i++) {
         struct rowen_member *member = pool->members[i];
         if (!takes_part(member, ROWEN_OFFLINE)) continue;
         uint32_t floor = member->request > member->held ? member->request : member->held;
-        if (member->really > floor) floor = member->really;
         uint32_t unused = member->grant > floor ? member->grant - floor : 0;
         uint32_t cut = unused < missing ? unused : missing;
         if (cut) rowen_member_grant(member, member->grant - cut);

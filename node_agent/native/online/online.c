@@ -17,6 +17,8 @@
 #define CHECK_MS 250
 #define SHORTEST_PAUSE_NS (10 * ROWEN_MS)
 #define LONGEST_PAUSE_NS (250 * ROWEN_MS)
+/* As long as a lease lasts. The next agent's device has none before the API server has answered it. */
+#define ALONE_NS (2 * ROWEN_SECOND)
 
 /* Held for some instructions, and for the mapping of new files; never while anybody is asked. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -126,9 +128,11 @@ static void close_behind(void) {
 }
 
 /* Without an agent nobody lends: when the lease has run out, tenants stand still, and the engine takes what it needs. */
-static void stand_alone(void) {
+static void stand_alone(uint64_t lost_ns) {
     struct rowen_arena *arena = atomic_load(&link_.arena);
-    if (!arena || rowen_now() < atomic_load(&link_.device->block.lease_until_ns)) return;
+    uint64_t now_ns = rowen_now();
+    if (!arena || now_ns < lost_ns + ALONE_NS) return;
+    if (now_ns < atomic_load(&link_.device->block.lease_until_ns)) return;
     if (rowen_arena_alone(arena, true))
         dprintf(STDERR_FILENO, "rowen: the agent is gone: the engine takes by itself what memory it needs\n");
 }
@@ -136,17 +140,19 @@ static void stand_alone(void) {
 static void *watch(void *unused) {
     (void)unused;
     pthread_setname_np(pthread_self(), "rowen-engine");
-    uint64_t pause_ns = SHORTEST_PAUSE_NS;
+    uint64_t pause_ns = SHORTEST_PAUSE_NS, lost_ns = 0;
     for (;;) {
         if (!rowen_link_lost(&link_)) {
             struct pollfd connection = {.fd = link_.socket, .events = POLLRDHUP};
             poll(&connection, 1, CHECK_MS);
             pause_ns = SHORTEST_PAUSE_NS;
+            lost_ns = 0;
             continue;
         }
+        if (!lost_ns) lost_ns = rowen_now();
         close_behind();
         if (attach() == 0) continue;
-        stand_alone();
+        stand_alone(lost_ns);
         _Atomic uint32_t nothing = 0;
         rowen_wait(&nothing, 0, pause_ns, false);
         pause_ns = pause_ns * 2 < LONGEST_PAUSE_NS ? pause_ns * 2 : LONGEST_PAUSE_NS;
