@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+import structlog
 from gate.node_rig import DEVICE, WINDOW, NodeRig
 from gate.test_failures import agent_environment
 
@@ -59,6 +60,7 @@ def _pool(node: Node, kept: int) -> dict[str, Any]:
 
 def _serve(given: str) -> None:
     settings, config, holders, views = pickle.loads(bytes.fromhex(given))
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     node = Node(settings, [config])
     kept = 0
     print("serving", flush=True)
