@@ -28,7 +28,7 @@ def run(
     seconds: Annotated[
         float, typer.Option(min=10, max=EXCERPT_SECONDS, help="Length of the replay.")
     ] = EXCERPT_SECONDS,
-    job_limit: Annotated[float, typer.Option(min=1, help="Seconds that jobs may take after the replay.")] = 300.0,
+    job_limit: Annotated[float, typer.Option(min=1, help="Seconds that jobs may take after the replay.")] = 600.0,
 ) -> None:
     """Installs Rowen, applies examples/, replays traffic, waits for the jobs and reports. Exit 1: a check failed."""
     console = Console(highlight=False)

@@ -19,7 +19,7 @@ VOCABULARY = 1024
 WEIGHT_STD = 0.04
 """Large enough that the answers of a random model differ, small enough that an adapter learns."""
 DIALOGUES = 160
-REQUESTS = 120
+REQUESTS = 60
 ANSWER_TOKENS = 256
 
 
