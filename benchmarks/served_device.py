@@ -6,7 +6,7 @@ from pod import Pod
 
 from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, PRELOAD_ENV, TENANT_SOCKETS_ENV
 from rowen.node_agent.allocation import SOCKET
-from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.door import Door, Doorway
 from rowen.node_agent.device import Device
 from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
@@ -20,8 +20,7 @@ class ServedDevice:
         self._folder = folder
         self.device = Device(folder, slots=slots, cpus=[cpu], backstop=backstop, pool=pool)
         self._door = Door()
-        for slot in (None, *range(slots)):
-            self._door.open(self.socket(slot), self.device, slot, lambda _: None)
+        self._door.open(self.device, [Doorway(self.socket(slot), slot) for slot in (None, *range(slots))])
         self._pods: dict[int, Pod] = {}
         self.without_backstop: str | None = "tenants have no cgroups"
         """Why the kernel cannot stop what does not stop by itself."""

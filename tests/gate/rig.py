@@ -14,7 +14,7 @@ import pytest
 from gate.pod import Pod
 
 from rowen.node_agent.allocation import SOCKET
-from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.door import Door, Doorway
 from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.device import Device
 from rowen.node_agent.memory.pool import Pool
@@ -161,9 +161,9 @@ class Agent:
             pool = Pool(*memory) if memory else None
             self.device = Device(folder, slots=len(pods), cpus=cpus, backstop=backstop, pool=pool)
         self.door = Door()
-        self.door.open(socket_in(folder, None), self.device, None, lambda _: None)
+        slots = (None, *range(len(pods)))
+        self.door.open(self.device, [Doorway(socket_in(folder, slot), slot) for slot in slots])
         for slot, (number, freezer, cpuacct) in enumerate(pods):
-            self.door.open(socket_in(folder, slot), self.device, slot, lambda _: None)
             self.device.set_pod(slot, number, Path(freezer), Path(cpuacct))
         self.device.start()
         self.door.start()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -14,8 +15,10 @@ from gate.stuck import stuck_device_thread
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec
+from rowen.node_agent import tries
 from rowen.node_agent.agent import Agent
 from rowen.node_agent.attach.cgroup import PodCgroup
+from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
 from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.config import CpuDeviceConfig, Settings
@@ -312,3 +315,70 @@ async def test_an_engine_whose_memory_limit_is_above_its_device_is_told_once(wor
             "pool and can get 768 MiB at most; lower memoryLimit, or give the device more memory",
         )
     ]
+
+
+def will_notice(monkeypatch, agent, *notices):
+    """What the agent's next look finds."""
+    found = list(notices)
+
+    def look():
+        now, found[:] = found[:], []
+        return now
+
+    monkeypatch.setattr(agent.node, "notices", look)
+
+
+async def test_a_kill_that_never_comes_back_keeps_no_other_pod_from_being_evicted(world, pod, folder, monkeypatch):
+    agent, cluster, tenant = world
+    await until(lambda: (device := cluster.last()) and device.tenants and device.tenants[0].attached)
+    real, stuck = PodCgroup(pod.uid, pod.freezer, pod.cpuacct), PodCgroup("stuck", folder, None)
+    over, hung = threading.Event(), []
+
+    def kill_or_hang(which):
+        if which.uid == "stuck":
+            hung.append(which)
+            over.wait(60)
+        return kill(which)
+
+    monkeypatch.setattr("rowen.node_agent.agent.kill", kill_or_hang)
+    monkeypatch.setattr("rowen.node_agent.agent._KILL_SECONDS", 2.0)
+    will_notice(monkeypatch, agent, *(Notice(each, kept_memory(5)) for each in (stuck, stuck, real)))
+    try:
+        assert await asyncio.to_thread(tenant.wait, 20) == -9
+        await until(lambda: cluster.events)
+        assert [(name, reason) for name, reason, _ in cluster.events] == [("tune-0", "EvictedKeptMemory")]
+        assert len(hung) == 1
+    finally:
+        over.set()
+
+
+async def test_an_api_server_that_never_answers_an_event_keeps_no_pod_from_being_evicted(world, pod, monkeypatch):
+    agent, cluster, tenant = world
+    await until(lambda: (device := cluster.last()) and device.tenants and device.tenants[0].attached)
+    monkeypatch.setattr("rowen.node_agent.agent._HANDLING_SECONDS", 3.0)
+    monkeypatch.setattr(cluster, "event", lambda *_: asyncio.Event().wait())
+    real = PodCgroup(pod.uid, pod.freezer, pod.cpuacct)
+    told = Notice(real, Tell(Reason.UNACKNOWLEDGED, "it did not stop"))
+    will_notice(monkeypatch, agent, told, Notice(real, kept_memory(5)))
+    assert await asyncio.to_thread(tenant.wait, 20) == -9
+
+
+@pytest.mark.parametrize("answer", ["refused", "none"])
+async def test_a_shortage_that_cannot_be_told_holds_up_no_report(world, monkeypatch, answer):
+    _, cluster, _ = world
+    asked = []
+
+    async def event(*_):
+        asked.append(True)
+        if answer == "none":
+            await asyncio.Event().wait()
+        raise OSError("the API server answered 403")
+
+    monkeypatch.setattr(tries, "FIRST_SECONDS", 1e6)
+    monkeypatch.setattr("rowen.node_agent.agent._SHORTAGE_PERIOD", 0.1)
+    monkeypatch.setattr(cluster, "event", event)
+    cluster.pod_list[0] = replace(cluster.pod_list[0], uid="e", fixed_bytes=2**28, pool_bytes=2**30)
+    await until(lambda: asked)
+    sent = len(cluster.reports)
+    await until(lambda: len(cluster.reports) >= sent + 3)
+    assert len(asked) == 1

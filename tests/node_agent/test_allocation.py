@@ -2,11 +2,14 @@
 
 import os
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from rowen.node_agent import faults
+from rowen.node_agent.allocation import device_directory, door_directory
 from rowen.node_agent.backends import backend_of
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, Settings
 from rowen.node_agent.node import Node
@@ -40,15 +43,20 @@ def folder():
         yield Path(folder)
 
 
-@pytest.fixture
-def node(folder):
-    """CPUs, and GPUs of a driver that is not there."""
+def start(folder):
+    """CPUs, and GPUs of a driver that is in a folder."""
     configs = [CpuDeviceConfig(id=name, cpus=cpu, memory="1Gi") for name, cpu in (("a", "0"), ("b", "1"))]
     configs += [gpu(0), gpu(1)]
     backends = lambda config: (  # noqa: E731
         NvidiaBackend(config, folder / "driver") if isinstance(config, NvidiaDeviceConfig) else backend_of(config)
     )
-    node = Node(Settings(node="n", run_directory=folder / "run"), configs, backends)
+    return Node(Settings(node="n", run_directory=folder / "run"), configs, backends)
+
+
+@pytest.fixture
+def node(folder):
+    """The driver is not there."""
+    node = start(folder)
     yield node
     node.close()
 
@@ -120,6 +128,72 @@ def test_a_device_is_served_once_its_driver_is_there(node, folder):
     door = folder / "run/devices/gpu0"
     assert (door / "engine/agent.sock").is_socket()
     assert (door / "tenant-1/agent.sock").is_socket()
+
+
+def test_a_driver_that_hangs_keeps_its_own_devices_alone_from_being_served(folder, monkeypatch):
+    monkeypatch.setattr(faults, "LOOK_SECONDS", 0.3)
+    driver(folder / "driver", (UUIDS[0], "No"))
+    (information,) = (folder / "driver").glob("gpus/*/information")
+    text = information.read_text()
+    information.unlink()
+    # Whoever opens it waits for one who writes.
+    os.mkfifo(information)
+    node = start(folder)
+    try:
+        assert usable(node) == list(node.devices) == ["a", "b"]
+        assert node.faults == dict.fromkeys(("gpu0", "gpu1"), "the driver does not answer")
+        looking = [thread for thread in threading.enumerate() if thread.name == "rowen-errand"]
+        assert len(looking) == 2
+        node.note(node.find_faults())
+        assert [thread for thread in threading.enumerate() if thread.name == "rowen-errand"] == looking
+        writer = os.open(information, os.O_WRONLY)
+        information.unlink()
+        information.write_text(text)
+        os.close(writer)
+        for thread in looking:
+            thread.join(20)
+        monkeypatch.setattr(faults, "LOOK_SECONDS", 20.0)
+        for _ in range(2):
+            node.note(node.find_faults())
+        assert usable(node) == ["a", "b", "gpu0"]
+        assert node.devices["gpu0"].hardware == "NVIDIA H200"
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        lambda run: device_directory(run, "b"),
+        lambda run: device_directory(run, "b") / "device.memory" / "folder",
+        lambda run: door_directory(run, "b", 1),
+    ],
+)
+def test_a_device_that_cannot_be_opened_is_tried_again_and_leaves_the_others_alone(folder, obstacle):
+    path = obstacle(folder / "run")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    node = start(folder)
+    try:
+        assert usable(node) == list(node.devices) == ["a"]
+        for _ in range(2):
+            node.note(node.find_faults())
+            assert node.faults["b"].startswith("it cannot be served: ")
+        with pytest.raises(AllocationRefused, match="b cannot be used: it cannot be served"):
+            node.allocate_slots(["b-0"])
+        path.unlink()
+        if path.name == "folder":
+            path.parent.rmdir()
+        node.note(node.find_faults())
+        assert usable(node) == list(node.devices) == ["a", "b"]
+        assert (door_directory(folder / "run", "b", 1) / "agent.sock").is_socket()
+    finally:
+        node.close()
+
+
+def test_an_agent_does_not_start_beside_another_one(node, folder):
+    with pytest.raises(BlockingIOError):
+        start(folder)
 
 
 def test_a_device_with_a_fault_is_not_renewed(node, folder):

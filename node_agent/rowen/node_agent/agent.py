@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
+from functools import partial
 
 import grpc
 import httpx
@@ -19,19 +21,28 @@ from rowen.node_agent.attach.offence import Evict
 from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import Settings
+from rowen.node_agent.errand import errand
 from rowen.node_agent.health import stalled
 from rowen.node_agent.kubelet import Registration, device_holders
 from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
 from rowen.node_agent.memory.shortage import REASON as SHORTAGE
 from rowen.node_agent.node import Node, unix_offset
 from rowen.node_agent.plugin import DevicePlugin
+from rowen.node_agent.pods import PodView
 from rowen.node_agent.report import node_status
+from rowen.node_agent.tries import Tries
 
 log = structlog.get_logger()
 
 API_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError, httpx.HTTPError, OSError)
 _SAMPLE_PERIOD = 0.5
 _FAULT_PERIOD = 5.0
+_SHORTAGE_PERIOD = 5.0
+_KILL_SECONDS = 10.0
+"""The kernel has then not answered: a kill gives up by itself before."""
+_HANDLING_SECONDS = 30.0
+"""A kill and the API server's answers."""
+_EVENT_SECONDS = 10.0
 
 
 class Agent:
@@ -45,6 +56,9 @@ class Agent:
         self._beats: dict[str, float] = {}
         self._told: set[str] = set()
         """Pods that were told that their device is too small, by UID."""
+        self._tellings = Tries[str]()
+        self._kills: dict[str, Future[bool]] = {}
+        """Of pods, by UID."""
         self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
             DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online),
@@ -56,17 +70,17 @@ class Agent:
         """Runs until cancelled; raises what a loop could not handle."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._registration.run())
-            tasks.create_task(self._every("lease", RENEW_PERIOD, self._renew))
-            tasks.create_task(self._every("sample", _SAMPLE_PERIOD, self._sample))
+            tasks.create_task(_every(RENEW_PERIOD, partial(self._beat, "lease", self._renew)))
+            tasks.create_task(_every(_SAMPLE_PERIOD, partial(self._beat, "sample", self._sample)))
             tasks.create_task(self._handle_for_ever())
-            tasks.create_task(self._every("faults", _FAULT_PERIOD, self._look_for_faults))
+            # What drivers, pods and the API server hold up has no beat: a new agent would not fare better.
+            tasks.create_task(_every(_FAULT_PERIOD, self._look_for_faults))
+            tasks.create_task(_every(_SHORTAGE_PERIOD, self._tell_of_shortages))
             tasks.create_task(self._report_for_ever())
 
-    async def _every(self, name: str, period: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            self._beats[name] = time.monotonic()
-            await work()
-            await asyncio.sleep(period)
+    async def _beat(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._beats[name] = time.monotonic()
+        await work()
 
     async def _renew(self) -> None:
         self.node.renew()
@@ -83,7 +97,12 @@ class Agent:
     async def _handle_for_ever(self) -> None:
         """Apart from the samples: neither a pod that is slow to end nor the API server keeps memory from its owners."""
         while True:
-            await self.handle(await self._notices.get())
+            notice = await self._notices.get()
+            try:
+                async with asyncio.timeout(_HANDLING_SECONDS):
+                    await self.handle(notice)
+            except TimeoutError:
+                log.error("what was to be done about a pod takes too long", pod=notice.pod.uid)
 
     async def handle(self, notice: Notice) -> None:
         """Evicts a pod that had to be stopped again, or keeps memory, and tells its users of what was done."""
@@ -102,17 +121,25 @@ class Agent:
         except API_ERRORS as error:
             log.warning("an event was not accepted", pod=notice.pod.uid, error=str(error) or type(error).__name__)
 
-    @staticmethod
-    async def _evict(pod: PodCgroup) -> bool:
+    async def _evict(self, pod: PodCgroup) -> bool:
         """False, said in the log: a process of it may still run."""
         reason = "its processes do not end"
         try:
-            if await asyncio.to_thread(kill, pod):
+            if await asyncio.wait_for(asyncio.wrap_future(self._kill(pod)), _KILL_SECONDS):
                 return True
+        except TimeoutError:
+            reason = "the kernel does not answer"
         except OSError as error:
             reason = str(error)
         log.error("a pod could not be evicted, and no event says so", pod=pod.uid, reason=reason)
         return False
+
+    def _kill(self, pod: PodCgroup) -> Future[bool]:
+        """Begins it, unless the last one has not come back."""
+        self._kills = {uid: running for uid, running in self._kills.items() if not running.done()}
+        if pod.uid not in self._kills:
+            self._kills[pod.uid] = errand(partial(kill, pod))
+        return self._kills[pod.uid]
 
     def _window(self) -> float:
         return float((self._spec or NodeHarvestSpec()).window_seconds)
@@ -139,20 +166,23 @@ class Agent:
         taken = time.monotonic()
         await self._cluster.report(self.status())
         self.node.last_accepted = taken
-        await self._tell_of_shortages()
 
     async def _tell_of_shortages(self) -> None:
-        shortages = self.node.shortages()
-        self._told &= {pod.uid for pod, _ in shortages}
-        for pod, message in shortages:
-            if pod.uid in self._told:
-                continue
-            log.warning("a device is too small for its engine", pod=pod.name, namespace=pod.namespace, message=message)
-            try:
+        """Apart from the reports. An event that is refused is tried again, ever more seldom."""
+        shortages = {pod.uid: (pod, message) for pod, message in self.node.shortages()}
+        self._told &= shortages.keys()
+        for uid in self._tellings.due(shortages.keys() - self._told, time.monotonic()):
+            await self._tell_of_shortage(*shortages[uid])
+
+    async def _tell_of_shortage(self, pod: PodView, message: str) -> None:
+        log.warning("a device is too small for its engine", pod=pod.name, namespace=pod.namespace, message=message)
+        try:
+            async with asyncio.timeout(_EVENT_SECONDS):
                 await self._cluster.event(pod, SHORTAGE, message)
-                self._told.add(pod.uid)
-            except API_ERRORS as error:
-                log.warning("an event was not accepted", pod=pod.uid, error=str(error) or type(error).__name__)
+        except API_ERRORS as error:
+            log.warning("an event was not accepted", pod=pod.uid, error=str(error) or type(error).__name__)
+        else:
+            self._told.add(pod.uid)
 
     def status(self) -> NodeHarvestStatus:
         """The report as of now."""
@@ -175,3 +205,10 @@ class Agent:
         if accepted is None or time.monotonic() - accepted > ASSIGNMENT_LEASE:
             return "the API server has accepted no report of late"
         return None
+
+
+async def _every(period: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Again and again, with so many seconds in between."""
+    while True:
+        await work()
+        await asyncio.sleep(period)

@@ -155,21 +155,35 @@ class Device:
         """
         self._library = agent_library()
         self._slots = slots
-        directory.mkdir(parents=True, exist_ok=True)
-        error = ctypes.c_int32()
-        self._handle = self._library.rowen_agent_open(
-            os.fsencode(directory), slots, CpuMask(*cpu_words(cpus)), round(backstop * 1e9), ctypes.byref(error)
-        )
-        if not self._handle:
-            code = errno.EWOULDBLOCK if error.value == -errno.EBUSY else -error.value
-            raise OSError(code, f"cannot serve the device: {os.strerror(-error.value)}", str(directory))
-        if allows_cpu:
-            self._library.rowen_agent_allow_cpu(self._handle)
         self.loans: Loans | None = None
         """Who has memory of its pool; None: it has no pool."""
+        try:
+            self._handle: int | None = self._open(directory, CpuMask(*cpu_words(cpus)), backstop)
+        except OSError:
+            if pool is not None:
+                pool.close()
+            raise
+        if allows_cpu:
+            self._library.rowen_agent_allow_cpu(self._handle)
         if pool is not None:
             self._library.rowen_agent_set_pool(self._handle, pool.handle)
-            self.loans = Loans(pool, directory)
+            try:
+                self.loans = Loans(pool, directory)
+            except (OSError, MemoryError):
+                # Whoever tries again would find the device served.
+                self.close()
+                raise
+
+    def _open(self, directory: Path, cpus: ctypes.Array[ctypes.c_uint64], backstop: float) -> int:
+        directory.mkdir(parents=True, exist_ok=True)
+        error = ctypes.c_int32()
+        handle: int | None = self._library.rowen_agent_open(
+            os.fsencode(directory), self._slots, cpus, round(backstop * 1e9), ctypes.byref(error)
+        )
+        if not handle:
+            code = errno.EWOULDBLOCK if error.value == -errno.EBUSY else -error.value
+            raise OSError(code, f"cannot serve the device: {os.strerror(-error.value)}", str(directory))
+        return handle
 
     def start(self) -> None:
         """Starts the native thread that serves the gate. Raises `OSError`."""

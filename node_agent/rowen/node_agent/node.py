@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -17,7 +18,7 @@ from rowen.node_agent.allocation import (
     online_allocation,
 )
 from rowen.node_agent.attach.cgroup import Cgroups
-from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.door import Door, Doorway
 from rowen.node_agent.attach.guests import Guests
 from rowen.node_agent.attach.offence import kept_memory
 from rowen.node_agent.attach.watch import Notice, Watch
@@ -25,6 +26,7 @@ from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.backends import backend_of
 from rowen.node_agent.config import DeviceConfig, Settings
 from rowen.node_agent.device import DeviceCounts
+from rowen.node_agent.faults import Faults
 from rowen.node_agent.lease import lease_until
 from rowen.node_agent.lending import Lending
 from rowen.node_agent.metrics import Metrics
@@ -61,10 +63,14 @@ class Node:
         configs: Sequence[DeviceConfig],
         backend_of: Callable[[DeviceConfig], Backend] = backend_of,
     ) -> None:
-        """Serves those of the devices that can be served. Raises `OSError`."""
+        """Serves those of the devices that can be served.
+
+        Raises `OSError`; `BlockingIOError`: another agent serves one of them.
+        """
         self._run = settings.run_directory
         self._backstop_seconds = settings.backstop_seconds
         self._configured = {config.id: (config, backend_of(config)) for config in configs}
+        self._looks = Faults({name: backend for name, (_, backend) in self._configured.items()})
         self.faults: dict[str, str] = {}
         """Why devices cannot be used now, by id."""
         self.metrics = Metrics(settings.node)
@@ -78,28 +84,41 @@ class Node:
         self._door = Door()
         self._watch = Watch()
         self._cgroups = Cgroups(settings.cgroup_root)
+        self._started = False
         self.note(self.find_faults())
+        self._started = True
         self._door.start()
 
     def find_faults(self) -> dict[str, str]:
-        """Why devices cannot be used now, by id. Reads the node, in whatever thread."""
-        found = {name: backend.fault() for name, (_, backend) in self._configured.items()}
-        return {name: fault for name, fault in found.items() if fault is not None}
+        """Why devices cannot be used now, by id. Takes some seconds at most; in one thread at a time, whichever."""
+        return self._looks.find()
 
     def note(self, faults: Mapping[str, str]) -> None:
-        """Takes note of what was found, and begins to serve the devices that only now can be. Raises `OSError`.
+        """Takes note of what was found, and begins to serve the devices that only now can be.
 
-        Offline work on a device with a fault stops when its lease has run out.
+        One that cannot be served has a fault, and is tried again with the next note. Offline work on a device with a
+        fault stops when its lease has run out.
         """
-        for name, fault in faults.items():
+        found = dict(faults)
+        for name, (config, backend) in self._configured.items():
+            if name not in found and name not in self.devices and (fault := self._serve(config, backend)) is not None:
+                found[name] = fault
+        for name, fault in found.items():
             if self.faults.get(name) != fault:
                 log.error("a device cannot be used", device=name, reason=fault)
-        for name in self.faults.keys() - faults.keys():
+        for name in self.faults.keys() - found.keys():
             log.info("a device can be used again", device=name)
-        self.faults = dict(faults)
-        for name, (config, backend) in self._configured.items():
-            if name not in faults and name not in self.devices:
-                self._open(config, backend)
+        self.faults = found
+
+    def _serve(self, config: DeviceConfig, backend: Backend) -> str | None:
+        """Why the device cannot be served, or None. Raises `BlockingIOError` when another agent runs as this starts."""
+        try:
+            self._open(config, backend)
+        except (OSError, MemoryError) as error:
+            if isinstance(error, BlockingIOError) and not self._started:
+                raise
+            return f"it cannot be served: {error}"
+        return None
 
     def _open(self, config: DeviceConfig, backend: Backend) -> None:
         gate = backend.open(device_directory(self._run, config.id), backstop=self._backstop_seconds)
@@ -108,10 +127,18 @@ class Node:
         lending = None
         if gate.loans is not None:
             lending = Lending(config, gate.loans, partial(self._door.engines, gate), self._cgroups.uid_of)
+        doorways = [Doorway(self._socket(config, None), None)]
+        doorways += [Doorway(self._socket(config, slot), slot, partial(guests.vet, slot)) for slot in slots]
+        try:
+            gate.start()
+            self._door.open(gate, doorways)
+        except OSError:
+            gate.close()
+            raise
+        hardware = self._looks.hardware[config.id]
         self.devices[config.id] = ServedDevice(
-            config, backend, backend.hardware(), gate, guests, lending=lending, used_slots=set(slots)
+            config, backend, hardware, gate, guests, lending=lending, used_slots=set(slots)
         )
-        gate.start()
         able = backend.capabilities
         log.info(
             "serving a device",
@@ -121,9 +148,9 @@ class Node:
             backstop=able.backstop,
             memory_handles=able.memory_handles,
         )
-        self._door.open(door_directory(self._run, config.id, None) / SOCKET, gate, None, lambda _: None)
-        for slot in slots:
-            self._door.open(door_directory(self._run, config.id, slot) / SOCKET, gate, slot, partial(guests.vet, slot))
+
+    def _socket(self, config: DeviceConfig, slot: int | None) -> Path:
+        return door_directory(self._run, config.id, slot) / SOCKET
 
     def close(self) -> None:
         """Stops serving; engines and tenants look for the next agent."""

@@ -7,8 +7,9 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -55,6 +56,15 @@ Vet = Callable[[int], None]
 """Looks at a process, by its id, before it is let in. Raises `AttachRefused`."""
 
 
+@dataclass(frozen=True)
+class Doorway:
+    """Where processes come in: an engine's, or a slot's pod's."""
+
+    path: Path
+    slot: int | None
+    vet: Vet = lambda _: None
+
+
 @dataclass
 class _Entrance:
     """A socket that is listened on."""
@@ -88,6 +98,22 @@ class _Member:
     teller: Teller
 
 
+def _listener(path: Path) -> socket.socket:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(listener)
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        listener.bind(str(temporary))
+        temporary.chmod(_MODE)
+        listener.listen(_BACKLOG)
+        # Those who look for the old one find this one in its place, and never none.
+        temporary.replace(path)
+        undo.pop_all()
+    return listener
+
+
 class Door:
     """All sockets of a node, served by one thread from `start` until `close`.
 
@@ -106,20 +132,15 @@ class Door:
         self._beat = time.monotonic()
         self._thread = threading.Thread(target=self._serve, name="rowen-door", daemon=True)
 
-    def open(self, path: Path, gate: Gate, slot: int | None, vet: Vet) -> None:
-        """Listens on a socket made anew at `path`. Raises `OSError`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        temporary = path.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        listener.bind(str(temporary))
-        temporary.chmod(_MODE)
-        listener.listen(_BACKLOG)
-        # Those who look for the old one find this one in its place, and never none.
-        temporary.replace(path)
-        entrance = _Entrance(listener, gate, slot, vet)
-        self._entrances.append(entrance)
-        self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(entrance))
+    def open(self, gate: Gate, doorways: Sequence[Doorway]) -> None:
+        """Listens on sockets made anew. Raises `OSError`: then on none of them, and nobody has come in."""
+        with contextlib.ExitStack() as undo:
+            listeners = [undo.enter_context(_listener(doorway.path)) for doorway in doorways]
+            undo.pop_all()
+        for listener, doorway in zip(listeners, doorways, strict=True):
+            entrance = _Entrance(listener, gate, doorway.slot, doorway.vet)
+            self._entrances.append(entrance)
+            self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, entrance))
 
     def start(self) -> None:
         """Begins to let processes in."""

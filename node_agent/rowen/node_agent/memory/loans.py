@@ -64,6 +64,7 @@ class Loans:
     def __init__(self, pool: Pool, directory: Path) -> None:
         """Goes on with the book in `directory`, or begins it. Raises `OSError`, `MemoryError`."""
         self.pool = pool
+        pool.keep(directory / BOOK)
         self._ledgers = Ledgers(pool)
         self._freeing = ThreadPoolExecutor(_FREEING_THREADS, "rowen-freeing")
         self.borrowers: dict[int, Borrower] = {}
@@ -71,7 +72,6 @@ class Loans:
         self.fixed_bytes_of: Callable[[Borrower], int | None] = lambda _: None
         """What the pod of an engine's process has for itself; None: the pod is not known yet."""
         self._handles = pool.status().total
-        pool.keep(directory / BOOK)
 
     def finish(self) -> None:
         """Before the end of the pool: waits until what was taken back is free."""
