@@ -1,6 +1,10 @@
 """An agent divides a device's memory among real processes: an engine, tenants, and what pods have for themselves."""
 
+import errno
 import os
+import struct
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -8,10 +12,13 @@ import pytest
 from gate.borrower import BYTES, Borrower
 from gate.node_rig import NodeRig
 from gate.rig import until
+from gate.test_memory import REQUEST
 
 from rowen.node_agent.attach.eviction import kill
+from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
 from rowen.node_agent.attach.offence import Evict, Reason
-from rowen.node_agent.memory import fallback
+from rowen.node_agent.memory import fallback, withheld
+from rowen.node_agent.memory.loans import Loans
 
 HANDLES = 32
 
@@ -228,3 +235,90 @@ def test_who_keeps_memory_that_it_has_to_give_back_is_evicted(rig):
     kill(notice.pod)
     tenant.process.wait(20)
     rig.until(lambda pool: (pool.free, pool.members) == (HANDLES, ()), "everything is back")
+
+
+def withholders(rig):
+    """Pods that are to be evicted for that, as found until there is one."""
+    found = []
+
+    def look(_):
+        found.extend(notice for notice in rig.node.notices() if notice.decision.reason is Reason.WITHHELD_MEMORY)
+        return bool(found)
+
+    rig.until(look, "it does not hand over")
+    return found
+
+
+def test_who_hands_over_what_the_agent_cannot_take_is_evicted_and_all_is_free(rig, monkeypatch):
+    Borrower(rig, None).ready()
+    rig.place(0, pool=8)
+    tenant = borrower(rig, 0)
+    rig.until(lambda pool: bool(pool.members), "it is there")
+    fill(tenant, 8)
+    rig.node.close()
+    monkeypatch.setattr(withheld, "PATIENCE_SECONDS", 0.3)
+
+    def refuse(*_):
+        raise OSError(errno.EPROTO, "handles have another size")
+
+    monkeypatch.setattr(Loans, "adopt", refuse)
+    rig.start()
+    rig.tell()
+    (notice,) = withholders(rig)
+    assert isinstance(notice.decision, Evict)
+    assert notice.pod.uid == rig.pods[0].uid
+    assert rig.sample().free == HANDLES - 8
+    kill(notice.pod)
+    tenant.process.wait(20)
+    rig.until(lambda pool: pool.free == HANDLES, "everything is back")
+
+
+def test_who_hands_over_is_not_evicted(rig, monkeypatch):
+    Borrower(rig, None).ready()
+    rig.place(0, pool=8)
+    tenant = borrower(rig, 0)
+    rig.until(lambda pool: bool(pool.members), "it is there")
+    fill(tenant, 8)
+    rig.node.close()
+    rig.start()
+    rig.tell()
+    rig.until(lambda pool: bool(pool.members), "it has come over")
+    monkeypatch.setattr(withheld, "PATIENCE_SECONDS", 0.0)
+    for _ in range(20):
+        rig.sample()
+        assert rig.node.notices() == []
+    assert tenant.ask("sum", 0, 8) == 8
+
+
+WITHHOLDER = """
+import os, socket, sys, time
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(sys.argv[1])
+connection.send(bytes.fromhex(sys.argv[2]))
+files = socket.recv_fds(connection, 4096, 4)
+if sys.argv[3]:
+    rubbish = [os.memfd_create("rubbish") for _ in range(2)]
+    socket.send_fds(connection, [bytes.fromhex(sys.argv[3])], rubbish)
+    connection.recv(4096)
+print("in", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("says", ["nothing", "rubbish"])
+def test_who_says_that_it_has_memory_and_hands_none_over_is_evicted(rig, monkeypatch, says):
+    Borrower(rig, None).ready()
+    rig.place(0, pool=8)
+    monkeypatch.setattr(withheld, "PATIENCE_SECONDS", 0.3)
+    hello = struct.pack("<QIIQ", MAGIC, 2, 24, 1)
+    hand_over = REQUEST.pack(REQUEST_MAGIC, 2, REQUEST.size, 0, 2, 0) if says == "rubbish" else b""
+    command = [sys.executable, "-c", WITHHOLDER, str(rig.socket(0)), hello.hex(), hand_over.hex()]
+    with subprocess.Popen(command, preexec_fn=rig.entering(0), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"in\n"
+            (notice,) = withholders(rig)
+            assert notice.pod.uid == rig.pods[0].uid
+            assert kill(notice.pod)
+            assert process.wait(20) == -9
+        finally:
+            process.kill()

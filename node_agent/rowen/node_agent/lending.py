@@ -1,6 +1,6 @@
 """One device's pool of memory and the pods on the device: whose the memory is, as the API server and the kernel say."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rowen.crds.node_harvest import PoolOwners
 from rowen.node_agent.config import DeviceConfig
@@ -13,6 +13,7 @@ from rowen.node_agent.memory.pool import PoolStatus
 from rowen.node_agent.memory.shortage import shortage
 from rowen.node_agent.memory.terms import PodTerms
 from rowen.node_agent.memory.trace import MemorySample
+from rowen.node_agent.memory.withheld import Withheld
 from rowen.node_agent.pods import Placements, PodView
 
 
@@ -24,9 +25,13 @@ class Lending:
         config: DeviceConfig,
         loans: Loans,
         engines: Callable[[], Mapping[int, bool]],
+        withholding: Callable[[], Collection[tuple[int, int]]],
         uid_of: Callable[[int], str | None],
     ) -> None:
-        """`engines`: processes that have come in, and whether each has memory; `uid_of`: the pod of a process."""
+        """`engines`: processes that have come in, and whether each has memory; `uid_of`: the pod of a process.
+
+        `withholding`: offline ones that have not handed over what they have, by slot and process id.
+        """
         self.placements = Placements()
         """The pods on the device, as last told."""
         self.pool: PoolStatus | None = None
@@ -35,9 +40,11 @@ class Lending:
         self._config = config
         self._loans = loans
         self._engines = engines
+        self._withholding = withholding
         self._uid_of = uid_of
         self._lender = Lender()
         self._keepers = Keepers()
+        self._withheld = Withheld()
         self._fallback = Fallback()
         loans.fixed_bytes_of = self._fixed_bytes_of
 
@@ -56,6 +63,13 @@ class Lending:
         """Slots whose pods are to be evicted for memory that they keep, and how much, in bytes."""
         # The door's thread adds and removes meanwhile.
         return self._keepers.due(self.pool, dict(self._loans.borrowers), now) if self.pool else {}
+
+    def withheld(self, open_seconds: Sequence[float], now: float) -> list[int]:
+        """Slots whose pods are to be evicted for memory that they do not hand over.
+
+        `open_seconds`: how long the gate was open for each slot so far.
+        """
+        return self._withheld.due(self._withholding(), open_seconds, now)
 
     def shortage(self) -> tuple[PodView, str] | None:
         """The engine's pod, if the device is too small for it, and that in words for its users."""

@@ -20,7 +20,7 @@ from rowen.node_agent.allocation import (
 from rowen.node_agent.attach.cgroup import Cgroups
 from rowen.node_agent.attach.door import Door, Doorway
 from rowen.node_agent.attach.guests import Guests
-from rowen.node_agent.attach.offence import kept_memory
+from rowen.node_agent.attach.offence import kept_memory, withheld_memory
 from rowen.node_agent.attach.watch import Notice, Watch
 from rowen.node_agent.backend import Backend, Gate
 from rowen.node_agent.backends import backend_of
@@ -126,7 +126,8 @@ class Node:
         slots = range(config.harvest_slots)
         lending = None
         if gate.loans is not None:
-            lending = Lending(config, gate.loans, partial(self._door.engines, gate), self._cgroups.uid_of)
+            coming = partial(self._door.engines, gate), partial(self._door.withholding, gate)
+            lending = Lending(config, gate.loans, *coming, self._cgroups.uid_of)
         doorways = [Doorway(self._socket(config, None), None)]
         doorways += [Doorway(self._socket(config, slot), slot, partial(guests.vet, slot)) for slot in slots]
         try:
@@ -231,15 +232,18 @@ class Node:
                 present.add(pod.uid)
                 members = self._door.members(device.gate, slot)
                 found += self._watch.look((name, slot), pod, counts.tenants[slot], members, now)
-            found += self._keepers(device, now)
+            found += self._keepers(device, [tenant.open_seconds for tenant in counts.tenants], now)
         self._watch.keep(present)
         return found
 
-    def _keepers(self, device: ServedDevice, now: float) -> list[Notice]:
-        """Pods that do not give memory back."""
-        due = device.lending.keepers(now) if device.lending else {}
-        pods = [(device.guests.pod(slot), kept) for slot, kept in due.items()]
-        return [Notice(pod, kept_memory(kept)) for pod, kept in pods if pod is not None]
+    def _keepers(self, device: ServedDevice, open_seconds: Sequence[float], now: float) -> list[Notice]:
+        """Pods that do not give memory back, or do not hand it over."""
+        if device.lending is None:
+            return []
+        due = {slot: withheld_memory() for slot in device.lending.withheld(open_seconds, now)}
+        due |= {slot: kept_memory(kept) for slot, kept in device.lending.keepers(now).items()}
+        pods = [(device.guests.pod(slot), decision) for slot, decision in due.items()]
+        return [Notice(pod, decision) for pod, decision in pods if pod is not None]
 
     def shortages(self) -> list[tuple[PodView, str]]:
         """Engines' pods whose devices are too small for them, and that in words for their users."""

@@ -159,6 +159,11 @@ class Door:
         members = [member for member in list(self._members.values()) if member.gate is gate and member.slot is None]
         return {member.pid: member.teller.has_memory for member in members}
 
+    def withholding(self, gate: Gate) -> set[tuple[int, int]]:
+        """Offline processes that have not handed over what they have of an earlier agent, by slot and process id."""
+        members = [member for member in list(self._members.values()) if member.gate is gate]
+        return {(each.slot, each.pid) for each in members if each.slot is not None and each.teller.withholds_memory}
+
     def close(self) -> None:
         """Closes the sockets. Those who are in notice, and look for the next agent."""
         self._stop = True
@@ -266,7 +271,7 @@ class Door:
 
     def _enter(self, entrance: _Entrance, number: int, peer: Peer, connection: socket.socket, hello: Hello) -> None:
         gate = entrance.gate
-        before = self._members.pop((id(gate), number), None)
+        before = self._members.get((id(gate), number))
         if before is not None:
             # The process has attached again, perhaps as another program: the device knows.
             self._drop(before)

@@ -26,6 +26,8 @@ class Reason(StrEnum):
     """All had said that they stand still, and the pod used CPU time."""
     KEPT_MEMORY = "KeptMemory"
     """A process has kept memory that it had to give back."""
+    WITHHELD_MEMORY = "WithheldMemory"
+    """A process has not handed over what it had of an earlier agent."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,10 @@ _WRONG: Final = {
     Reason.HANDLER_REPLACED: "has replaced the signal handler that stops it",
     Reason.OVERDRAWN: "used CPU time while the device was needed, after it had said that it stands still",
     Reason.KEPT_MEMORY: "kept memory of the device that it had to give back",
+    Reason.WITHHELD_MEMORY: (
+        "has memory of the device from before the agent's restart, and has not handed it over in a form that the agent "
+        "can take"
+    ),
 }
 _REMEDY: Final = {
     Reason.UNATTACHED: (
@@ -112,6 +118,10 @@ _REMEDY: Final = {
         "a thread was made, or a process forked, by a system call of its own; make them by the functions of glibc"
     ),
     Reason.KEPT_MEMORY: "give handles back when the grant of the arena falls below what is held",
+    Reason.WITHHELD_MEMORY: (
+        "where the device's handle was changed nothing is wrong with it; else leave it to Rowen's library to attach "
+        "again, and its descriptors open"
+    ),
 }
 
 
@@ -134,6 +144,12 @@ def kept_memory(kept_bytes: int) -> Evict:
     """For a pod with a process that has kept so much memory beyond its grant."""
     kept = f"a process of it {_WRONG[Reason.KEPT_MEMORY]} ({kept_bytes} bytes)"
     return Evict(Reason.KEPT_MEMORY, f"{kept}: {_REMEDY[Reason.KEPT_MEMORY]}")
+
+
+def withheld_memory() -> Evict:
+    """For a pod with a process that does not hand over its memory."""
+    reason = Reason.WITHHELD_MEMORY
+    return Evict(reason, f"a process of it {_WRONG[reason]}: {_REMEDY[reason]}")
 
 
 def _last_again(stops: Sequence[KernelStop]) -> KernelStop | None:

@@ -27,6 +27,11 @@ class Teller:
         self.has_memory = False
         """The process has an arena, or says that it has one of an earlier agent."""
 
+    @property
+    def withholds_memory(self) -> bool:
+        """The process says that it has an arena, and has handed over none that could be taken."""
+        return self._loans is not None and self.has_memory and self._number is None
+
     def come(self, *, holds_memory: bool) -> None:
         """The process attaches, perhaps again; one that says that it holds nothing runs another program."""
         self._asked = False
