@@ -1,5 +1,6 @@
 """A stand-in for Rowen's components: every metric they promise, on one HTTP port, moving a little at each scrape."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,11 +143,13 @@ def serve(world: World) -> Iterator[int]:
         def do_GET(self) -> None:
             metrics.advance()
             body = generate_latest(metrics.registry)
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE_LATEST)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            # Prometheus may have given up on this scrape.
+            with contextlib.suppress(ConnectionError):
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE_LATEST)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Says nothing."""

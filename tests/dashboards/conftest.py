@@ -85,11 +85,12 @@ def _running(factory: pytest.TempPathFactory, world: World) -> Iterator[Promethe
         yield prometheus
 
 
-@pytest.fixture(scope="package")
+# Not "package": without __init__.py that is the whole session, and these threads would run beside all other tests.
+@pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     yield from _running(tmp_path_factory, HEALTHY)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def ill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     yield from _running(tmp_path_factory, ILL)
