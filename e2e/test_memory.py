@@ -72,7 +72,8 @@ def _same(world: World, before: PoolOwners) -> bool:
         return (
             now.fixed_bytes == before.fixed_bytes
             and online > 0
-            and abs(now.offline_bytes - before.offline_bytes) <= FIRST_HEADROOM
+            # A job that grows still, goes on growing.
+            and now.offline_bytes >= before.offline_bytes - FIRST_HEADROOM
         )
     return False
 
@@ -96,7 +97,7 @@ def _restart_agents() -> None:
 
 @pytest.mark.skipif(
     not os.environ.get("ROWEN_E2E_MEMORY"),
-    reason="not settled: the job may come to its last rows, and need less, while agents restart; ROWEN_E2E_MEMORY=1",
+    reason="takes four minutes, and not tried where a job is faster than the agents' restart; ROWEN_E2E_MEMORY=1",
 )
 def test_memory_changes_its_owner_and_nothing_is_lost(world: World) -> None:
     rows = _rows()
