@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 
 
 class _Choice(ctypes.Structure):

@@ -8,7 +8,7 @@ from chooser import Chooser, ledger_file
 from preempt import Jitter, percentile
 from report import Figures
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger
 
 HANDLES, OWNERS = 40_000, 1_000

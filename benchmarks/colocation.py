@@ -23,7 +23,7 @@ from pathlib import Path
 
 from device_gate import Gate
 from flags import FLAGS_ENV, Flags
-from processes import ENGINE_ENVIRONMENT, MODEL_PROCESS, answers, every_core, free_port, python_path
+from processes import MODEL_PROCESS, answers, every_core, free_port, start
 from sharing import members, pin
 
 from rowen.crds.names import JOB_SPEC_ENV
@@ -68,12 +68,12 @@ class Colocation:
         tenant = [sys.executable, "-m", "colocated_job", JOBS[job], str(flags)]
         with every_core(CORE):
             self._processes = {
-                "engine": self._start("engine", engine, managed.online_environment() | {FLAGS_ENV: str(flags)}),
-                "plain": self._start("plain", plain, {}),
+                "engine": start(folder, "engine", engine, managed.online_environment() | {FLAGS_ENV: str(flags)}),
+                "plain": start(folder, "plain", plain, {}),
             }
         for name, gate in (("managed", managed), ("free", free)):
             environment = gate.tenant_environment() | {JOB_SPEC_ENV: json.dumps(self._spec(name).to_wire())}
-            self._processes[name] = self._start(name, tenant, environment)
+            self._processes[name] = start(folder, name, tenant, environment)
             gate.adopt(self._processes[name].pid)
 
     def _engine_command(self, url: str) -> list[str]:
@@ -107,19 +107,6 @@ class Colocation:
             checkpoint_steps=100000,
             seed=0,
         )
-
-    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        with (self._folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                arguments,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self._folder,
-                # A group to end as one, but of this session: the kernel shares a core out by session, and between
-                # two of them it let an engine that sleeps for moments all but starve a tenant of the same weight.
-                process_group=0,
-                env=os.environ | ENGINE_ENVIRONMENT | python_path() | environment,
-            )
 
     def wait_ready(self, limit: float) -> None:
         """Waits until both tenants make progress and the engine answers; then the core is the engine's alone.

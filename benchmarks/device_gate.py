@@ -8,7 +8,7 @@ from pathlib import Path
 from child import BENCHMARKS, command
 from served_device import ServedDevice
 
-from rowen.node_agent.device import Device
+from rowen.node_agent.devices.device import Device
 
 _LEASE = 2.0
 _STOP_LIMIT = 5.0

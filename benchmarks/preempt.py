@@ -38,7 +38,7 @@ from preemption.bench import Bench, Served
 from preemption.record import NEVER, Run, last_within, pauses, pauses_within
 from report import Figures, Missing, print_report, report
 
-from rowen.node_agent.device import Closing
+from rowen.node_agent.devices.device import Closing
 
 BLOCKS = 2
 BACKSTOP_SECONDS = 0.5

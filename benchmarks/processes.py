@@ -3,8 +3,9 @@
 import contextlib
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -37,6 +38,21 @@ def answers(url: str) -> bool:
         return httpx.get(f"{url}/health", trust_env=False, timeout=2, verify=False).is_success
     except httpx.HTTPError:
         return False
+
+
+def start(folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Starts a server or a tenant, which writes to `NAME.log` in the folder."""
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            # A group to end as one, but of this session: the kernel shares a core out by session, and between
+            # two of them it let an engine that sleeps for moments all but starve a tenant of the same weight.
+            process_group=0,
+            env=os.environ | ENGINE_ENVIRONMENT | python_path() | environment,
+        )
 
 
 def python_path() -> dict[str, str]:

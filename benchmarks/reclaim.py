@@ -34,7 +34,7 @@ from jitter import Jitter, percentile
 from report import Figures, Missing, print_report, report
 from selection import measure_selection
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.node_agent.memory.pool import HANDLE_BYTES, Kind, Pool
 from rowen.node_agent.native import library_path
 

@@ -29,7 +29,7 @@ from chooser import Chooser, ledger_file
 from choosing_time import choosing_times
 from report import Figures, Missing, print_report, report
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger
 
 BLOCKS = 8192

@@ -5,9 +5,9 @@ from pathlib import Path
 from pod import Pod
 
 from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, PRELOAD_ENV, TENANT_SOCKETS_ENV
-from rowen.node_agent.allocation import SOCKET
 from rowen.node_agent.attach.door import Door, Doorway
-from rowen.node_agent.device import Device
+from rowen.node_agent.devices.allocation import SOCKET
+from rowen.node_agent.devices.device import Device
 from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
 

@@ -82,47 +82,23 @@ class Division(Protocol):
     def look(self, now: float, *, gate_open: bool) -> None:
         """Some milliseconds have passed. `now`: seconds, monotonic."""
 
-    def leave(self) -> None:
-        """The arm ends."""
 
+class Apart(Division):
+    """Nothing changes its owner."""
 
-class Everything(Division):
-    """The worker has everything."""
-
-    def __init__(self, shares: Shares) -> None:
-        self._shares = shares
+    def __init__(self, shares: Shares, *, engine: int, worker: int) -> None:
+        """Handles that each may have, of the pool's."""
+        self._shares, self._engine, self._worker = shares, engine, worker
 
     @override
     def enter(self) -> None:
-        self._shares.give_engine(0)
-        self._shares.give_worker(0, self._shares.handles)
-
-    @override
-    def look(self, now: float, *, gate_open: bool) -> None:
-        pass
-
-    @override
-    def leave(self) -> None:
-        pass
-
-
-class Alone(Division):
-    """The engine has everything."""
-
-    def __init__(self, shares: Shares) -> None:
-        self._shares = shares
-
-    @override
-    def enter(self) -> None:
+        # Whoever gives, gives first.
         self._shares.give_worker(0, 0)
-        self._shares.give_engine(self._shares.handles)
+        self._shares.give_engine(self._engine)
+        self._shares.give_worker(0, self._worker)
 
     @override
     def look(self, now: float, *, gate_open: bool) -> None:
-        pass
-
-    @override
-    def leave(self) -> None:
         pass
 
 
@@ -184,10 +160,6 @@ class Rowen(Division):
         self._passed += since * SPEED
         self._lender.look(self._shares.loans, 0, lambda _: self._terms, self._passed)
 
-    @override
-    def leave(self) -> None:
-        pass
-
 
 class Static(Division):
     """A fixed part, and a kill when that is too much."""
@@ -214,10 +186,6 @@ class Static(Division):
         # Of a successor, too.
         self._shares.give_worker(self._now, self._now)
 
-    @override
-    def leave(self) -> None:
-        pass
-
 
 class NeverReclaimed(Division):
     """What the worker's requests use stays theirs."""
@@ -243,7 +211,3 @@ class NeverReclaimed(Division):
             target = max(self._engine_part, engine.wanted, engine.used)
             if target < engine.target:
                 self._shares.give_engine(target)
-
-    @override
-    def leave(self) -> None:
-        pass

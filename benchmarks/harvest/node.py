@@ -15,7 +15,7 @@ from child import BENCHMARKS
 from harvest.arms import Division, Shares
 from harvest.load import MAX_TOKENS, SEQUENCES, SPEED, STEP_TOKENS, Memory
 from harvest.tally import Counts, Order, Tally
-from processes import ENGINE_ENVIRONMENT, MODEL_PROCESS, answers, every_core, free_port, python_path
+from processes import MODEL_PROCESS, answers, every_core, free_port, python_path, start
 from served_device import ServedDevice
 from sharing import members, pin
 
@@ -104,19 +104,9 @@ class HarvestNode:
         ]  # fmt: skip
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-        path = python_path()
-        path["PYTHONPATH"] = f"{BENCHMARKS}{os.pathsep}{path['PYTHONPATH']}"
-        pool = {POOL_BYTES_ENV: str(MEMORY.handles * _HANDLE_BYTES)}
-        with (self._folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self._folder,
-                # As in `colocation.py`: a group to end as one, but of this session.
-                process_group=0,
-                env=os.environ | ENGINE_ENVIRONMENT | path | pool | environment,
-            )
+        path = f"{BENCHMARKS}{os.pathsep}{python_path()['PYTHONPATH']}"
+        own = {POOL_BYTES_ENV: str(MEMORY.handles * _HANDLE_BYTES), "PYTHONPATH": path}
+        return start(self._folder, name, command, own | environment)
 
     def kill_worker(self) -> None:
         """The batch worker loses all that it has in memory, and is away for as long as a start takes."""
@@ -150,7 +140,6 @@ class HarvestNode:
         finally:
             with self._lock:
                 self._division = None
-                division.leave()
 
     def _keep(self) -> None:
         last, idle = time.monotonic(), self.device.counts().idle_seconds

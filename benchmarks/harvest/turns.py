@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blocks import Block
-from harvest.arms import DEFAULT, SIXTY, Alone, Division, Everything, NeverReclaimed, Rowen, Static, past
+from harvest.arms import DEFAULT, SIXTY, Apart, Division, NeverReclaimed, Rowen, Static, past
 from harvest.history import Load
 from harvest.load import MAX_TOKENS
 from harvest.node import MEMORY, HarvestNode, Seen
@@ -66,7 +66,7 @@ class Turns:
         self._static = Static(node.shares, node.kill_worker)
         self._rowens = {"rowen": Rowen(node.shares, DEFAULT), "rowen_60": Rowen(node.shares, SIXTY)}
         self._divisions: dict[str, Division] = {
-            "alone": Alone(node.shares),
+            "alone": Apart(node.shares, engine=MEMORY.handles, worker=0),
             **self._rowens,
             "static": self._static,
             # Room for the longest request, or the engine could not serve at all.
@@ -77,7 +77,7 @@ class Turns:
     def everything(self) -> Iterator[None]:
         """The worker has all the memory, and the device: nobody sends requests meanwhile."""
         self._node.hold(False)
-        with self._node.divided(Everything(self._node.shares)):
+        with self._node.divided(Apart(self._node.shares, engine=0, worker=MEMORY.handles)):
             yield
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from preemption.engine import Load
 from preemption.record import Record, Run, make, united
 from served_device import ServedDevice
 
-from rowen.node_agent.device import Closing
+from rowen.node_agent.devices.device import Closing
 from rowen.node_agent.native import library_path
 
 GAP_SECONDS = 0.004
@@ -39,6 +40,20 @@ class Served:
     """Closes for requests, as the agent saw them."""
     preemptions: Sequence[int]
     """Of each request, as the agent counted them."""
+
+
+@dataclass(frozen=True)
+class _Tenant:
+    """One that has loaded and waits."""
+
+    record: Path
+    process: "subprocess.Popen[str]"
+
+
+def _begun(tenant: _Tenant) -> Path:
+    """Its record, to which it writes from now on."""
+    ask(tenant.process, "begin")
+    return tenant.record
 
 
 class Bench:
@@ -68,28 +83,30 @@ class Bench:
     def tenants(self, number: int, threads: int) -> Iterator[list[Path]]:
         """So many tenants behind the gate, each with so many threads; yields their records."""
         with ExitStack() as stack:
-            yield [self._tenant(stack, slot, threads) for slot in range(number)]
+            # None begins before all have loaded: on a CPU that hundreds of threads use, that takes minutes.
+            tenants = [self._tenant(stack, slot, threads) for slot in range(number)]
+            yield [_begun(tenant) for tenant in tenants]
 
     @contextmanager
     def stubborn_tenant(self) -> Iterator[list[Path]]:
         """A tenant behind the gate that blocks the signal which is to stop it."""
         with ExitStack() as stack:
-            yield [self._tenant(stack, 0, 2, "--blocks-signal")]
+            yield [_begun(self._tenant(stack, 0, 2, "--blocks-signal"))]
 
     @contextmanager
     def foreign_tenant(self) -> Iterator[list[Path]]:
         """A tenant that has not loaded the gate library, as a static program has not."""
         with ExitStack() as stack:
-            yield [self._tenant(stack, 0, 2, "--cpu", self.cpu, gated=False)]
+            yield [_begun(self._tenant(stack, 0, 2, "--cpu", self.cpu, gated=False))]
 
-    def _tenant(self, stack: ExitStack, slot: int, threads: int, *more: object, gated: bool = True) -> Path:
+    def _tenant(self, stack: ExitStack, slot: int, threads: int, *more: object, gated: bool = True) -> _Tenant:
         record = self._record()
         environment = self.served.tenant_environment(slot) if gated else {}
         program = command("preemption.tenant", record, threads, *more)
         tenant = stack.enter_context(running(program, environment))
         self.served.adopt(slot, tenant.pid)
         read(tenant)
-        return record
+        return _Tenant(record, tenant)
 
     @contextmanager
     def stepping_tenant(self) -> Iterator[list[Path]]:

@@ -16,7 +16,7 @@ from preemption.record import Record
 from preemption.tenant import SIZE
 
 from rowen.node_agent.attach.message import MAGIC
-from rowen.node_agent.library import ABI_VERSION
+from rowen.node_agent.devices.library import ABI_VERSION
 
 PRODUCTS = 12 * (384 // SIZE) ** 3
 """The work of 12 products of 384 x 384, which stand for forward, backward and optimizer."""

@@ -1,4 +1,4 @@
-"""An offline tenant: threads that multiply matrices, and write down when they run.
+"""An offline tenant: threads that multiply matrices, and write down when they run. It begins at a line of its input.
 
 python -m preemption.tenant RECORD THREADS [--blocks-signal] [--cpu CPU]
 """
@@ -7,6 +7,7 @@ import argparse
 import ctypes
 import os
 import platform
+import sys
 import threading
 from pathlib import Path
 
@@ -49,6 +50,9 @@ def main() -> None:
         block_signals()
     torch.set_num_threads(1)
     record = Record(arguments.record)
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        return
     for _ in range(arguments.threads - 1):
         threading.Thread(target=work, args=(record,), daemon=True).start()
     print("running", flush=True)

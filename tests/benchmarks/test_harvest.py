@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from blocks import Block
-from harvest.arms import DEFAULT, Alone, NeverReclaimed, Rowen, Shares, Static, past
+from harvest.arms import DEFAULT, Apart, NeverReclaimed, Rowen, Shares, Static, past
 from harvest.figures import ENDLESS, offline_figures, ratio_verdict, versus, versus_figures
 from harvest.history import HISTORY_SECONDS, History
 from harvest.load import MAX_TOKENS, SPEED, Memory, Speeds, Use, requests_of, simulated, sized
@@ -110,7 +110,7 @@ def granted(shares: Shares, *, stopped: bool = False) -> tuple[int, int]:
 
 
 def test_alone_the_engine_has_everything(shares: Shares) -> None:
-    Alone(shares).enter()
+    Apart(shares, engine=HANDLES, worker=0).enter()
     assert granted(shares) == (HANDLES, 0)
 
 
@@ -133,8 +133,7 @@ def test_rowens_loop_keeps_headroom_and_offers_the_rest(shares: Shares) -> None:
         rowen.look(now, gate_open=True)
     engine, _ = granted(shares)
     assert 0 < engine < HANDLES / 4
-    rowen.leave()
-    Alone(shares).enter()
+    Apart(shares, engine=HANDLES, worker=0).enter()
     assert granted(shares)[0] == HANDLES
     rowen.enter()
     assert granted(shares)[0] == rowen.past.state.headroom

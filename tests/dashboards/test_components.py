@@ -28,6 +28,6 @@ def test_scheduler() -> None:
 
 
 def test_agent() -> None:
-    metrics = pytest.importorskip("rowen.node_agent.metrics")
+    metrics = pytest.importorskip("rowen.node_agent.report.metrics")
     shapes = _shapes(metrics.Metrics("node-1").registry)
     assert shapes == {name: STAND_IN.get(name) for name in shapes}

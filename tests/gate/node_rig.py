@@ -11,11 +11,12 @@ from gate.pod import Pod
 from gate.rig import Rig, until
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
-from rowen.node_agent.allocation import SOCKET, door_directory
 from rowen.node_agent.config import CpuDeviceConfig, Settings
+from rowen.node_agent.devices.allocation import SOCKET, door_directory
+from rowen.node_agent.devices.served import ServedDevice
+from rowen.node_agent.kubelet.pods import Holders, PodView
 from rowen.node_agent.memory.pool import MemberStatus, PoolStatus
-from rowen.node_agent.node import Node, ServedDevice
-from rowen.node_agent.pods import Holders, PodView
+from rowen.node_agent.node import Node
 
 DEVICE = "cpu1"
 WINDOW = 60.0

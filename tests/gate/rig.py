@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from gate.pod import Pod
 
-from rowen.node_agent.allocation import SOCKET
 from rowen.node_agent.attach.door import Door, Doorway
-from rowen.node_agent.backend import Backend, Gate
-from rowen.node_agent.device import Device
+from rowen.node_agent.devices.allocation import SOCKET
+from rowen.node_agent.devices.backend import Backend, Gate
+from rowen.node_agent.devices.device import Device
 from rowen.node_agent.memory.pool import Pool
 from rowen.node_agent.native import library_path
 

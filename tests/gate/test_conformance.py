@@ -18,11 +18,11 @@ from gate.rm_calls import context
 from gate.test_nvidia import environment, fake_driver
 from node_agent.test_allocation import UUIDS, driver
 
-from rowen.node_agent.backend import Backend
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
-from rowen.node_agent.cpu import CpuBackend
+from rowen.node_agent.devices.backend import Backend
+from rowen.node_agent.devices.cpu import CpuBackend
+from rowen.node_agent.devices.nvidia import NvidiaBackend
 from rowen.node_agent.native import library_path
-from rowen.node_agent.nvidia import NvidiaBackend
 
 HANDLES = 8
 REPLAY = """

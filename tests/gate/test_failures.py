@@ -179,11 +179,12 @@ def test_a_tenant_on_its_way_out_is_not_stopped_from_outside(make_rig):
     tenant.advances()
     other = rig.tenant("spin()", slot=1)
     other.advances()
-    before = rig.device.counts().backstops
+    before = rig.device.counts().tenants[0].backstops
     tenant.process.kill()
     engine.call("busy")
     rig.acknowledged()
-    assert rig.device.counts().backstops == before
+    # The other one may be late here: the kernel frees that memory on its CPU.
+    assert rig.device.counts().tenants[0].backstops == before
     other.stands_still()
 
 

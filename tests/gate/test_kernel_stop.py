@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gate.rig import COUNTER, until
 
-from rowen.node_agent.device import Offence
+from rowen.node_agent.devices.device import Offence
 
 
 @pytest.fixture(scope="module")

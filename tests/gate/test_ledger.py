@@ -15,7 +15,7 @@ from gate.test_memory import HANDLES, REQUEST, a_tenant, an_engine, come_back, n
 
 from rowen.node_agent.attach import message, teller
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.node_agent.memory.ledgers import OWNERS, Ledgers
 from rowen.runtime.memory.native_arena import NativeArena
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gate.rig import COUNTER, Rig, until
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 
 SCHED_DEADLINE = 6
 GROUPS = Path("/sys/fs/cgroup/cpu")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chooser import Chooser, ledger_file
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger
 
 Owners = Mapping[int, tuple[int, Collection[int]]]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.ledger_rig import Rig, ledger_rig, loss, reference
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger
 
 CAPACITY = 40

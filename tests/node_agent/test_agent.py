@@ -22,9 +22,9 @@ from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
 from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.config import CpuDeviceConfig, Settings
+from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.native import library_path
 from rowen.node_agent.node import Node
-from rowen.node_agent.pods import PodView
 from rowen.node_agent.proto import deviceplugin_pb2 as messages
 from rowen.node_agent.server import create_app
 

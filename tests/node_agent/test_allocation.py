@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rowen.node_agent import faults
-from rowen.node_agent.allocation import device_directory, door_directory
-from rowen.node_agent.backends import backend_of
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, Settings
+from rowen.node_agent.devices import faults
+from rowen.node_agent.devices.allocation import device_directory, door_directory
+from rowen.node_agent.devices.backends import backend_of
+from rowen.node_agent.devices.nvidia import NvidiaBackend
+from rowen.node_agent.kubelet.plugin import AllocationRefused
 from rowen.node_agent.node import Node
-from rowen.node_agent.nvidia import NvidiaBackend
-from rowen.node_agent.plugin import AllocationRefused
-from rowen.node_agent.report import device_harvest
+from rowen.node_agent.report.status import device_harvest
 
 UUIDS = [f"GPU-8bd57e0a-1111-2222-3333-44445555666{number}" for number in range(3)]
 

@@ -4,8 +4,8 @@ import pytest
 from node_agent.test_allocation import UUIDS, driver, gpu
 
 from rowen.node_agent.config import CpuDeviceConfig
-from rowen.node_agent.cpu import CpuBackend
-from rowen.node_agent.nvidia import NvidiaBackend
+from rowen.node_agent.devices.cpu import CpuBackend
+from rowen.node_agent.devices.nvidia import NvidiaBackend
 
 NOT_STARTED = "GPU-????????-????-????-????-????????????"
 

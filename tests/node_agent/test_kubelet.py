@@ -7,11 +7,11 @@ import grpc
 import pytest
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
-from rowen.node_agent.allocation import harvest_allocation, online_allocation
 from rowen.node_agent.config import CpuDeviceConfig
-from rowen.node_agent.cpu import CpuBackend
-from rowen.node_agent.kubelet import Registration, device_holders
-from rowen.node_agent.plugin import AllocationRefused, DevicePlugin
+from rowen.node_agent.devices.allocation import harvest_allocation, online_allocation
+from rowen.node_agent.devices.cpu import CpuBackend
+from rowen.node_agent.kubelet.plugin import AllocationRefused, DevicePlugin
+from rowen.node_agent.kubelet.registration import Registration, device_holders
 from rowen.node_agent.proto import deviceplugin_pb2 as messages
 
 BACKEND = CpuBackend(CpuDeviceConfig(id="cpu1", cpus="1", memory="1Gi"))

@@ -3,7 +3,7 @@
 import pytest
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
-from rowen.node_agent.pods import PodView, placements, pod_view, preferred_slots
+from rowen.node_agent.kubelet.pods import PodView, placements, pod_view, preferred_slots
 
 HOLDERS = {
     ONLINE_RESOURCE: {"cpu1": ("shop", "chat-0")},

@@ -6,10 +6,10 @@ import pytest
 
 from rowen.crds.node_harvest import NodeHarvestStatus, PoolOwners
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
-from rowen.node_agent.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample
-from rowen.node_agent.pods import Placements, PodView
-from rowen.node_agent.report import DeviceSnapshot, device_harvest, merged, node_status, quantiles
+from rowen.node_agent.report.status import DeviceSnapshot, device_harvest, merged, node_status, quantiles
 
 TENANT = TenantCounts(
     attached=1,

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.devices.device import Closing, DeviceCounts, Request
 from rowen.node_agent.memory.trace import MemorySample
-from rowen.node_agent.window import Window
+from rowen.node_agent.report.window import Window
 
 COUNTS = DeviceCounts(
     now=0.0,

@@ -23,13 +23,13 @@ from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import Settings
 from rowen.node_agent.errand import errand
 from rowen.node_agent.health import stalled
-from rowen.node_agent.kubelet import Registration, device_holders
+from rowen.node_agent.kubelet.plugin import DevicePlugin
+from rowen.node_agent.kubelet.pods import PodView
+from rowen.node_agent.kubelet.registration import Registration, device_holders
 from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
 from rowen.node_agent.memory.shortage import REASON as SHORTAGE
 from rowen.node_agent.node import Node, unix_offset
-from rowen.node_agent.plugin import DevicePlugin
-from rowen.node_agent.pods import PodView
-from rowen.node_agent.report import node_status
+from rowen.node_agent.report.status import node_status
 from rowen.node_agent.tries import Tries
 
 log = structlog.get_logger()

@@ -8,7 +8,7 @@ from kr8s.asyncio import Api
 from rowen.crds.apply import apply, apply_status
 from rowen.crds.names import AGENT_MANAGER, API_VERSION
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
-from rowen.node_agent.pods import PodView, pod_view
+from rowen.node_agent.kubelet.pods import PodView, pod_view
 
 _TIMEOUT = 5.0
 _LONGEST_MESSAGE = 1024

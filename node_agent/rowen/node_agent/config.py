@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 from pydantic.alias_generators import to_camel
 
 from rowen.crds.base import Quantity, quantity_bytes
-from rowen.node_agent.library import CPU_WORDS, TENANT_SLOTS
+from rowen.node_agent.devices.library import CPU_WORDS, TENANT_SLOTS
 from rowen.node_agent.memory.pool import MOST_HANDLES
 
 

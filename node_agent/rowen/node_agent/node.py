@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from rowen.node_agent.allocation import (
+from rowen.node_agent.attach.cgroup import Cgroups
+from rowen.node_agent.attach.door import Door, Doorway
+from rowen.node_agent.attach.guests import Guests
+from rowen.node_agent.attach.watch import Notice, Watch
+from rowen.node_agent.config import DeviceConfig, Settings
+from rowen.node_agent.devices.allocation import (
     SOCKET,
     Allocation,
     device_directory,
@@ -17,41 +21,18 @@ from rowen.node_agent.allocation import (
     install_libraries,
     online_allocation,
 )
-from rowen.node_agent.attach.cgroup import Cgroups
-from rowen.node_agent.attach.door import Door, Doorway
-from rowen.node_agent.attach.guests import Guests
-from rowen.node_agent.attach.offence import kept_memory, withheld_memory
-from rowen.node_agent.attach.watch import Notice, Watch
-from rowen.node_agent.backend import Backend, Gate
-from rowen.node_agent.backends import backend_of
-from rowen.node_agent.config import DeviceConfig, Settings
-from rowen.node_agent.device import DeviceCounts
-from rowen.node_agent.faults import Faults
+from rowen.node_agent.devices.backend import Backend
+from rowen.node_agent.devices.backends import backend_of
+from rowen.node_agent.devices.faults import Faults
+from rowen.node_agent.devices.lending import Lending
+from rowen.node_agent.devices.served import ServedDevice
+from rowen.node_agent.kubelet.plugin import AllocationRefused
+from rowen.node_agent.kubelet.pods import Holders, PodView, device_and_slot, placements, preferred_slots
 from rowen.node_agent.lease import lease_until
-from rowen.node_agent.lending import Lending
-from rowen.node_agent.metrics import Metrics
-from rowen.node_agent.plugin import AllocationRefused
-from rowen.node_agent.pods import Holders, Placements, PodView, device_and_slot, placements, preferred_slots
-from rowen.node_agent.report import DeviceSnapshot
-from rowen.node_agent.window import Window
+from rowen.node_agent.report.metrics import Metrics
+from rowen.node_agent.report.status import DeviceSnapshot
 
 log = structlog.get_logger()
-
-
-@dataclass
-class ServedDevice:
-    """A device with its gate and its history."""
-
-    config: DeviceConfig
-    backend: Backend
-    hardware: str
-    gate: Gate
-    guests: Guests
-    window: Window = field(default_factory=Window)
-    placements: Placements = field(default_factory=Placements)
-    lending: Lending | None = None
-    """Of its pool; None: it has none."""
-    used_slots: set[int] = field(default_factory=set)
 
 
 class Node:
@@ -124,10 +105,13 @@ class Node:
         gate = backend.open(device_directory(self._run, config.id), backstop=self._backstop_seconds)
         guests = Guests(gate, self._cgroups)
         slots = range(config.harvest_slots)
-        lending = None
+        hardware = self._looks.hardware[config.id]
+        device = ServedDevice(config, backend, hardware, gate, guests, used_slots=set(slots))
         if gate.loans is not None:
-            coming = partial(self._door.engines, gate), partial(self._door.withholding, gate)
-            lending = Lending(config, gate.loans, *coming, self._cgroups.uid_of)
+            engines, withholding = partial(self._door.engines, gate), partial(self._door.withholding, gate)
+            device.lending = Lending(
+                config, gate.loans, lambda: device.placements, engines, withholding, self._cgroups.uid_of
+            )
         doorways = [Doorway(self._socket(config, None), None)]
         doorways += [Doorway(self._socket(config, slot), slot, partial(guests.vet, slot)) for slot in slots]
         try:
@@ -136,10 +120,7 @@ class Node:
         except OSError:
             gate.close()
             raise
-        hardware = self._looks.hardware[config.id]
-        self.devices[config.id] = ServedDevice(
-            config, backend, hardware, gate, guests, lending=lending, used_slots=set(slots)
-        )
+        self.devices[config.id] = device
         able = backend.capabilities
         log.info(
             "serving a device",
@@ -198,25 +179,7 @@ class Node:
         """Takes note of who is where, and clears the slots of pods that are gone."""
         self.pods = pods
         for name, device in self.devices.items():
-            device.placements = placements(name, holders, pods)
-            if device.lending:
-                device.lending.placements = device.placements
-            held = {slot for slot, _ in device.placements.slots}
-            for slot in device.used_slots - held:
-                if device.gate.reset(slot):
-                    device.guests.forget(slot)
-                    device.used_slots.discard(slot)
-            device.used_slots |= held
-            self._learn(device)
-
-    def _learn(self, device: ServedDevice) -> None:
-        """Pods of which no process attaches are known by the kubelet's word alone."""
-        for slot, pod in device.placements.slots:
-            try:
-                if pod.uid:
-                    device.guests.learn(slot, pod.uid)
-            except OSError as error:
-                log.warning("a pod's cgroup cannot be used", pod=pod.name, error=str(error))
+            device.place(placements(name, holders, pods))
 
     def notices(self) -> list[Notice]:
         """What is to be done about pods that the kernel had to stop."""
@@ -232,18 +195,9 @@ class Node:
                 present.add(pod.uid)
                 members = self._door.members(device.gate, slot)
                 found += self._watch.look((name, slot), pod, counts.tenants[slot], members, now)
-            found += self._keepers(device, [tenant.open_seconds for tenant in counts.tenants], now)
+            found += device.keepers([tenant.open_seconds for tenant in counts.tenants], now)
         self._watch.keep(present)
         return found
-
-    def _keepers(self, device: ServedDevice, open_seconds: Sequence[float], now: float) -> list[Notice]:
-        """Pods that do not give memory back, or do not hand it over."""
-        if device.lending is None:
-            return []
-        due = {slot: withheld_memory() for slot in device.lending.withheld(open_seconds, now)}
-        due |= {slot: kept_memory(kept) for slot, kept in device.lending.keepers(now).items()}
-        pods = [(device.guests.pod(slot), decision) for slot, decision in due.items()]
-        return [Notice(pod, decision) for pod, decision in pods if pod is not None]
 
     def shortages(self) -> list[tuple[PodView, str]]:
         """Engines' pods whose devices are too small for them, and that in words for their users."""
@@ -252,23 +206,7 @@ class Node:
 
     def snapshots(self) -> list[DeviceSnapshot]:
         """What a report is made from."""
-        return [self._snapshot(device, device.gate.counts()) for device in self.devices.values()]
-
-    def _snapshot(self, device: ServedDevice, counts: DeviceCounts) -> DeviceSnapshot:
-        idle, harvested = device.window.fractions()
-        return DeviceSnapshot(
-            config=device.config,
-            hardware=device.hardware,
-            usable=device.config.id not in self.faults,
-            counts=counts,
-            idle_fraction=idle,
-            harvested_fraction=harvested,
-            requests=tuple(device.window.requests),
-            closings=tuple(device.window.closings),
-            placements=device.placements,
-            pool=device.lending.owned if device.lending else None,
-            memory=tuple(device.window.memory),
-        )
+        return [device.snapshot(usable=name not in self.faults) for name, device in self.devices.items()]
 
     def online_ids(self) -> dict[str, bool]:
         """Ids of the online resource, and whether each can be used."""
@@ -305,9 +243,8 @@ class Node:
         if len(kinds := sorted({backend.name for backend in backends})) > 1:
             raise AllocationRefused(f"an offline container gets devices of one backend, not of {' and '.join(kinds)}")
         for name, slot in slots:
-            if not self.devices[name].gate.reset(slot):
+            if not self.devices[name].clear(slot):
                 raise AllocationRefused(f"a process of the last pod is still on {name}-{slot}")
-            self.devices[name].guests.forget(slot)
             self.devices[name].used_slots.add(slot)
         return harvest_allocation(self._run, slots, backends)
 

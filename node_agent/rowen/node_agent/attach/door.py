@@ -18,7 +18,7 @@ import structlog
 from rowen.node_agent.attach.message import LONGEST_HELLO, Hello, read_hello, welcome
 from rowen.node_agent.attach.peer import Peer, peer_of
 from rowen.node_agent.attach.teller import Teller
-from rowen.node_agent.device import Admission
+from rowen.node_agent.devices.device import Admission
 from rowen.node_agent.memory.loans import Borrower, Loans
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ import os
 import time
 
 from rowen.node_agent.attach.cgroup import PodCgroup
-from rowen.node_agent.library import CgroupHandle, agent_library
+from rowen.node_agent.devices.library import CgroupHandle, agent_library
 
 _PATIENCE_SECONDS = 5.0
 """A process with much memory takes the kernel some time to end."""

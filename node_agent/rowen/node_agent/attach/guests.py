@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rowen.node_agent.attach.cgroup import Cgroups, PodCgroup
 from rowen.node_agent.attach.door import AttachRefused
-from rowen.node_agent.device import DeviceCounts
+from rowen.node_agent.devices.device import DeviceCounts
 
 
 class Gate(Protocol):

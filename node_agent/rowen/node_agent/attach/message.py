@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rowen.node_agent.library import ABI_VERSION
+from rowen.node_agent.devices.library import ABI_VERSION
 
 MAGIC = 0x4C4C45484E574F52
 REQUEST_MAGIC = 0x5453455152574F52

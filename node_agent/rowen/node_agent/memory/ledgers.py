@@ -4,7 +4,7 @@ import ctypes
 import errno
 import os
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 from rowen.node_agent.memory.pool import Pool
 
 OWNERS = 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from rowen.node_agent.library import agent_library
+from rowen.node_agent.devices.library import agent_library
 
 HANDLE_BYTES = 2 << 20
 MEMBERS = 256

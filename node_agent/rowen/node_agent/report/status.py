@@ -16,9 +16,9 @@ from rowen.crds.node_harvest import (
     Quantiles,
 )
 from rowen.node_agent.config import DeviceConfig
-from rowen.node_agent.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
-from rowen.node_agent.pods import Placements, PodView
 
 MOST_INTERVALS = 256
 

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
-from rowen.node_agent.backend import Gate
-from rowen.node_agent.device import Closing, DeviceCounts, Request
+from rowen.node_agent.devices.backend import Gate
+from rowen.node_agent.devices.device import Closing, DeviceCounts, Request
 from rowen.node_agent.memory.trace import MemorySample
 
 _MOST_SAMPLES = 2048

@@ -7,8 +7,8 @@ from pathlib import Path
 import grpc
 import structlog
 
-from rowen.node_agent.plugin import DevicePlugin
-from rowen.node_agent.pods import Holders
+from rowen.node_agent.kubelet.plugin import DevicePlugin
+from rowen.node_agent.kubelet.pods import Holders
 from rowen.node_agent.proto import podresources_pb2 as messages
 from rowen.node_agent.proto import podresources_pb2_grpc as services
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from rowen.node_agent.backend import Capabilities, Gate, LatencyClass
 from rowen.node_agent.config import NvidiaDeviceConfig
-from rowen.node_agent.device import Device
+from rowen.node_agent.devices.backend import Capabilities, Gate, LatencyClass
+from rowen.node_agent.devices.device import Device
 
 DRIVER = Path("/proc/driver/nvidia")
 """The driver's own files; other than its device nodes they are seen in every container of the node."""

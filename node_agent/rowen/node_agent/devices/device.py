@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from rowen.node_agent.library import (
+from rowen.node_agent.devices.library import (
     CPU_WORDS,
     ENGINE,
     RING_ENTRIES,

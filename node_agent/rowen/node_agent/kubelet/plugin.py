@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from rowen.node_agent.allocation import Allocation
+from rowen.node_agent.devices.allocation import Allocation
 from rowen.node_agent.proto import deviceplugin_pb2 as messages
 from rowen.node_agent.proto import deviceplugin_pb2_grpc as services
 

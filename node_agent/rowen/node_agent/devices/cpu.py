@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from rowen.node_agent.backend import Capabilities, Gate, LatencyClass
 from rowen.node_agent.config import CpuDeviceConfig
-from rowen.node_agent.device import Device
+from rowen.node_agent.devices.backend import Capabilities, Gate, LatencyClass
+from rowen.node_agent.devices.device import Device
 from rowen.node_agent.memory.pool import Pool
 
 ONLINE_CPUS = Path("/sys/devices/system/cpu/online")

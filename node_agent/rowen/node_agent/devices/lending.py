@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rowen.crds.node_harvest import PoolOwners
 from rowen.node_agent.config import DeviceConfig
+from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.fallback import Fallback
 from rowen.node_agent.memory.keepers import Keepers
 from rowen.node_agent.memory.lender import Lender
@@ -14,7 +15,6 @@ from rowen.node_agent.memory.shortage import shortage
 from rowen.node_agent.memory.terms import PodTerms
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.memory.withheld import Withheld
-from rowen.node_agent.pods import Placements, PodView
 
 
 class Lending:
@@ -24,21 +24,23 @@ class Lending:
         self,
         config: DeviceConfig,
         loans: Loans,
+        placements: Callable[[], Placements],
         engines: Callable[[], Mapping[int, bool]],
         withholding: Callable[[], Collection[tuple[int, int]]],
         uid_of: Callable[[int], str | None],
     ) -> None:
-        """`engines`: processes that have come in, and whether each has memory; `uid_of`: the pod of a process.
+        """`placements`: the pods on the device, as last told.
+
+        `engines`: processes that have come in, and whether each has memory; `uid_of`: the pod of a process.
 
         `withholding`: offline ones that have not handed over what they have, by slot and process id.
         """
-        self.placements = Placements()
-        """The pods on the device, as last told."""
         self.pool: PoolStatus | None = None
         self.owned: PoolOwners | None = None
         """Whose the memory is; this and the pool as last seen."""
         self._config = config
         self._loans = loans
+        self._placements = placements
         self._engines = engines
         self._withholding = withholding
         self._uid_of = uid_of
@@ -53,7 +55,7 @@ class Lending:
 
         Returns the pool as it was before, whose it was, and what the window keeps of that.
         """
-        fixed = sum(pod.fixed_bytes for pod in self.placements.pods) + self._kept_beside(now)
+        fixed = sum(pod.fixed_bytes for pod in self._placements().pods) + self._kept_beside(now)
         self.pool = self._lender.look(self._loans, fixed, self._terms_of, now)
         owned = owners(self.pool, self._config.memory_bytes)
         self.owned = owned
@@ -73,7 +75,7 @@ class Lending:
 
     def shortage(self) -> tuple[PodView, str] | None:
         """The engine's pod, if the device is too small for it, and that in words for its users."""
-        pod = self.placements.online
+        pod = self._placements().online
         if pod is None or not pod.pool_bytes:
             return None
         message = shortage(self._config.id, self._config.memory_bytes, pod.fixed_bytes, pod.pool_bytes)
@@ -81,7 +83,7 @@ class Lending:
 
     def _kept_beside(self, now: float) -> int:
         """Bytes of its part of the pool that the engine has in memory of its own."""
-        pod = self.placements.online
+        pod = self._placements().online
         if pod is None or not pod.uid:
             return 0
         have_memory = [has for pid, has in self._engines().items() if self._uid_of(pid) == pod.uid]
@@ -97,6 +99,6 @@ class Lending:
 
     def _pod_of(self, borrower: Borrower) -> PodView | None:
         """By the API server's word, as soon as it names the pod that the process is in."""
-        placed = self.placements
+        placed = self._placements()
         pod = placed.online if borrower.slot is None else dict(placed.slots).get(borrower.slot)
         return pod if pod is not None and pod.uid and pod.uid == self._uid_of(borrower.pid) else None

@@ -1,9 +1,9 @@
 """Which backend shares a device."""
 
-from rowen.node_agent.backend import Backend
 from rowen.node_agent.config import CpuDeviceConfig, DeviceConfig
-from rowen.node_agent.cpu import CpuBackend
-from rowen.node_agent.nvidia import NvidiaBackend
+from rowen.node_agent.devices.backend import Backend
+from rowen.node_agent.devices.cpu import CpuBackend
+from rowen.node_agent.devices.nvidia import NvidiaBackend
 
 
 def backend_of(config: DeviceConfig) -> Backend:

@@ -13,7 +13,7 @@ from rowen.crds.names import (
     PRELOAD_ENV,
     TENANT_SOCKETS_ENV,
 )
-from rowen.node_agent.backend import Backend
+from rowen.node_agent.devices.backend import Backend
 from rowen.node_agent.native import LIBRARIES, library_path
 
 ENGINE_LIBRARY = "librowen"

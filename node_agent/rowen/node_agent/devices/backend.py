@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal, Protocol
 
-from rowen.node_agent.device import Admission, Closing, DeviceCounts, Request
+from rowen.node_agent.devices.device import Admission, Closing, DeviceCounts, Request
 from rowen.node_agent.memory.loans import Loans
 
 

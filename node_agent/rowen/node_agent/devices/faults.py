@@ -5,7 +5,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 
-from rowen.node_agent.backend import Backend
+from rowen.node_agent.devices.backend import Backend
 from rowen.node_agent.errand import errand
 
 LOOK_SECONDS = 3.0
