@@ -28,9 +28,10 @@ def block_signals() -> None:
         raise OSError("rt_sigprocmask")
 
 
-def work(record: Record) -> None:
-    """Runs for ever."""
+def work(record: Record, begin: threading.Event) -> None:
+    """Runs for ever, as soon as it may begin."""
     a, b = torch.rand(SIZE, SIZE), torch.rand(SIZE, SIZE)
+    begin.wait()
     while True:
         a @ b
         record.note()
@@ -50,13 +51,15 @@ def main() -> None:
         block_signals()
     torch.set_num_threads(1)
     record = Record(arguments.record)
+    begin = threading.Event()
+    for _ in range(arguments.threads - 1):
+        threading.Thread(target=work, args=(record, begin), daemon=True).start()
     print("ready", flush=True)
     if not sys.stdin.readline():
         return
-    for _ in range(arguments.threads - 1):
-        threading.Thread(target=work, args=(record,), daemon=True).start()
     print("running", flush=True)
-    work(record)
+    begin.set()
+    work(record, begin)
 
 
 if __name__ == "__main__":
