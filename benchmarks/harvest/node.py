@@ -109,7 +109,12 @@ class HarvestNode:
         return start(self._folder, name, command, own | environment)
 
     def kill_worker(self) -> None:
-        """The batch worker loses all that it has in memory, and is away for as long as a start takes."""
+        """The batch worker loses all that it has in memory, and is away for as long as a start takes.
+
+        Nothing happens while it is away.
+        """
+        if time.monotonic() < self._order.down_until:
+            return
         self._order = Order(self._order.kills + 1, time.monotonic() + START_SECONDS / SPEED)
         self._tally.tell(self._order)
 
@@ -130,10 +135,12 @@ class HarvestNode:
                 self.device.renew(time.monotonic())
 
     @contextmanager
-    def divided(self, division: Division) -> Iterator[None]:
-        """An arm has its turn."""
+    def divided(self, division: Division, settle: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """An arm has its turn. `settle` is called when it has begun, before any time passes for it."""
         with self._lock:
             division.enter()
+        settle()
+        with self._lock:
             self._division = division
         try:
             yield

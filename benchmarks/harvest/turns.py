@@ -17,8 +17,10 @@ from repeat import Repeat
 from rowen.demo.report import in_flight_spans
 from rowen.demo.statistics import clip, covered
 
-SETTLE_SECONDS = 1.5
-"""Without requests, at the start of each turn: the worker fills the memory that it may have."""
+_HANDOVER_SECONDS = 0.3
+"""With the gate closed, at the start of each turn: what the worker has of the last one is the engine's."""
+_SETTLE_SECONDS = 1.5
+"""Without requests after that: the worker fills the memory that it may have."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,17 @@ class Turns:
         node = self._node
         # Who was killed in another arm's turn is to be there again.
         node.wait_worker()
-        node.hold(arm == "alone")
+        node.hold(True)
         self._static.part = load.static_part
         for rowen in self._rowens.values():
             rowen.past = past(load.uses, MEMORY.handles, rowen.service)
-        with node.divided(self._divisions[arm]):
-            time.sleep(SETTLE_SECONDS)
+
+        def settle() -> None:
+            time.sleep(_HANDOVER_SECONDS)
+            node.hold(arm == "alone")
+            time.sleep(_SETTLE_SECONDS)
+
+        with node.divided(self._divisions[arm], settle):
             return self._replay(arm, block, load)
 
     def _replay(self, arm: str, block: Block, load: Load) -> Turn:

@@ -31,9 +31,9 @@ GROWN = {
 AGENT = """
 import json, select, sys, time
 from pathlib import Path
-import rowen.node_agent.devices.device as device
-from rowen.node_agent.devices.library import load_library
-device.agent_library = lambda: load_library(Path(sys.argv[4]))
+import rowen.node_agent.devices.library as library
+# Before anything else binds the name.
+library.agent_library = lambda: library.load_library(Path(sys.argv[4]))
 from gate.rig import Agent
 agent = Agent(Path(sys.argv[1]), [int(sys.argv[2])], 5, json.loads(sys.argv[3]), memory=json.loads(sys.argv[5]))
 print("serving", flush=True)

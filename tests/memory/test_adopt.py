@@ -29,12 +29,16 @@ SEALS = SHRINK | GROW | SEAL
 class Orphan:
     """An arena of this process, whose agent is gone."""
 
-    def __init__(self, library, kind=Kind.OFFLINE, *, held=3, grant=6, capacity=8, pool=None, pid=None):
+    book = None
+    """Of the test; who is in it, has been lent its grant."""
+
+    def __init__(self, library, kind=Kind.OFFLINE, *, held=3, grant=6, capacity=8, in_book=True):
         self._library = library
-        pool = pool or Pool(100, BYTES)
+        pool = Pool(100, BYTES)
+        pool.keep(self.book)
         admission = admit(pool, capacity, grant, kind)
-        if pid is not None:
-            pool.name(admission.number, pid)
+        if in_book:
+            pool.name(admission.number, os.getpid())
         self.files = os.dup(admission.arena), os.dup(admission.memory)
         self.arena = NativeArena(library, *self.files)
         assert self.arena.map(range(held)) == held
@@ -48,6 +52,21 @@ class Orphan:
     def lost(self):
         assert quarantine(self._library, self.arena) == 0
         return self.arena.lost()
+
+
+@pytest.fixture(autouse=True)
+def book(monkeypatch, tmp_path):
+    monkeypatch.setattr(Orphan, "book", tmp_path / "book")
+
+
+@pytest.fixture
+def make_pool(make_pool):
+    def make(*arguments):
+        pool = make_pool(*arguments)
+        pool.keep(Orphan.book)
+        return pool
+
+    return make
 
 
 @pytest.fixture
@@ -109,17 +128,26 @@ def test_an_adopted_tenant_gets_its_share(make_pool, orphan):
     assert had.arena.grant == 8
 
 
-@pytest.mark.parametrize("free", [0, 2, 3])
-def test_what_is_not_free_is_overdrawn_until_it_is_given_back(make_pool, orphan, free):
-    had = orphan()
+def test_a_tenant_that_is_not_in_the_book_is_granted_nothing_by_its_own_word(make_pool, orphan):
+    had = orphan(in_book=False)
     pool = make_pool(10, BYTES)
-    admit(pool, 10, 10 - free)
     found = adopt(pool, had)
-    assert (found.granted, found.overdrawn, found.owned) == (free, 3 - free, 3)
-    assert pool.status().free == 0
-    had.arena.unmap(range(free, 3))
+    assert (found.granted, found.overdrawn, found.owned) == (0, 3, 3)
+    assert pool.status().free == 7
+    had.arena.unmap([2])
     found = pool.status().of(found.number)
-    assert (found.granted, found.overdrawn, found.owned) == (free, 0, free)
+    assert (found.granted, found.overdrawn, found.owned) == (0, 2, 2)
+    pool.share(found.number, 0, 8)
+    pool.serve(1.0, offline_stopped=False)
+    assert pool.status().of(found.number).granted == 8
+
+
+def test_handles_that_are_only_said_to_be_held_are_nobodys(make_pool):
+    pool = make_pool(10, BYTES)
+    forged = arena_file(states=struct.pack("<4I", 1, 1, 1, 1)), memory_file(4 * BYTES)
+    found = pool.status().of(pool.adopt(Kind.OFFLINE, os.getpid(), *forged))
+    assert (found.held, found.granted, found.owned) == (4, 0, 0)
+    assert pool.status().free == 10
 
 
 def test_an_engine_keeps_what_it_took_while_there_was_no_agent(make_pool, library):
@@ -138,15 +166,10 @@ def test_an_engine_keeps_what_it_took_while_there_was_no_agent(make_pool, librar
     assert sum(member.owned for member in pool.status().members) == 8
 
 
-def test_what_a_tenant_had_been_lent_is_taken_from_it_if_the_engine_comes_first(make_pool, library, tmp_path):
-    def book(pool):
-        pool.keep(tmp_path / "book")
-        return pool
-
-    lent = book(Pool(8, BYTES))
-    tenant = Orphan(library, held=6, pool=lent, pid=os.getpid()).leave()
-    engine = Orphan(library, Kind.ONLINE, held=5).leave()
-    pool = book(make_pool(8, BYTES))
+def test_what_a_tenant_had_been_lent_is_taken_from_it_if_the_engine_comes_first(make_pool, library):
+    tenant = Orphan(library, held=6).leave()
+    engine = Orphan(library, Kind.ONLINE, held=5, in_book=False).leave()
+    pool = make_pool(8, BYTES)
     assert adopt(pool, engine, Kind.ONLINE, os.getppid()).granted == 5
     found = adopt(pool, tenant)
     assert (found.granted, found.overdrawn) == (6, 0)

@@ -114,13 +114,13 @@ static void write_into(struct rowen_book *book, struct rowen_member *member, int
     member->lent = rowen_book_lent(book, member->entry);
 }
 
-/* Grants it what the last agent had lent to it, as far as it holds that; where the book does not say so, what it owned, or
- * what is free. */
+/* Grants it what the last agent had lent to it, as far as it holds that; where the book does not say so, what it owned. An
+ * engine gets what is free besides; what a tenant says that it holds is worth nothing by itself. */
 static void resume(const struct rowen_pool *pool, struct rowen_member *member) {
     uint32_t said = member->entry ? atomic_load(member->lent) : 0;
     uint64_t owned = member->entry ? atomic_load(&member->entry->bytes) / pool->handle_bytes : 0;
-    if (said && member->kind == ROWEN_OFFLINE)
-        rowen_member_resume(member, 0, said - 1);
+    if (member->kind == ROWEN_OFFLINE)
+        rowen_member_resume(member, 0, said ? said - 1 : (uint32_t)owned);
     else
         rowen_member_resume(member, rowen_round_free(pool), (uint32_t)owned);
 }

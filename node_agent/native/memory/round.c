@@ -67,7 +67,7 @@ uint32_t rowen_round_online(struct rowen_pool *pool) {
 /* Raises the target of a member that is short of memory, and lowers a grant above it. */
 static void aim(struct rowen_member *member) {
     bool needs = member->wanted > member->grant ||
-                 (member->used > 0 && member->used >= member->threshold * member->grant);
+                 (member->used > 0 && member->used >= member->threshold * member->target);
     uint32_t need = member->wanted > member->growth ? member->wanted : member->growth;
     if (need > member->bound) need = member->bound;
     if (member->target > member->bound) member->target = member->bound;
