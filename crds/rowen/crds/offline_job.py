@@ -144,7 +144,8 @@ class OfflineJobSpec(ApiModel):
     managed_by: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     """Controller that manages the job; Rowen leaves it alone unless this is absent or `rowen.dev/operator`."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
-    """Failed attempts before the job fails; evictions and lost nodes do not count."""
+    """Failed attempts before the job fails: evictions by scheduler or kubelet and lost nodes do not count, pods that
+    the agent killed do."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0)] | None = None
     """Delete the job so long after it finished."""
 

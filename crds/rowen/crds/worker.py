@@ -55,7 +55,7 @@ class BatchSpec(ApiModel):
     input_path: str
     output_path: str
     memory_bytes: int
-    """The job's part of the pool; the key-value cache takes what the weights leave of it."""
+    """The job's memory of its own, in which its weights are; without a part of the pool its key-value cache, too."""
 
 
 WorkerSpec: TypeAdapter[TuningSpec | BatchSpec] = TypeAdapter(

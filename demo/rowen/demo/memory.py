@@ -23,7 +23,7 @@ _RECLAIMED = "rowen_reclaimed_bytes_total"
 
 @dataclass(frozen=True)
 class Reclaimed:
-    """What was taken from offline work for the service, since the agent started."""
+    """What was taken from offline work for the service and for new pods, since the agent started."""
 
     reclaims: int = 0
     """How often."""
@@ -51,7 +51,7 @@ class MemorySummary:
     offline_max: int
     """Most that offline work had."""
     reclaims: int
-    """Times that memory was taken from offline work for the service."""
+    """Times that memory was taken from offline work for the service, or for a new pod."""
     reclaimed: int
     """How much was."""
 

@@ -21,10 +21,10 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ValueError(f"{text!r} is no list of CPUs: expected e.g. 0-3,8")
+            raise ValueError(f"cpus: {text!r} is no list of CPUs: expected e.g. 0-3,8")
         cpus.update(range(int(first), int(last or first) + 1))
     if not cpus or max(cpus) >= CPU_WORDS * 64:
-        raise ValueError(f"{text!r} names no CPU, or one above {CPU_WORDS * 64 - 1}")
+        raise ValueError(f"cpus: {text!r} names no CPU, or one above {CPU_WORDS * 64 - 1}")
     return tuple(sorted(cpus))
 
 
@@ -145,8 +145,9 @@ def node_devices(document: Mapping[str, Any] | None, node: str) -> list[DeviceCo
             if part in owners:
                 raise ValueError(f"{part} of node {node} belongs to both {owners[part]} and {device.id}")
             owners[part] = device.id
-    if len({device.id for device in mine}) < len(mine):
-        raise ValueError(f"node {node} has two devices of one name")
+    for device in mine:
+        if sum(other.id == device.id for other in mine) > 1:
+            raise ValueError(f"id: node {node} has two devices {device.id}")
     return mine
 
 

@@ -40,7 +40,7 @@ def bytes_left(model: Path, memory_bytes: int, least: int) -> int:
         weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
     left = memory_bytes - weights - OVERHEAD_BYTES
     if left < least:
-        message = f"{memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
+        message = f"memory: {memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
         raise WorkerError("MemoryTooSmall", message)
     return left
 
