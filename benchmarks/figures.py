@@ -77,9 +77,18 @@ def count_figures(repeats: Sequence[Repeat], arm: str) -> Figures:
     }
 
 
+def _common_starts(repeats: Sequence[Repeat]) -> set[float]:
+    arms = {repeat.arm for repeat in repeats}
+    return set.intersection(*({repeat.block.start for repeat in repeats if repeat.arm == arm} for arm in arms))
+
+
 def harvest_figures(repeats: Sequence[Repeat], arm: str, solo_speed: float) -> Figures:
-    """Throughput of the tenant against what it does with the server idle, and what the idle time allows of that."""
-    own = [repeat for repeat in repeats if repeat.arm == arm]
+    """Throughput of the tenant against what it does with the server idle, and what the idle time allows of that.
+
+    On the stretches that all arms had: one that is busier leaves less to harvest.
+    """
+    common = _common_starts(repeats)
+    own = [repeat for repeat in repeats if repeat.arm == arm and repeat.block.start in common]
     seconds = sum(repeat.seconds for repeat in own)
     idle = sum(repeat.idle for repeat in own)
     if any(repeat.tokens is None for repeat in own):

@@ -104,6 +104,19 @@ def test_absolute_percentiles_are_medians_over_repeats():
     assert value(figures, "tpot_p50_ms") == pytest.approx(20.0)
 
 
+def test_harvest_is_told_of_the_stretches_that_all_arms_had():
+    near, far = Block(0, 5.0, ("alone", "rowen", "pods")), Block(1, 61.0, ("alone", "rowen"))
+    repeats = [
+        repeat("alone", near),
+        repeat("rowen", near, tokens=100, idle=1.0),
+        repeat("pods", near, tokens=50, idle=1.0),
+        repeat("alone", far),
+        repeat("rowen", far, tokens=900, idle=1.0),
+    ]
+    assert value(arm_figures(repeats, "rowen", 200.0), "harvest_efficiency") == pytest.approx(0.5)
+    assert value(arm_figures(repeats, "pods", 200.0), "harvest_efficiency") == pytest.approx(0.25)
+
+
 def test_harvest_is_throughput_over_what_idle_time_allows():
     block = Block(0, 5.0, ("pods", "alone"))
     repeats = [
