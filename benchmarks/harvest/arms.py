@@ -141,21 +141,27 @@ class Rowen(Division):
 
     @override
     def enter(self) -> None:
+        if self.past is None:
+            raise RuntimeError("nothing of the past")
+        self._lender, self._passed, self._last = Lender(), self.past.time, 0.0
+        self._shares.give_engine(self.past.state.headroom)
+        self._shares.give_worker(0, self._shares.handles)
+
+    def _remember(self, past: Past) -> None:
+        """What was taken before is the change of arms, and no reclaim."""
         status = self._shares.status()
         engine = self._shares.member(status, None)
-        if engine is None or self.past is None:
-            raise RuntimeError("no engine, or nothing of the past")
-        self._lender, self._passed, self._last = Lender(), self.past.time, 0.0
-        state = replace(self.past.state, taken=status.handles_reclaimed)
-        self._lender._states[engine.number] = state
-        self._shares.give_engine(state.headroom)
-        self._shares.give_worker(0, self._shares.handles)
+        if engine is None:
+            raise RuntimeError("no engine")
+        self._lender._states[engine.number] = replace(past.state, taken=status.handles_for_engines)
 
     @override
     def look(self, now: float, *, gate_open: bool) -> None:
         since = now - self._last if self._last else POLICY_SECONDS / SPEED
         if since < POLICY_SECONDS / SPEED:
             return
+        if not self._last and self.past is not None:
+            self._remember(self.past)
         self._last = now
         self._passed += since * SPEED
         self._lender.look(self._shares.loans, 0, lambda _: self._terms, self._passed)
