@@ -138,6 +138,7 @@ def test_a_tenant_that_is_not_in_the_book_is_granted_nothing_by_its_own_word(mak
     found = pool.status().of(found.number)
     assert (found.granted, found.overdrawn, found.owned) == (0, 2, 2)
     pool.share(found.number, 0, 8)
+    had.arena.want(8)
     pool.serve(1.0, offline_stopped=False)
     assert pool.status().of(found.number).granted == 8
 
