@@ -146,7 +146,8 @@ def test_a_tenant_that_is_not_in_the_book_is_granted_nothing_by_its_own_word(mak
 def test_handles_that_are_only_said_to_be_held_are_nobodys(make_pool):
     pool = make_pool(10, BYTES)
     forged = arena_file(states=struct.pack("<4I", 1, 1, 1, 1)), memory_file(4 * BYTES)
-    found = pool.status().of(pool.adopt(Kind.OFFLINE, os.getpid(), *forged))
+    number = pool.adopt(Kind.OFFLINE, os.getpid(), *forged)
+    found = pool.status().of(number)
     assert (found.held, found.granted, found.owned) == (4, 0, 0)
     assert pool.status().free == 10
 
