@@ -28,7 +28,7 @@ fraction of the time in which no request was in flight, as the client saw it; `o
 the idle fraction. An arm that harms nobody since it harvests nothing shows there.
 
 `warm_up_steady` says of each server whether its warm-up got steady. `repeats` has the raw values of every repeat.
-`--quick` takes some 5 minutes, all of it some 35. `picture.py` draws it.
+`--quick` takes some 5 minutes, all of it some 42. `picture.py` draws it.
 """
 
 import argparse
