@@ -37,6 +37,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,20 +47,26 @@ import structlog
 from blocks import there_and_back
 from figures import latency_lines, verdicts
 from harvest.figures import arm_figures, offline_lines, versus_figures
-from harvest.history import Load, make_load, recorded
-from harvest.load import SPEED, Stretch, requests_of, sized
+from harvest.history import History, Load, make_load, recorded
+from harvest.load import SPEED, Speeds, Stretch, Use, requests_of, sized
 from harvest.node import CORE, MEMORY, SHAPE, HarvestNode
 from harvest.speeds import measured_speeds
 from harvest.turns import Turn, Turns
+from headroom import PEAK_PART
 from report import Figures, Missing, print_report, report
 from traffic import TRACES
 
 from rowen.demo import samples
+from rowen.demo.traffic.excerpt import TraceRow
 from rowen.demo.traffic.excerpt import load as load_trace
+from rowen.demo.traffic.scaling import Scaling
 
 ARMS = ("alone", "rowen", "rowen_60", "static", "never_reclaimed")
 OTHERS = tuple(arm for arm in ARMS if arm != "rowen")
 _SOLO_SECONDS = 6.0
+_HIGHEST_PEAK = 0.9
+"""Part of the pool that the server, recorded, may have needed at most; where it is more, it is recorded again."""
+_MOST_RECORDINGS = 3
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,25 @@ class Measured:
     """How the requests came to be what they are."""
 
 
+def recorded_load(
+    node: HarvestNode, rows: Sequence[TraceRow], seconds: float, speeds: Speeds, seed: int
+) -> tuple[Scaling, Use, History]:
+    """Rules for the trace's first seconds, what they need by the simulation, and what the server needed with them.
+
+    A server that needs more than the simulation knows of gets less to do: with all of the pool filled StaticMem would
+    have nothing to give, and Rowen's policy would keep it all.
+    """
+    part = PEAK_PART
+    for _ in range(_MOST_RECORDINGS - 1):
+        rules, use = sized(rows, seconds, speeds, MEMORY, seed, part)
+        history = recorded(node, requests_of(rows, rules, 0.0, seconds), seconds)
+        if history.peak <= _HIGHEST_PEAK * MEMORY.handles:
+            return rules, use, history
+        part *= PEAK_PART * MEMORY.handles / history.peak
+    rules, use = sized(rows, seconds, speeds, MEMORY, seed, part)
+    return rules, use, recorded(node, requests_of(rows, rules, 0.0, seconds), seconds)
+
+
 def loads(plan: Plan, node: HarvestNode, turns: Turns, seed: int) -> tuple[list[Load], Figures]:
     """The stretches' requests, sized to the engine and with what came before them."""
     found: dict[Stretch, Load] = {}
@@ -112,8 +138,7 @@ def loads(plan: Plan, node: HarvestNode, turns: Turns, seed: int) -> tuple[list[
         for trace in dict.fromkeys(stretch.trace for stretch in plan.stretches):
             rows, own = load_trace(TRACES[trace]), [stretch for stretch in plan.stretches if stretch.trace == trace]
             seconds = max(stretch.start + stretch.seconds for stretch in own)
-            rules, use = sized(rows, seconds, speeds, MEMORY, seed)
-            history = recorded(node, requests_of(rows, rules, 0.0, seconds), seconds)
+            rules, use, history = recorded_load(node, rows, seconds, speeds, seed)
             found |= {stretch: make_load(rows, rules, stretch, history, MEMORY) for stretch in own}
             figures |= {
                 f"{trace}_kept": (rules.keep, "fraction"),

@@ -2,14 +2,12 @@
 
 Time runs `SPEED` times as fast as in the trace. Requests are thinned and prompts scaled so that, by a simulation with
 the speeds that this run has measured, the engine is busy for `BUSY` of the time over the trace, and its largest need
-fills `PEAK_PART` of the pool (as in `headroom.py`): with all of it filled StaticMem would have nothing to give.
+fills a given part of the pool: with all of it filled StaticMem would have nothing to give.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-from headroom import PEAK_PART
 
 from rowen.demo.traffic.excerpt import TraceRow
 from rowen.demo.traffic.scaling import Request, Scaling, scale
@@ -134,17 +132,20 @@ def requests_of(rows: Sequence[TraceRow], rules: Scaling, start: float, seconds:
     return [replace(request, arrival=request.arrival / SPEED) for request in found]
 
 
-def sized(rows: Sequence[TraceRow], seconds: float, speeds: Speeds, memory: Memory, seed: int) -> tuple[Scaling, Use]:
+def sized(
+    rows: Sequence[TraceRow], seconds: float, speeds: Speeds, memory: Memory, seed: int, peak_part: float
+) -> tuple[Scaling, Use]:
     """Rules for the trace's first seconds, and what the requests need by the simulation.
 
-    Raises `ValueError` when there are no requests, or none fit into the memory.
+    `peak_part`: of the memory, that the largest need fills at most. Raises `ValueError` when there are no requests, or
+    none fit into the memory.
     """
     found: list[tuple[float, Scaling, Use]] = []
     for keep in _KEEPS:
-        rules = _largest(rows, seconds, speeds, memory, keep, seed)
+        rules = _largest(rows, seconds, speeds, memory, keep, seed, peak_part)
         if rules is not None:
             use = simulated(requests_of(rows, rules, 0.0, seconds), speeds, memory)
-            miss = abs(use.busy_seconds / (seconds / SPEED) - BUSY) + abs(use.peak / memory.handles - PEAK_PART)
+            miss = abs(use.busy_seconds / (seconds / SPEED) - BUSY) + abs(use.peak / memory.handles - peak_part)
             found.append((miss, rules, use))
     if not found:
         raise ValueError(f"no requests of the first {seconds:.0f} s fit into {memory.handles} handles")
@@ -153,15 +154,21 @@ def sized(rows: Sequence[TraceRow], seconds: float, speeds: Speeds, memory: Memo
 
 
 def _largest(
-    rows: Sequence[TraceRow], seconds: float, speeds: Speeds, memory: Memory, keep: float, seed: int
+    rows: Sequence[TraceRow],
+    seconds: float,
+    speeds: Speeds,
+    memory: Memory,
+    keep: float,
+    seed: int,
+    peak_part: float,
 ) -> Scaling | None:
-    """With the longest prompts that keep the peak within `PEAK_PART`."""
+    """With the longest prompts that keep the peak within that part of the memory."""
     best, factor = None, 0
     for bit in reversed(range(_FACTOR_BITS + 1)):
         tried = factor + (1 << bit)
         rules = _rules(keep, tried / (1 << _FACTOR_BITS), seed)
         requests = requests_of(rows, rules, 0.0, seconds)
-        if requests and simulated(requests, speeds, memory).peak <= PEAK_PART * memory.handles:
+        if requests and simulated(requests, speeds, memory).peak <= peak_part * memory.handles:
             best, factor = rules, tried
     return best
 

@@ -32,19 +32,19 @@ def rows(seconds: int, every: float = 2.0) -> list[TraceRow]:
 
 
 def test_requests_are_sized_to_the_engine_and_the_pool() -> None:
-    rules, use = sized(rows(400, 0.25), 400.0, SPEEDS, MEMORY, 0)
+    rules, use = sized(rows(400, 0.25), 400.0, SPEEDS, MEMORY, 0, 0.8)
     requests = requests_of(rows(400, 0.25), rules, 0.0, 400.0)
     assert use == simulated(requests, SPEEDS, MEMORY)
     assert use.peak <= 0.8 * HANDLES
     assert all(0 <= request.arrival < 400.0 / SPEED for request in requests)
     assert all(len(request.prompt) + request.output_tokens <= MAX_TOKENS for request in requests)
     slower = Speeds(step=0.02, prompt_token=0.001, sequence=0.001)
-    assert sized(rows(400, 0.25), 400.0, slower, MEMORY, 0)[0] != rules
+    assert sized(rows(400, 0.25), 400.0, slower, MEMORY, 0, 0.8)[0] != rules
 
 
 def test_a_trace_without_requests_is_refused() -> None:
     with pytest.raises(ValueError, match="no requests"):
-        sized([], 500.0, SPEEDS, MEMORY, 0)
+        sized([], 500.0, SPEEDS, MEMORY, 0, 0.8)
 
 
 def test_the_simulated_engine_takes_the_time_of_each_step_and_whole_handles() -> None:
