@@ -55,7 +55,7 @@ def test_ids_and_sizes():
     ("devices", "message"),
     [
         ([device(), device(id="other")], "CPU 1"),
-        ([device(), device(cpus="2")], "one name"),
+        ([device(), device(cpus="2")], "id: node .* has two devices"),
         ([device(cpus="x")], "CPUs"),
         ([device(harvestSlots=0)], "harvestSlots"),
         ([device(harvestSlots=17)], "harvestSlots"),
