@@ -118,14 +118,13 @@ def recorded_load(
     have nothing to give, and Rowen's policy would keep it all.
     """
     part = PEAK_PART
-    for _ in range(_MOST_RECORDINGS - 1):
+    for _ in range(_MOST_RECORDINGS):
         rules, use = sized(rows, seconds, speeds, MEMORY, seed, part)
         history = recorded(node, requests_of(rows, rules, 0.0, seconds), seconds)
         if history.peak <= _HIGHEST_PEAK * MEMORY.handles:
-            return rules, use, history
+            break
         part *= PEAK_PART * MEMORY.handles / history.peak
-    rules, use = sized(rows, seconds, speeds, MEMORY, seed, part)
-    return rules, use, recorded(node, requests_of(rows, rules, 0.0, seconds), seconds)
+    return rules, use, history
 
 
 def loads(plan: Plan, node: HarvestNode, turns: Turns, seed: int) -> tuple[list[Load], Figures]:
