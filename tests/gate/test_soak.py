@@ -57,9 +57,11 @@ while True:
     forget()
     grant = arena.grant
     more = [handle for handle in range(arena.capacity) if handle not in written][:max(0, grant - len(written))]
-    for handle in more[:arena.map(more)]:
-        written[handle] = 0
-        look(handle)
+    mapped = more[:arena.map(more)]
+    written.update(dict.fromkeys(mapped, 0))  # all of them first: each of them may be lost while another is looked at
+    for handle in mapped:
+        if handle in written:
+            look(handle)
     over = list(written)[max(grant, 0):]
     arena.unmap(over)
     for handle in over:
