@@ -176,7 +176,7 @@ def at_most_one_each(per_request: Sequence[int]) -> Check:
 
 
 def memory_changed_owner(devices: Sequence[MemorySummary | None]) -> Check:
-    """Offline work had memory of a pool, and the service took some of it back. `devices` are those of the service."""
+    """Offline work had memory of a pool, and some of it was taken back. `devices` are those of the service."""
     name = "memory changed its owner"
     known = [device for device in devices if device is not None]
     if not known:
@@ -184,7 +184,7 @@ def memory_changed_owner(devices: Sequence[MemorySummary | None]) -> Check:
     lent, moved = max(device.offline_max for device in known), sum(device.reclaimed for device in known)
     reclaims = sum(device.reclaims for device in known)
     evidence = (
-        f"offline jobs had up to {lent / MIB:.0f} MiB of the pool; the service took {moved / MIB:.0f} MiB back from "
-        f"them, in {reclaims} reclaims"
+        f"offline jobs had up to {lent / MIB:.0f} MiB of the pool; {moved / MIB:.0f} MiB were taken back from them for "
+        f"the service or new pods, in {reclaims} reclaims"
     )
     return Check(name, lent > 0 and moved > 0, evidence)

@@ -241,7 +241,7 @@ def _memory_line(name: str, memory: MemorySummary) -> str:
     return (
         f"{name}: of the pool the service had up to {memory.online_max / MIB:.0f} MiB, in use up to "
         f"{memory.online_used_max / MIB:.0f}, offline jobs up to {memory.offline_max / MIB:.0f}; {memory.reclaims} "
-        f"reclaims took {memory.reclaimed / MIB:.0f} MiB back for the service"
+        f"reclaims took {memory.reclaimed / MIB:.0f} MiB back for the service or new pods"
     )
 
 
