@@ -4,8 +4,9 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,15 @@ def machine() -> dict[str, Any]:
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "absent"
-    return found
+    return {"python": platform.python_version()} | {package: _version(package) for package in packages}
+
+
+def _version(package: str) -> str:
+    # vLLM for CPUs is a distribution of another name.
+    for name in (package, *packages_distributions().get(package, ())):
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return "absent"
 
 
 def _row(value: float | Missing, unit: str) -> dict[str, Any]:

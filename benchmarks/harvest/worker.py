@@ -24,8 +24,9 @@ from rowen.runtime.batch.requests import CompletionBody, CompletionRow, Request
 from rowen.runtime.device_memory import worker_part
 from rowen.runtime.vllm.elastic.scheduler import ElasticScheduler
 
-_ANSWER_TOKENS = range(256, 641)
-"""All requests together want more than the pool has, so that memory is what limits the worker."""
+_ANSWER_TOKENS = range(96, 257)
+"""A request is small beside the pool, some 4 of 64 handles, and all together want more than it has: memory is what
+limits the worker, a few handles at a time."""
 _ROWS = 512
 _PERIOD_SECONDS = 0.005
 
