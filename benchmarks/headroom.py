@@ -184,13 +184,19 @@ def run(seeds: int, hours: float, seed: int) -> dict[str, Any]:
         for name in by_seed[0]:
             found.setdefault(name, {}).update(_rows(load, [figures[name] for figures in by_seed]))
     figures = {"target_reclaims_per_hour": (float(target), "1/h"), **found.pop("miad")}
-    return report("headroom", seed, figures, found, ("rowen",))
+    obj = report("headroom", seed, figures, found, ("rowen",))
+    obj["repeats"] = [
+        {"load": load, "seed": seed + number, **by_name}
+        for load, rows in runs.items()
+        for number, by_name in enumerate(rows)
+    ]
+    return obj
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
     parser.add_argument("--quick", action="store_true", help="6 seeds of 8 hours")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

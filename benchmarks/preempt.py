@@ -14,9 +14,10 @@ overshoots, measured all the while.
 
 `preemptions_per_request` is counted without Rowen. The tenant notes after every product, some 0.1 ms, that it runs, the
 engine when a request begins and ends; counted are the pauses of the tenant that lie within a request, in part or whole.
-One that runs within the request makes two of them. `preemptions_per_request_*_agent` is what the agent counted of the
-same requests. `ran_behind_gate` counts stops after whose acknowledgement a tenant noted that it ran, before the gate
-opened. Where a tenant does not acknowledge, the latency is until it notes nothing any more.
+One that runs within the request makes two of them, and so does a machine that stands still for 2 ms before the stop:
+`repeats` has the times of each request with more than one. `preemptions_per_request_*_agent` is what the agent counted
+of the same requests. `ran_behind_gate` counts stops after whose acknowledgement a tenant noted that it ran, before the
+gate opened. Where a tenant does not acknowledge, the latency is until it notes nothing any more.
 
 Then the same gate with more tenants and threads (`_tenants_N_threads_M`, of each tenant), and the backstop: the kernel
 freezes the cgroup of a tenant that blocks the signal (`_backstop_signal_blocked`), after the patience that the agent
@@ -35,7 +36,7 @@ from typing import Any
 from child import process
 from jitter import Jitter, percentile
 from preemption.bench import Bench, Served
-from preemption.record import NEVER, Run, last_within, pauses, pauses_within
+from preemption.record import NEVER, Pause, Run, last_within, pauses, pauses_of
 from report import Figures, Missing, print_report, report
 
 from rowen.node_agent.devices.device import Closing
@@ -83,11 +84,16 @@ class Samples:
     """Within each request, by what tenants and engine wrote down."""
     stops_of_agent: list[int] = field(default_factory=list)
     ran_behind_gate: int = 0
+    paused_again: list[dict[str, list[float]]] = field(default_factory=list)
+    """Requests with more than one pause: when pauses began and ended, and when the gate was closed and that
+    acknowledged, in milliseconds from the request's begin."""
 
     def add(self, served: Served, *, acknowledged: bool) -> None:
         """Takes over a block. `acknowledged`: tenants tell when they have stopped; else their records do."""
         paused = pauses(served.runs)
-        self.stops += [pauses_within(paused, begin, end) for begin, end in served.requests]
+        within = [(begin, pauses_of(paused, begin, end)) for begin, end in served.requests]
+        self.stops += [len(found) for _, found in within]
+        self.paused_again += [_times(begin, found, served.closings) for begin, found in within if len(found) > 1]
         self.stops_of_agent += served.preemptions
         for closing in served.closings:
             if acknowledged:
@@ -113,10 +119,28 @@ class Samples:
             f"stops{suffix}": (float(len(self.latencies)), "1"),
         }
 
+    def raw(self) -> dict[str, Any]:
+        """All that the figures are made of."""
+        return {
+            "stop_ms": [round(latency, 4) for latency in self.latencies],
+            "preemptions": self.stops,
+            "preemptions_agent": self.stops_of_agent,
+            "paused_again": self.paused_again,
+        }
+
     def figures(self) -> dict[str, tuple[float | Missing, str]]:
         """With the counts per request, the agent's where it had to do with them."""
         agent = _counts(self.stops_of_agent, "_agent") if any(self.stops_of_agent) else {}
         return {**self.latency_figures(), **_counts(self.stops, ""), **agent}
+
+
+def _times(begin_ns: int, paused: Sequence[Pause], closings: Sequence[Closing]) -> dict[str, list[float]]:
+    end_ns = paused[-1].end_ns
+    closed = [(one.closed, one.acknowledged) for one in closings if begin_ns <= one.closed * 1e9 < end_ns]
+    return {
+        "pauses_ms": [round((time - begin_ns) / 1e6, 3) for pause in paused for time in pause if time != NEVER],
+        "closed_ms": [round(time * 1e3 - begin_ns / 1e6, 3) for times in closed for time in times if time is not None],
+    }
 
 
 def _counts(stops: Sequence[int], suffix: str) -> dict[str, tuple[float | Missing, str]]:
@@ -138,6 +162,7 @@ class Ways:
         # The kernel must not stop what this way leaves running.
         self.engine_step = Bench(stack, jitter, seed, backstop=BACKSTOP_SECONDS, pods=False)
         self.samples = {"rowen": Samples(), "wake_every_gap": Samples(), "engine_step": Samples()}
+        self.crowds: dict[str, Samples] = {}
 
     def block(self) -> None:
         """One block of each."""
@@ -158,6 +183,7 @@ class Ways:
         with self.rowen.tenants(tenants, threads) as records:
             samples.add(self.rowen.serve(records, plan.crowd_requests, plan.part_seconds), acknowledged=True)
         suffix = f"_tenants_{tenants}_threads_{threads}"
+        self.crowds[suffix.removeprefix("_")] = samples
         return {
             **samples.latency_figures(suffix),
             f"preemptions_per_request_max_agent{suffix}": (float(max(samples.stops_of_agent, default=0)), "1"),
@@ -214,13 +240,15 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "load_average": (os.getloadavg()[0], "1"),
     }
     baselines = {name: samples.figures() for name, samples in ways.samples.items() if name != "rowen"}
-    return report("preempt", seed, figures, baselines, ("rowen", "torch"))
+    obj = report("preempt", seed, figures, baselines, ("rowen", "torch"))
+    obj["repeats"] = {name: samples.raw() for name, samples in (ways.samples | ways.crowds).items()}
+    return obj
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
     parser.add_argument("--quick", action="store_true", help="a fifth of the requests, in at most 7 minutes")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

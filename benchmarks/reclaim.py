@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -248,13 +248,18 @@ def run(rounds: int, seed: int, selection: tuple[Figures, Mapping[str, Figures]]
         "load_average": (os.getloadavg()[0], "1"),
         **selection[0],
     }
-    return report("reclaim", seed, figures, selection[1], ("rowen",))
+    obj = report("reclaim", seed, figures, selection[1], ("rowen",))
+    obj["repeats"] = {
+        pages: {str(count): {f"{name}_ms": times for name, times in asdict(found).items()} for count, found in by_count}
+        for pages, by_count in (("4kib", plain.items()), ("2mib", (large or {}).items()))
+    }
+    return obj
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
     parser.add_argument("--quick", action="store_true", help="20 rounds of each kind instead of 100")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -88,10 +88,10 @@ def pauses(runs: Sequence[Run]) -> list[Pause]:
     return [Pause(run.end_ns, after.begin_ns) for run, after in zip(runs, following, strict=False)]
 
 
-def pauses_within(pauses: Sequence[Pause], begin_ns: int, end_ns: int) -> int:
-    """How many lie, in part or whole, between two times."""
-    begun = bisect_left(pauses, end_ns, key=lambda pause: pause.begin_ns)
-    return begun - bisect_right(pauses, begin_ns, key=lambda pause: pause.end_ns)
+def pauses_of(pauses: Sequence[Pause], begin_ns: int, end_ns: int) -> Sequence[Pause]:
+    """Those that lie, in part or whole, between two times."""
+    after = bisect_right(pauses, begin_ns, key=lambda pause: pause.end_ns)
+    return pauses[after : bisect_left(pauses, end_ns, key=lambda pause: pause.begin_ns)]
 
 
 def last_within(runs: Sequence[Run], begin_ns: int, end_ns: int) -> int:

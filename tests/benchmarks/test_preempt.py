@@ -27,6 +27,7 @@ def test_stops_are_counted_by_what_tenants_and_engine_wrote_down():
     assert samples.stops_of_agent == [1, 2, 0]
     assert samples.latencies == pytest.approx([1, 1])
     assert samples.ran_behind_gate == 0
+    assert samples.paused_again == [{"pauses_ms": [1, 31, 51, 81], "closed_ms": [0, 1, 50, 51, 51, 52, 61]}]
     samples.add(Served([], RUNS, [closing(8, 9.5, 39), closing(89, 90, None)], []), acknowledged=True)
     assert samples.ran_behind_gate == 2
     assert samples.latencies == pytest.approx([1, 1, 1.5, 1])
@@ -52,4 +53,6 @@ def test_every_part_gives_its_figures():
         row = figures[f"stop_latency_ms_p99_backstop_{kind}"]
         assert row["value"] is None or figures[f"backstops_{kind}"]["value"] > 0
     assert set(printed["baselines"]) == {"wake_every_gap", "engine_step"}
+    assert len(printed["repeats"]["rowen"]["stop_ms"]) == figures["stops"]["value"]
+    assert len(printed["repeats"]["tenants_2_threads_2"]["preemptions"]) > 0
     assert printed["baselines"]["wake_every_gap"]["preemptions_per_request_max_agent"]["value"] > 1

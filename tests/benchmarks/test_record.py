@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from preemption.record import APART_NS, NEVER, Pause, Record, Run, last_within, make, pauses, pauses_within, united
+from preemption.record import APART_NS, NEVER, Pause, Record, Run, last_within, make, pauses, pauses_of, united
 
 RUNS = [Run(0, 10), Run(20, 30), Run(40, 50)]
 
@@ -44,7 +44,7 @@ def test_there_is_a_pause_after_the_last_run():
     ],
 )  # fmt: skip
 def test_pauses_that_a_request_meets(begin, end, count):
-    assert pauses_within(pauses(RUNS), begin, end) == count
+    assert len(pauses_of(pauses(RUNS), begin, end)) == count
 
 
 @pytest.mark.parametrize(
