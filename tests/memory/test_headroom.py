@@ -15,6 +15,7 @@ from rowen.node_agent.memory.headroom import (
     HeadroomState,
     Observation,
     decide,
+    reclaim_interval,
     tau_max,
     tau_min,
 )
@@ -29,7 +30,7 @@ TAU = 18.75
 
 
 def state(**changes: object) -> HeadroomState:
-    base = HeadroomState(headroom=100, tau=TAU, interval_start=NOW, tau_time=NOW, taken=0)
+    base = HeadroomState(headroom=100, tau=TAU, interval_start=NOW, time=NOW, taken=0)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -137,7 +138,7 @@ def test_a_pool_that_shrinks_takes_the_headroom_along() -> None:
 
 def test_the_first_decision() -> None:
     decision = decide(None, seen(50, 0, taken=7), NOW, TWELVE)
-    assert decision.state == HeadroomState(headroom=60, tau=TAU, interval_start=NOW, tau_time=NOW, taken=7, reclaims=())
+    assert decision.state == HeadroomState(headroom=60, tau=TAU, interval_start=NOW, time=NOW, taken=7)
     assert decide(None, seen(10, 100), NOW, TWELVE).state.headroom == 100
 
 
@@ -165,80 +166,85 @@ def test_growth_is_told_from_the_new_headroom() -> None:
     assert (decision.state.headroom, decision.growth) == (120, 144)
 
 
-def reclaims(*ages: float) -> tuple[float, ...]:
-    """Of reclaims so many seconds before NOW + 300, oldest first."""
-    return tuple(NOW + 300 - age for age in ages)
-
-
-SEVEN = reclaims(1799, 1000, 900, 800, 700, 600, 1)
+T = 300.0
+ROOT = 2 ** (1 / 7)
+MOST = T * 2 ** (1 / 8)
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds", "tau", "looked"),
+    ("before", "seconds", "taken", "tau"),
     [
-        (state(), 299.9, TAU, 0.0),
-        (state(), 300.0, TAU - 1.171875, 300.0),
-        (state(), 310.0, TAU - 1.171875, 310.0),
-        (state(), 600.0, TAU - 2 * 1.171875, 600.0),
-        (state(tau=1.2), 300.0, 1.171875, 300.0),
-        (state(reclaims=SEVEN), 299.9, TAU, 0.0),
-        (state(reclaims=SEVEN), 300.0, TAU * 2, 300.0),
-        (state(reclaims=SEVEN), 300.9, TAU * 2, 300.9),
-        (state(reclaims=SEVEN), 301.0, TAU - 1.171875, 301.0),
-        (state(reclaims=SEVEN[1:]), 300.0, TAU - 1.171875, 300.0),
-        (state(reclaims=SEVEN, tau=250.0), 300.0, 300.0, 300.0),
-        (state(reclaims=reclaims(1799, 1000, 900, 800, 700, 600, 300)), 300.0, TAU, 300.0),
-        (state(reclaims=reclaims(1799, 1000, 900, 800, 700, 600, 299)), 300.0, TAU * 2, 300.0),
-        (state(reclaims=reclaims(1800, 1000, 900, 800, 700, 600, 1)), 300.0, TAU - 1.171875, 300.0),
-        (state(tau=1000.0), 1.0, 300.0, 0.0),
-        (state(tau=0.1), 1.0, 1.171875, 0.0),
+        (state(), 0.0, 0, TAU),
+        (state(), 8 * T, 0, TAU / 2),
+        (state(), 16 * T, 0, TAU / 4),
+        (state(), T, 0, TAU / 2 ** (1 / 8)),
+        (state(), 0.0, 1, TAU * ROOT),
+        (state(), 8 * T, 30, TAU / 2 * ROOT),
+        (state(), -5.0, 0, TAU),
+        (state(tau=1.2), 8 * T, 0, T / 256),
+        (state(tau=1.2), 8 * T, 1, T / 256 * ROOT),
+        (state(tau=320.0), 0.0, 1, MOST),
+        (state(tau=1000.0), 0.0, 0, MOST),
+        (state(tau=0.1), 1.0, 0, T / 256),
     ],
 )
-def test_tau_follows_the_reclaims(before: HeadroomState, seconds: float, tau: float, looked: float) -> None:
-    found = after(seconds, seen(10), before).state
+def test_tau_follows_the_reclaims(before: HeadroomState, seconds: float, taken: int, tau: float) -> None:
+    found = after(seconds, seen(10, taken=taken), before).state
     assert found.tau == pytest.approx(tau, abs=1e-9)
-    assert found.tau_time == NOW + looked
+    assert found.time == NOW + seconds
 
 
-@pytest.mark.parametrize(("target", "most"), [(1, 3600.0), (12, 300.0), (600, 6.0)])
-def test_the_bounds_of_tau(target: int, most: float) -> None:
+def test_seven_reclaims_in_eight_times_the_targets_interval_keep_tau() -> None:
+    found = state()
+    for number in range(1, 15):
+        found = after(number * 8 * T / 7, seen(10, 100, taken=number), found).state
+    assert found.tau == pytest.approx(TAU, abs=1e-9)
+
+
+def test_what_is_released_follows_the_tau_that_was_decided_last() -> None:
+    found = after(8 * T, seen(10, 1000), state(headroom=1000, tau=200.0)).state
+    assert (found.headroom, found.interval_start) == (1000 - 12 * STEP, NOW + 12 * 200.0)
+    found = after(T, seen(10, 1000), state(headroom=1000, tau=1000.0)).state
+    assert (found.headroom, found.interval_start) == (1000, NOW)
+    found = after(MOST, seen(10, 1000), state(headroom=1000, tau=1000.0)).state
+    assert (found.headroom, found.interval_start) == (1000 - STEP, NOW + MOST)
+
+
+@pytest.mark.parametrize(("target", "interval"), [(1, 3600.0), (12, 300.0), (600, 6.0)])
+def test_the_bounds_of_tau(target: int, interval: float) -> None:
     service = HarvestMemory(target_reclaims_per_hour=target)
-    assert (tau_max(service), tau_min(service)) == (most, most / 256)
+    assert reclaim_interval(service) == interval
+    assert (tau_max(service), tau_min(service)) == (pytest.approx(interval * 2 ** (1 / 8)), interval / 256)
 
 
 @pytest.mark.parametrize(
     ("known", "taken", "seconds", "expected"),
     [
-        ((), 0, 5.0, ()),
-        ((), 1, 5.0, (5.0,)),
-        ((1.0,), 9, 1.9, (1.0,)),
-        ((1.0,), 9, 2.0, (1.0, 2.0)),
-        ((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0), 1, 8.0, (2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)),
+        (-math.inf, 0, 5.0, -math.inf),
+        (-math.inf, 1, 5.0, 5.0),
+        (1.0, 9, 1.9, 1.0),
+        (1.0, 9, 2.0, 2.0),
+        (1.0, 0, 2.0, 1.0),
     ],
 )
-def test_what_counts_as_a_reclaim(
-    known: tuple[float, ...], taken: int, seconds: float, expected: tuple[float, ...]
-) -> None:
-    before = state(reclaims=tuple(NOW + at for at in known))
+def test_what_counts_as_a_reclaim(known: float, taken: int, seconds: float, expected: float) -> None:
+    before = state(reclaim=NOW + known)
     found = after(seconds, seen(10, taken=taken), before).state
-    assert found.reclaims == tuple(NOW + at for at in expected)
+    assert found.reclaim == NOW + expected
     assert found.taken == taken
+    assert (found.tau > TAU) == (expected != known)
 
 
 def test_a_counter_that_begins_anew_is_no_reclaim() -> None:
     found = after(5, seen(10, taken=3), state(taken=90)).state
-    assert (found.taken, found.reclaims) == (3, ())
+    assert (found.taken, found.reclaim) == (3, -math.inf)
 
 
 def test_pressure_that_took_nothing_from_offline_work_is_no_reclaim() -> None:
     found = after(5, seen(95)).state
     assert found.headroom == 120
-    assert found.reclaims == ()
-
-
-def test_a_reclaim_counts_in_the_look_that_finds_it() -> None:
-    before = state(reclaims=reclaims(1799, 1000, 900, 800, 700, 600))
-    assert after(300, seen(10, taken=1), before).state.tau == pytest.approx(TAU * 2)
+    assert found.reclaim == -math.inf
+    assert found.tau < TAU
 
 
 def test_calls_within_one_pressure_change_nothing_more() -> None:
@@ -248,7 +254,8 @@ def test_calls_within_one_pressure_change_nothing_more() -> None:
         # The memory is taken piece by piece meanwhile.
         again = after(5 + number / 10, seen(95, 120, taken=2 * number), again.state)
         assert again.state.headroom == 120
-    assert again.state.reclaims == (NOW + 5.1,)
+    assert again.state.reclaim == NOW + 5.1
+    assert again.state.tau == pytest.approx(TAU * ROOT, rel=1e-2)
 
 
 counts = st.integers(0, 400)
@@ -280,7 +287,7 @@ def test_whatever_happens_the_bounds_hold(history: list[tuple[float, Observation
         assert found.headroom <= decision.growth <= what.pool
         assert found.headroom == what.pool or used / found.headroom < service.pressure_threshold
         assert found.headroom == what.pool or decision.growth > found.headroom
-        assert len(found.reclaims) <= 7
+        assert found.reclaim <= found.time == now
         assert found.interval_start <= now
         before = found
 
@@ -303,15 +310,13 @@ def test_more_time_never_makes_more_headroom(used: int, one: float, other: float
     assert found[0] >= found[1]
 
 
-@given(st.integers(0, 9), st.integers(0, 9), services)
-def test_more_reclaims_never_make_tau_shorter(one: int, other: int, service: HarvestMemory) -> None:
-    few, many = sorted((one, other))
-    end = NOW + tau_max(service)
-    found = [
-        decide(state(reclaims=tuple(end - 9 + at for at in range(count))[-7:]), seen(10), end, service).state.tau
-        for count in (few, many)
-    ]
-    assert found[0] <= found[1]
+@given(st.floats(0, 5000), st.floats(0, 5000), services)
+def test_tau_falls_with_time_and_a_reclaim_raises_it(one: float, other: float, service: HarvestMemory) -> None:
+    soon, late = sorted((one, other))
+    found = [decide(state(), seen(10), NOW + seconds, service).state.tau for seconds in (soon, late)]
+    assert found[0] >= found[1]
+    raised = decide(state(), seen(10, taken=1), NOW + late, service).state.tau
+    assert raised > found[1] or found[1] == tau_max(service)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """How much of a device's memory is mapped for the online side ahead of its need: `decide`, pure.
 
-Multiplicative increase, additive decrease, twice. *Headroom* H is in handles; those in use are part of it. A *step* is
-a handle, or a 256th of a pool of more than 256.
+Valve's MIAD (section 5), twice, but for how tau falls. *Headroom* H is in handles; those in use are part of it. A
+*step* is a handle, or a 256th of a pool of more than 256. T is the time between two reclaims at the target rate.
 
 1. Pressure: used/H has reached the threshold. H is multiplied by alpha, and raised by a step at least, as often as it
    takes until there is no pressure, or H is the whole pool.
@@ -9,30 +9,31 @@ a handle, or a 256th of a pool of more than 256.
    constant load changes nothing. Time at this lower end does not count towards the next release.
 3. A *reclaim* is pressure that took memory from offline work, and what was taken within a second after it. Pressure
    that free memory could meet is none.
-4. Tau is looked at once in each time that lies between two reclaims at the target rate. With more than six reclaims
-   over the last six such times tau is multiplied by beta, unless none of them is new since the last look: what was
-   done about them already is not done again. With six or fewer it is lowered by delta.
-5. Tau is at most that time itself. Then H loses at most a step while the target allows one reclaim, and each reclaim
-   raises H by a step, or to the whole pool: no load makes many more reclaims than the target allows.
+4. Each reclaim multiplies tau by the 7th root of 2; with time tau halves in each 8 T. So tau stays where 7 reclaims
+   come in 8 T, a little below the target, whatever the load: were there more for long, tau would grow without end. A
+   fixed amount that is taken off instead holds no target. Where tau is large it is next to nothing, and memory is kept
+   for hours after a bad time; where tau is small it outweighs every increase (`benchmarks/headroom.py`).
+5. Tau is at most what falls to T within T. Then H loses at most a step while the target allows one reclaim, and each
+   reclaim raises H by a step, or to the whole pool: no load makes many more reclaims than the target allows.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rowen.crds.online_service import HarvestMemory
 
 RECLAIM_SECONDS = 1.0
 """Within which memory that is taken belongs to the reclaim before."""
-WINDOW_RECLAIMS = 6
-"""Reclaims that the target allows in the window over which they are counted."""
 STEPS = 256
-"""Steps of a pool; also least values of tau in its largest."""
+"""Steps of a pool; also least values of tau in the time between two reclaims."""
 START_STEPS = 16
 """Tau at the start, as a multiple of its least."""
 
-# Above 1 / 0.9, so that by default one increase ends a pressure; both were chosen with `benchmarks/headroom.py`.
+# Above 1 / 0.9, so that by default one increase ends a pressure; chosen with `benchmarks/headroom.py`.
 _ALPHA = 1.2
-_BETA = 2.0
+# So many reclaims double tau, and so many T without one halve it.
+_DOUBLING_RECLAIMS = 7
+_HALVING_TIMES = 8
 _HOUR_SECONDS = 3600.0
 
 
@@ -59,11 +60,11 @@ class HeadroomState:
     """Interval between two releases, in seconds."""
     interval_start: float
     """Start of the interval that ends with the next release."""
-    tau_time: float
-    """When tau was looked at last."""
+    time: float
+    """Of this decision."""
     taken: int
-    reclaims: tuple[float, ...] = ()
-    """Start of the latest ones, oldest first: one more than the window allows."""
+    reclaim: float = -math.inf
+    """Start of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +77,29 @@ class HeadroomDecision:
     reason: str
 
 
-def tau_max(settings: HarvestMemory) -> float:
-    """Largest tau, and the time between two looks at it, in seconds: that between two reclaims at the target rate."""
+def reclaim_interval(settings: HarvestMemory) -> float:
+    """T: the time between two reclaims at the target rate, in seconds."""
     return _HOUR_SECONDS / settings.target_reclaims_per_hour
 
 
+def tau_max(settings: HarvestMemory) -> float:
+    """Largest tau, in seconds."""
+    return reclaim_interval(settings) * math.pow(2, 1 / _HALVING_TIMES)
+
+
 def tau_min(settings: HarvestMemory) -> float:
-    """Least tau, and delta, in seconds: with it the whole pool is released within one `tau_max`."""
-    return tau_max(settings) / STEPS
+    """Least tau, in seconds: with it the whole pool is released within the time between two reclaims."""
+    return reclaim_interval(settings) / STEPS
 
 
 def decide(state: HeadroomState | None, seen: Observation, now: float, settings: HarvestMemory) -> HeadroomDecision:
     """The next headroom, from the last state (None at the start) at `now` (seconds, monotonic clock)."""
     if state is None:
         state = _start(seen, now, settings)
-    state = _with_tau(_with_reclaims(state, seen, now), now, settings)
-    headroom, interval_start, reason = _headroom(state, seen, now, settings.pressure_threshold)
+    headroom, interval_start, reason = _headroom(state, seen, now, settings)
+    tau, reclaim = _tau(state, seen, now, settings)
     return HeadroomDecision(
-        state=replace(state, headroom=headroom, interval_start=interval_start),
+        state=HeadroomState(headroom, tau, interval_start, time=now, taken=seen.taken, reclaim=reclaim),
         growth=_grown(headroom, headroom, seen.pool, settings.pressure_threshold),
         reason=reason,
     )
@@ -104,37 +110,27 @@ def _start(seen: Observation, now: float, settings: HarvestMemory) -> HeadroomSt
         headroom=seen.headroom,
         tau=START_STEPS * tau_min(settings),
         interval_start=now,
-        tau_time=now,
+        time=now,
         taken=seen.taken,
     )
 
 
-def _with_reclaims(state: HeadroomState, seen: Observation, now: float) -> HeadroomState:
-    reclaims = state.reclaims
-    if seen.taken > state.taken and (not reclaims or now - reclaims[-1] >= RECLAIM_SECONDS):
-        reclaims = (*reclaims, now)
-    return replace(state, taken=seen.taken, reclaims=reclaims[-WINDOW_RECLAIMS - 1 :])
+def _tau(state: HeadroomState, seen: Observation, now: float, settings: HarvestMemory) -> tuple[float, float]:
+    """The next tau, and the start of the last reclaim."""
+    halvings = max(0.0, now - state.time) / (_HALVING_TIMES * reclaim_interval(settings))
+    tau = _bounded(state.tau * math.pow(2, -halvings), settings)
+    if seen.taken <= state.taken or now - state.reclaim < RECLAIM_SECONDS:
+        return tau, state.reclaim
+    return _bounded(tau * math.pow(2, 1 / _DOUBLING_RECLAIMS), settings), now
 
 
-def _with_tau(state: HeadroomState, now: float, settings: HarvestMemory) -> HeadroomState:
-    least, most = tau_min(settings), tau_max(settings)
-    tau, tau_time = state.tau, state.tau_time
-    looks = math.floor((now - tau_time) / most)
-    if looks >= 1:
-        if not _over_target(state.reclaims, now - WINDOW_RECLAIMS * most):
-            tau -= looks * least
-        elif state.reclaims[-1] > tau_time:
-            tau *= _BETA
-        tau_time = now
-    return replace(state, tau=min(most, max(least, tau)), tau_time=tau_time)
+def _bounded(tau: float, settings: HarvestMemory) -> float:
+    return min(tau_max(settings), max(tau_min(settings), tau))
 
 
-def _over_target(reclaims: tuple[float, ...], since: float) -> bool:
-    return len(reclaims) > WINDOW_RECLAIMS and reclaims[0] > since
-
-
-def _headroom(state: HeadroomState, seen: Observation, now: float, threshold: float) -> tuple[int, float, str]:
+def _headroom(state: HeadroomState, seen: Observation, now: float, settings: HarvestMemory) -> tuple[int, float, str]:
     """H, the start of its interval, and why."""
+    tau, threshold = _bounded(state.tau, settings), settings.pressure_threshold
     used = min(seen.used, seen.pool)
     headroom = min(seen.pool, max(seen.headroom, used))
     if _pressed(used, headroom, threshold):
@@ -144,13 +140,13 @@ def _headroom(state: HeadroomState, seen: Observation, now: float, threshold: fl
         return grown, now, f"pressure: {used} of {headroom} handles in use, raised to {grown}"
     if headroom > state.headroom:
         return headroom, now, f"raised from {state.headroom} to {headroom} handles since the last look"
-    passed = math.floor((now - state.interval_start) / state.tau)
+    passed = math.floor((now - state.interval_start) / tau)
     due, spare = passed * _step(seen.pool), headroom - _least_headroom(used, threshold)
     if due >= spare:
         return headroom - spare, now, f"no pressure: {used} handles in use, {headroom - spare} is the least for them"
     if due <= 0:
         return headroom, state.interval_start, f"no pressure: {headroom} handles, until the interval has passed"
-    start = state.interval_start + passed * state.tau
+    start = state.interval_start + passed * tau
     return headroom - due, start, f"no pressure: {due} handles released, {headroom - due} left"
 
 
