@@ -1,12 +1,14 @@
-"""How often memory is taken from offline work, and how much of it is kept from it: MIAD against fixed headrooms.
+"""How often memory is taken from offline work, and how much of it is kept from it: the policy against fixed headrooms.
 
 What an online engine needs follows from requests (`kv_use.py`): of a public trace, drawn anew for each seed, or made
 up. The memory is divided as on a node, by the same policy: a native thread raises the headroom as soon as there is
 pressure, the policy runs twice a second. Offline work takes whatever is left at once, so every increase of the headroom
 is a reclaim: no offline work makes more of them.
 
-    figures        MIAD with the default target
-    target_N       MIAD with other targets
+    figures        the policy with the default target
+    target_N       the policy with other targets
+    additive       the same, but that tau is lowered by a fixed amount, as in Valve (section 5): with more than six
+                   reclaims in six of the target's intervals, and a new one, it is doubled, else it loses a 256th of one
     fixed_N        N % of the pool are the online side's; what it needs above that is taken, and given back at once
     best_fixed     the least fixed headroom that, in hindsight, keeps the default target on that very load
 
@@ -19,7 +21,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -30,7 +32,16 @@ from report import Figures, Missing, print_report, report
 from traffic import TRACES, traffic
 
 from rowen.crds.online_service import HarvestMemory
-from rowen.node_agent.memory.headroom import RECLAIM_SECONDS, HeadroomDecision, Observation, decide
+from rowen.node_agent.memory.headroom import (
+    RECLAIM_SECONDS,
+    START_STEPS,
+    HeadroomDecision,
+    HeadroomState,
+    Observation,
+    decide,
+    reclaim_interval,
+    tau_min,
+)
 
 PERIOD_SECONDS = 0.5
 WARM_UP_SECONDS = 4 * 3600.0
@@ -94,9 +105,33 @@ class Tally:
         }
 
 
-def miad(needs: Sequence[int], pool: int, target: int) -> Tally:
-    """The node's policy."""
+class Additive:
+    """Tau as Valve has it: doubled above the target, lowered by a fixed amount below it, at each of its looks."""
+
+    def __init__(self, service: HarvestMemory) -> None:
+        self._interval, self._service = reclaim_interval(service), service
+        self._tau, self._looked = START_STEPS * tau_min(service), 0.0
+        self._reclaims: list[float] = []
+
+    def tau(self, state: HeadroomState) -> float:
+        """After a decision."""
+        if state.reclaim == state.time:
+            self._reclaims = [*self._reclaims, state.time][-7:]
+        if state.time - self._looked >= self._interval:
+            over = len(self._reclaims) == 7 and self._reclaims[0] > state.time - 6 * self._interval
+            if not over:
+                self._tau -= tau_min(self._service)
+            elif self._reclaims[-1] > self._looked:
+                self._tau *= 2
+            self._tau = min(self._interval, max(tau_min(self._service), self._tau))
+            self._looked = state.time
+        return self._tau
+
+
+def policy(needs: Sequence[int], pool: int, target: int, *, additive: bool = False) -> Tally:
+    """The node's policy, or, with `additive`, what it would do with Valve's tau."""
     tally, service = Tally(pool), HarvestMemory(target_reclaims_per_hour=target)
+    taus = Additive(service)
     decision: HeadroomDecision | None = None
     headroom, taken = needs[0], 0
     for used in needs:
@@ -106,6 +141,8 @@ def miad(needs: Sequence[int], pool: int, target: int) -> Tally:
         taken += headroom - before
         seen = Observation(pool=pool, headroom=headroom, used=used, taken=taken)
         decision = decide(decision.state if decision else None, seen, tally.time, service)
+        if additive:
+            decision = replace(decision, state=replace(decision.state, tau=taus.tau(decision.state)))
         taken += max(0, decision.state.headroom - headroom)
         headroom = decision.state.headroom
         tally.add(used, before, headroom)
@@ -136,10 +173,11 @@ def best_fixed(needs: Sequence[int], pool: int, target: int) -> Tally:
 
 
 def strategies(pool: int, target: int) -> dict[str, Callable[[Sequence[int]], Tally]]:
-    """By name; `miad` has the default target."""
+    """By name; `policy` has the default target."""
     return {
-        "miad": partial(miad, pool=pool, target=target),
-        **{f"target_{other}": partial(miad, pool=pool, target=other) for other in TARGETS},
+        "policy": partial(policy, pool=pool, target=target),
+        **{f"target_{other}": partial(policy, pool=pool, target=other) for other in TARGETS},
+        "additive": partial(policy, pool=pool, target=target, additive=True),
         **{f"fixed_{percent}": partial(fixed, pool=pool, least=pool * percent // 100) for percent in FIXED_PERCENT},
         "best_fixed": partial(best_fixed, pool=pool, target=target),
     }
@@ -183,7 +221,7 @@ def run(seeds: int, hours: float, seed: int) -> dict[str, Any]:
     for load, by_seed in runs.items():
         for name in by_seed[0]:
             found.setdefault(name, {}).update(_rows(load, [figures[name] for figures in by_seed]))
-    figures = {"target_reclaims_per_hour": (float(target), "1/h"), **found.pop("miad")}
+    figures = {"target_reclaims_per_hour": (float(target), "1/h"), **found.pop("policy")}
     obj = report("headroom", seed, figures, found, ("rowen",))
     obj["repeats"] = [
         {"load": load, "seed": seed + number, **by_name}

@@ -1,7 +1,7 @@
 """The comparison of ways to keep memory ahead of need, on small loads whose figures are known."""
 
 import pytest
-from headroom import PERIOD_SECONDS, WARM_UP_SECONDS, Tally, best_fixed, fixed, measured, miad, strategies
+from headroom import PERIOD_SECONDS, WARM_UP_SECONDS, Tally, best_fixed, fixed, measured, policy, strategies
 
 HOURS = 6
 PERIODS = int(HOURS * 3600 / PERIOD_SECONDS)
@@ -45,16 +45,22 @@ def test_the_best_fixed_headroom_is_the_least_that_keeps_the_target(target, leas
     assert best_fixed(needs, 100, target).figures() == fixed(needs, 100, least).figures()
 
 
-def test_miad_keeps_the_target_where_no_headroom_does_not():
+def test_the_policy_keeps_the_target_where_no_headroom_does_not():
     needs = burst_every(1)
     assert fixed(needs, 100, 10).figures()["reclaims_per_hour"] == 60
-    figures = miad(needs, 100, 12).figures()
+    figures = policy(needs, 100, 12).figures()
     assert 0 < figures["reclaims_per_hour"] <= 12
     assert figures["left_for_offline"] > 0.2
 
 
+def test_an_interval_that_falls_by_a_fixed_amount_stays_further_below_the_target():
+    needs = burst_every(2)
+    own, other = (policy(needs, 100, 12, additive=additive).figures() for additive in (False, True))
+    assert 0 < other["reclaims_per_hour"] < own["reclaims_per_hour"] <= 12
+
+
 def test_a_constant_need_costs_what_the_threshold_leaves_only():
-    figures = miad([45] * PERIODS, 100, 12).figures()
+    figures = policy([45] * PERIODS, 100, 12).figures()
     assert figures["reclaims_per_hour"] == 0
     assert figures["held_back"] == pytest.approx(0.06)
 
@@ -62,9 +68,9 @@ def test_a_constant_need_costs_what_the_threshold_leaves_only():
 def test_a_load_is_measured_with_every_strategy():
     found = measured("bursty", 5.0, 12, 1)
     assert set(found) == set(strategies(100, 12)) == {
-        "miad", "target_2", "target_60", "fixed_0", "fixed_25", "fixed_50", "fixed_75", "best_fixed",
+        "policy", "target_2", "target_60", "additive", "fixed_0", "fixed_25", "fixed_50", "fixed_75", "best_fixed",
     }  # fmt: skip
     assert found["fixed_0"]["held_back"] == 0
-    assert found["miad"]["reclaims_per_hour"] < found["fixed_0"]["reclaims_per_hour"]
+    assert found["policy"]["reclaims_per_hour"] < found["fixed_0"]["reclaims_per_hour"]
     for figures in found.values():
         assert 0 <= figures["held_back"] + figures["left_for_offline"] <= 1
