@@ -27,21 +27,22 @@ class CgroupStruct(ctypes.Structure):
         ("request", ctypes.c_int32),
         ("state", ctypes.c_int32),
         ("usage", ctypes.c_int32),
+        ("system", ctypes.c_int32),
         ("kill", ctypes.c_int32),
         ("version", ctypes.c_uint32),
     ]
 
     def descriptors(self) -> set[int]:
-        return {self.directory, self.request, self.state, self.usage, self.kill} - {-1}
+        return {self.directory, self.request, self.state, self.usage, self.system, self.kill} - {-1}
 
 
 def native() -> Any:
     library = ctypes.CDLL(str(library_path()))
     handle = ctypes.POINTER(CgroupStruct)
     library.rowen_cgroup_open.argtypes = [handle, ctypes.c_char_p, ctypes.c_char_p]
-    library.rowen_cgroup_usage_ns.argtypes = [handle, ctypes.POINTER(ctypes.c_uint64)]
+    library.rowen_cgroup_usage.argtypes = [handle, ctypes.POINTER(ctypes.c_uint64)]
     library.rowen_cgroup_processes.argtypes = [handle, ctypes.POINTER(ctypes.c_int32), ctypes.c_uint32]
-    for name in ("freeze", "frozen", "thaw", "kill", "close"):
+    for name in ("freeze", "frozen", "requested", "thaw", "kill", "close"):
         getattr(library, f"rowen_cgroup_{name}").argtypes = [handle]
     library.rowen_cgroup_close.restype = None
     return library
@@ -57,14 +58,18 @@ class Handle:
         self.opened: int = self._native.rowen_cgroup_open(self.struct, os.fsencode(directory), second)
 
     def call(self, name: str) -> int:
-        """Calls freeze, frozen, thaw or kill."""
+        """Calls freeze, frozen, requested, thaw or kill."""
         return int(getattr(self._native, f"rowen_cgroup_{name}")(self.struct))
 
+    def usages(self) -> tuple[int, int, int]:
+        """0 or an error; nanoseconds of programs and of the kernel for them."""
+        usages = (ctypes.c_uint64 * 2)()
+        return self._native.rowen_cgroup_usage(self.struct, usages), usages[0], usages[1]
+
     def usage(self) -> int:
-        """Nanoseconds; negative: an error."""
-        usage = ctypes.c_uint64()
-        status: int = self._native.rowen_cgroup_usage_ns(self.struct, usage)
-        return status or usage.value
+        """Nanoseconds of programs; negative: an error."""
+        status, programs, _ = self.usages()
+        return status or programs
 
     def processes(self, capacity: int = 64) -> tuple[int, list[int]]:
         """How many there are, and the buffer, which has one entry more than the library is told."""

@@ -86,6 +86,27 @@ def test_cpu_time_of_what_has_ended_and_of_nested_groups_counts(group: Group, ha
     assert handle.usage() >= used
 
 
+def test_cpu_time_of_the_kernel_is_counted_apart(group: Group, handle: Handle) -> None:
+    group.run("zeros")
+    until(lambda: handle.usages()[2] > 300_000_000, "the kernel's CPU time is counted")
+    status, programs, calls = handle.usages()
+    assert status == 0
+    assert programs < calls / 2
+
+
+def test_a_request_is_told_from_a_freeze_from_above(group: Group, handle: Handle) -> None:
+    below = Handle(group.nested("container")[0], group.cpuacct)
+    group.run("1", inside=group.nested("container/process"))
+    group.advances()
+    assert (handle.call("requested"), below.call("requested")) == (0, 0)
+    handle.freeze()
+    until(lambda: below.call("frozen") == 1, "it is frozen from above")
+    assert (handle.call("requested"), below.call("requested")) == (1, 0)
+    assert handle.call("thaw") == 0
+    assert handle.call("requested") == 0
+    below.close()
+
+
 def test_a_container_that_is_made_later_freezes_with_the_pod(group: Group, handle: Handle) -> None:
     handle.freeze()
     nested = group.nested("later/inner")
@@ -123,6 +144,7 @@ def test_freezing_waits_for_nobody_and_is_not_done_before_an_uninterruptible_sle
     for _ in range(30):
         time.sleep(0.001)
         assert handle.call("frozen") == 0
+        assert handle.call("requested") == 1
     print("go", file=holder.stdin)
     until(lambda: handle.call("frozen") == 1, "the tree is frozen")
     assert group.counts() == [0]
@@ -223,7 +245,7 @@ def test_levels_beyond_the_last_are_said_to_be_there(group: Group, handle: Handl
     assert (found, pids[0]) == (-errno.ELOOP, process.pid)
 
 
-@pytest.mark.parametrize("name", ["freeze", "frozen", "thaw", "kill"])
+@pytest.mark.parametrize("name", ["freeze", "frozen", "requested", "thaw", "kill"])
 def test_a_cgroup_that_is_gone_is_said_to_be(group: Group, handle: Handle, name: str) -> None:
     for directory in group.directories:
         directory.rmdir()

@@ -78,6 +78,14 @@ static int await(const char *path) {
     return 0;
 }
 
+/* Has the kernel work, and does nothing itself. */
+static int read_zeros(void) {
+    static char zeros[16 << 20];
+    int file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    while (read(file, zeros, sizeof zeros) > 0) atomic_fetch_add(&counts[0], 1);
+    return 1;
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 1;
     int file = open(argv[1], O_RDWR | O_CLOEXEC);
@@ -87,6 +95,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[2], "comet") == 0) return fork_on(1);
     if (strcmp(argv[2], "hold") == 0 && argc == 4) return hold(argv[3]);
     if (strcmp(argv[2], "await") == 0 && argc == 4) return await(argv[3]);
+    if (strcmp(argv[2], "zeros") == 0) return read_zeros();
     if (strcmp(argv[2], "nobody") == 0) return setuid(NOBODY) != 0 || threads(1);
     return threads(atoi(argv[2]));
 }

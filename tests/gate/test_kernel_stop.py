@@ -7,17 +7,33 @@ import time
 from pathlib import Path
 
 import pytest
-from gate.rig import COUNTER, until
+from gate.rig import COUNTER, Tenant, until
 
 from rowen.node_agent.devices.device import Offence
 
 
+def built(source, folder):
+    made = folder / source.stem
+    compiler = sysconfig.get_config_var("CC").split()[0]
+    subprocess.run([compiler, "-static", "-O1", "-pthread", str(source), "-o", str(made)], check=True, timeout=60)
+    return made
+
+
 @pytest.fixture(scope="module")
 def static_program(tmp_path_factory):
-    made = tmp_path_factory.mktemp("static") / "spin"
-    compiler = sysconfig.get_config_var("CC").split()[0]
-    source = Path(__file__).parent / "static_spin.c"
-    subprocess.run([compiler, "-static", "-O1", str(source), "-o", str(made)], check=True, timeout=60)
+    return built(Path(__file__).parent / "static_spin.c", tmp_path_factory.mktemp("static"))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return built(Path(__file__).parents[1] / "agent_cgroup" / "work.c", tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture
+def counts(tmp_path):
+    """Where `work` counts."""
+    made = tmp_path / "counts"
+    made.write_bytes(bytes(4096))
     return made
 
 
@@ -139,20 +155,40 @@ def test_a_process_that_cannot_answer_but_does_not_run_is_no_offence(make_rig):
     tenant.freeze()
     engine.call("busy")
     rig.acknowledged()
-    assert account(rig).offence is Offence.LATE
+    assert account(rig).offence is Offence.BLAMELESS
+    assert (account(rig).backstops, account(rig).offences) == (1, 0)
 
 
-def test_a_killed_process_of_a_frozen_pod_ends(rig, static_program):
+def test_killed_processes_of_a_frozen_pod_end_and_the_others_do_not_run_meanwhile(rig, static_program):
     engine = rig.engine()
-    tenant, other = rig.run([str(static_program)]), rig.run([str(static_program)])
+    rig.opened()
+    tenants = [rig.run([str(static_program)]) for _ in range(3)]
+    for tenant in tenants:
+        tenant.advances()
+    engine.call("busy")
+    held(rig)
+    other = tenants.pop()
+    before = other.counts()
+    for tenant in tenants:
+        tenant.process.kill()
+        assert tenant.process.wait(60) == -9
+    assert rig.pods[0].frozen()
+    assert other.counts() == before
+    engine.call("idle")
+    other.advances()
+
+
+def test_work_that_the_kernel_does_is_stopped_and_is_no_offence(rig, work, counts):
+    engine = rig.engine()
+    rig.opened()
+    tenant = Tenant(rig.run([str(work), str(counts), "zeros"]).process, counts)
     tenant.advances()
     engine.call("busy")
     held(rig)
-    tenant.process.kill()
-    assert tenant.process.wait(20) == -9
-    # The other one goes on standing still.
-    held(rig)
-    other.stands_still()
+    tenant.stands_still()
+    assert (account(rig).offence, account(rig).backstops, account(rig).offences) == (Offence.BLAMELESS, 1, 0)
+    engine.call("idle")
+    tenant.advances()
 
 
 def test_nothing_is_left_frozen_by_an_agent_that_is_gone(rig, static_program):
@@ -167,6 +203,46 @@ def test_nothing_is_left_frozen_by_an_agent_that_is_gone(rig, static_program):
     tenant.stands_still()
     engine.call("idle")
     tenant.advances()
+
+
+def test_what_an_agent_has_asked_to_freeze_is_let_go_by_the_next_one(rig, static_program, work, counts, tmp_path):
+    """A thread that cannot be interrupted keeps the pod from being frozen until that agent is gone."""
+    lock = tmp_path / "lock"
+    lock.touch()
+    engine = rig.engine()
+    rig.opened()
+    tenant = rig.run([str(static_program)])
+    tenant.advances()
+    command = [str(work), str(counts), "hold", str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "held\n"
+            stuck = rig.run([str(work), str(counts), "await", str(lock)]).process
+            assert stuck.stdout.readline() == "waits\n"
+            until(lambda: ") D " in Path(f"/proc/{stuck.pid}/stat").read_text(), "it cannot be interrupted")
+            engine.call("busy")
+            until(lambda: account(rig).backstops == 1, "the kernel was asked")
+            rig.agent.close()
+            assert (rig.pods[0].freezer / "freezer.state").read_text() == "FREEZING\n"
+            rig.serve().renew(time.monotonic() + 3600)
+            print("go", file=holder.stdin, flush=True)
+            assert holder.wait(60) == 0
+        finally:
+            holder.kill()
+    held(rig)
+    tenant.stands_still()
+    engine.call("idle")
+    tenant.advances()
+    Tenant(stuck, counts).advances()
+
+
+def test_a_pod_that_was_left_frozen_and_comes_while_the_gate_is_open_is_let_go(rig):
+    rig.engine()
+    rig.opened()
+    pod, state = rig.pods[1], rig.pods[1].freezer / "freezer.state"
+    state.write_text("FROZEN")
+    rig.device.set_pod(1, pod.number, pod.freezer, pod.cpuacct)
+    until(lambda: state.read_text() == "THAWED\n", "it is let go")
 
 
 def test_a_frozen_pod_whose_slot_another_one_gets_is_let_go(rig, static_program):

@@ -14,6 +14,7 @@ from gate.borrower import BYTES, Borrower
 from gate.rig import until
 
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
+from rowen.node_agent.devices.device import Offence
 from rowen.node_agent.memory.loans import Borrower as Known
 from rowen.node_agent.memory.pool import Kind, Pool
 
@@ -106,6 +107,62 @@ def test_a_tenant_that_the_kernel_has_frozen_loses_handles_too(make_rig):
     assert tenant.ask("lost") == 5
     until(lambda: really(rig) == 12, "what it filled since is set apart")
     assert engine.ask("sum", 0, 5) == 45
+
+
+# A library of its own: it acknowledges each close at first. Then it takes that back, or is a process that has come
+# behind the closed gate, and says nothing more.
+LIAR = """
+    import socket, struct, sys
+    def attach():
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(os.environ["SOCKET"])
+        connection.send(bytes.fromhex(os.environ["HELLO"]))
+        device, member = socket.recv_fds(connection, 4096, 2)[1]
+        member = mmap.mmap(member, 4096)
+        member[68:72] = struct.pack("<i", os.getpid())
+        return connection, mmap.mmap(device, 4096, prot=mmap.PROT_READ), member
+    if os.environ["LIES"] == "withdraws":
+        connection, device, member = attach()
+        _counts[0] = 1
+        while not _counts[8]:
+            if device[64] & 1:
+                member[64:68] = device[64:68]
+            time.sleep(0.01)
+        member[64:68] = bytes(4)
+    else:
+        _counts[0] = 1
+        while not _counts[8]:
+            time.sleep(0.01)
+        connection, device, member = attach()
+    _counts[0] = 2
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("lies", ["withdraws", "comes"])
+def test_who_takes_an_acknowledgement_back_or_comes_without_one_keeps_no_memory_from_the_engine(make_rig, lies):
+    rig = make_rig(memory=(HANDLES, BYTES), backstop=5.0 if lies == "withdraws" else 0.05)
+    engine, tenant = an_engine(rig), a_tenant(rig, 1, 12)
+    hello = struct.pack("<QIIQ", MAGIC, 2, 24, 0).hex()
+    liar = rig.tenant(LIAR, LD_PRELOAD="", SOCKET=str(rig.socket(0)), HELLO=hello, LIES=lies)
+    until(lambda: liar.counts() == [1], "it is there")
+    engine.ask("busy")
+    rig.acknowledged()
+    before = rig.device.counts().tenants[0]
+    liar.tell()
+    # It may be stopped before it can say so.
+    until(lambda: liar.counts() == [2] or rig.pods[0].frozen(), "it lies")
+    engine.ask("want", 5)
+    assert engine.ask("wait", 5) == 1
+    until(rig.pods[0].frozen, "the kernel has stopped it")
+    after = rig.device.counts().tenants[0]
+    assert after.backstops == before.backstops + 1
+    if lies == "withdraws":
+        assert (after.offence, after.offences) == (Offence.UNACKNOWLEDGED, before.offences + 1)
+        assert after.offender == liar.process.pid
+    engine.ask("idle")
+    until(lambda: not rig.pods[0].frozen(), "it is let go")
+    assert tenant.ask("lost") == 5
 
 
 def test_killed_processes_give_back_everything(pool_rig):

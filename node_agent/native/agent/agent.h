@@ -30,7 +30,9 @@ enum rowen_offence {
     ROWEN_UNACKNOWLEDGED = 1,
     ROWEN_REPLACED_HANDLER = 2,
     ROWEN_RAN = 3,
-    ROWEN_LATE = 4 /* unacknowledged, without having run: the machine was busy */
+    /* Nobody's fault: unacknowledged without having run, since the machine was busy or another device had stopped the
+     * pod already; or a system call runs on. */
+    ROWEN_BLAMELESS = 4
 };
 
 /* A finished online request. */
@@ -66,9 +68,9 @@ struct rowen_account {
     _Atomic uint64_t tokens;     /* since the first report of the process that reported last */
     _Atomic uint64_t granted_ns; /* between that report and the last */
     _Atomic uint32_t attached;   /* processes */
-    _Atomic uint32_t offence;    /* the last one */
+    _Atomic uint32_t offence;    /* of the last stop by the kernel */
     _Atomic int32_t offender;    /* process that it is known of; 0: none in particular */
-    _Atomic uint32_t frozen;
+    _Atomic uint32_t offences;   /* of the backstops, those that the pod is to blame for */
 };
 
 struct rowen_status {

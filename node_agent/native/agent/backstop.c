@@ -10,10 +10,15 @@
 
 #include "agent/device.h"
 
-/* CPU time that a stopped pod's programs may use. The kernel charges a whole tick, of up to 10 ms, to whoever it meets:
- * two may be bad luck, and a control thread or two, or somebody in the middle of execve(), run a little. */
+/* CPU time that a stopped pod's programs may use at once. The kernel charges a whole tick, of up to 10 ms, to whoever it
+ * meets: two may be bad luck, and a control thread or two, or somebody in the middle of execve(), run a little. */
 #define ALLOWED_NS (20 * ROWEN_MS)
-#define ALLOWED_FRACTION 20 /* a twentieth of the time since */
+/* And after some time of rest. */
+#define MOST_NS (100 * ROWEN_MS)
+/* A pod that is being started uses some before its processes load the library. */
+#define START_NS (500 * ROWEN_MS)
+/* What the kernel may use for them: calls begun before the stop run to their end, and giving much memory back is one. */
+#define MOST_CALLS_NS ROWEN_SECOND
 /* Counting begins a tick of any kernel after the acknowledgement: what ran before it is accounted for by then. */
 #define MARK_NS (10 * ROWEN_MS)
 #define EARLY_NS (200 * ROWEN_MS)
@@ -22,7 +27,6 @@
 /* Frozen or not, the gate's transition does not wait longer for it: a thread in a driver may take for ever, and runs
  * nothing of its own. */
 #define PATIENCE_NS ROWEN_SECOND
-#define DYING_NS (50 * ROWEN_MS)
 #define MOST_PROCESSES 256
 
 /* Guards the list, and makes one step of "who else holds the pod" and thawing it. */
@@ -44,24 +48,59 @@ void rowen_backstop_dismiss(struct rowen_agent *agent) {
     pthread_mutex_unlock(&holds);
 }
 
-/* Noted at a close; the kernel accounts for what runs at its ticks, so it says little of a few milliseconds. */
-void rowen_backstop_note(struct rowen_agent *agent) {
-    for (uint32_t i = 0; i < agent->slots; i++)
-        if (agent->pods[i].known) rowen_cgroup_usage_ns(&agent->pods[i].cgroup, &agent->pods[i].usage_ns);
+static void note(struct rowen_slot *slot, uint64_t now) {
+    struct rowen_usage usage;
+    slot->restless_ns = 0;
+    if (!slot->known || rowen_cgroup_usage(&slot->cgroup, &usage) != 0) return;
+    slot->programs = (struct rowen_allowance){ALLOWED_NS, usage.programs_ns};
+    /* Not anew at each close: closes may follow each other quickly. */
+    slot->calls.used_ns = usage.calls_ns;
+    rowen_allowance_spend(&slot->calls, MOST_CALLS_NS, now - slot->spent_ns, usage.calls_ns);
+    slot->spent_ns = now;
 }
 
-static bool ran(const struct rowen_slot *slot, uint64_t allowed_ns) {
-    uint64_t usage;
-    if (rowen_cgroup_usage_ns(&slot->cgroup, &usage) != 0 || usage < slot->usage_ns) return false;
-    return usage - slot->usage_ns > allowed_ns;
+void rowen_backstop_note(struct rowen_agent *agent, uint64_t now) {
+    for (uint32_t i = 0; i < agent->slots; i++) note(&agent->pods[i], now);
+}
+
+/* What the pod has done since the last look; the kernel accounts for it at its ticks, so it says little of a few
+ * milliseconds. */
+static enum rowen_offence spend(struct rowen_agent *agent, struct rowen_slot *slot, uint64_t now) {
+    struct rowen_usage usage;
+    if (agent->allows_cpu || rowen_cgroup_usage(&slot->cgroup, &usage) != 0) return ROWEN_NO_OFFENCE;
+    uint64_t passed = now - slot->spent_ns;
+    slot->spent_ns = now;
+    bool programs = rowen_allowance_spend(&slot->programs, MOST_NS, passed, usage.programs_ns);
+    bool calls = rowen_allowance_spend(&slot->calls, MOST_CALLS_NS, passed, usage.calls_ns);
+    if (!programs) return ROWEN_RAN;
+    return calls ? ROWEN_NO_OFFENCE : ROWEN_BLAMELESS;
+}
+
+enum rowen_offence rowen_backstop_silence(struct rowen_agent *agent, uint32_t index, uint64_t now) {
+    struct rowen_slot *slot = &agent->pods[index];
+    if (agent->allows_cpu || !slot->known || spend(agent, slot, now) == ROWEN_RAN) return ROWEN_UNACKNOWLEDGED;
+    return ROWEN_BLAMELESS;
+}
+
+static bool holds_pod(const struct rowen_agent *agent, uint64_t pod) {
+    for (uint32_t i = 0; i < agent->slots; i++)
+        if (agent->pods[i].held && agent->pods[i].pod == pod) return true;
+    return false;
+}
+
+static bool held_by_others(const struct rowen_agent *agent, uint64_t pod) {
+    for (const struct rowen_agent *other = agents; other; other = other->next)
+        if (other != agent && holds_pod(other, pod)) return true;
+    return false;
 }
 
 void rowen_backstop_hold(struct rowen_agent *agent, uint32_t index, enum rowen_offence offence, pid_t offender) {
     struct rowen_slot *slot = &agent->pods[index];
     if (!slot->known || slot->held) return;
     struct rowen_account *account = &agent->state->accounts[index];
-    if (offence == ROWEN_UNACKNOWLEDGED && !agent->allows_cpu && !ran(slot, ALLOWED_NS)) offence = ROWEN_LATE;
     pthread_mutex_lock(&holds);
+    /* It is held here, too: the other device may open first. But it cannot answer, and what it did counts there. */
+    if (held_by_others(agent, slot->pod)) offence = ROWEN_BLAMELESS;
     slot->held = true;
     slot->frozen = false;
     slot->held_ns = rowen_now();
@@ -69,14 +108,14 @@ void rowen_backstop_hold(struct rowen_agent *agent, uint32_t index, enum rowen_o
     pthread_mutex_unlock(&holds);
     atomic_store(&account->offence, offence);
     atomic_store(&account->offender, offender);
-    atomic_store(&account->frozen, 1);
+    if (offence != ROWEN_BLAMELESS) atomic_fetch_add(&account->offences, 1);
     atomic_fetch_add(&account->backstops, 1);
     atomic_fetch_add(&agent->state->backstops, 1);
 }
 
 bool rowen_backstop_done(struct rowen_agent *agent, uint32_t index, uint64_t now) {
     struct rowen_slot *slot = &agent->pods[index];
-    if (!slot->known || !slot->held || slot->frozen || now < slot->thawed_until_ns) return true;
+    if (!slot->known || !slot->held || slot->frozen) return true;
     /* Anything but "not yet": frozen, or gone. */
     if (rowen_cgroup_frozen(&slot->cgroup) != 0 || now > slot->held_ns + PATIENCE_NS) slot->frozen = true;
     else rowen_cgroup_freeze(&slot->cgroup);
@@ -95,65 +134,47 @@ static bool has_to_die(pid_t pid) {
     return false;
 }
 
-/* With version 1 a frozen process does not take SIGKILL: a pod that is deleted would stay until the gate opens. It is
- * thawed for a moment in which the killed ones end; what else runs then is stopped again. */
-static void let_die(struct rowen_slot *slot, uint64_t now) {
+/* With version 1 a frozen process does not take SIGKILL: a pod that is deleted would stay until the gate opens. Those
+ * who have to die do so outside of it, and none of the others runs meanwhile. */
+static void let_die(const struct rowen_slot *slot) {
     int32_t pids[MOST_PROCESSES];
-    if (slot->cgroup.version != 1 || !slot->frozen || now < slot->thawed_until_ns) return;
+    if (slot->cgroup.version != 1 || !slot->frozen) return;
     int32_t count = rowen_cgroup_processes(&slot->cgroup, pids, MOST_PROCESSES);
-    for (int32_t i = 0; i < count && i < MOST_PROCESSES; i++) {
-        if (pids[i] <= 0 || !has_to_die(pids[i])) continue;
-        rowen_cgroup_thaw(&slot->cgroup);
-        slot->frozen = false;
-        slot->thawed_until_ns = now + DYING_NS;
-        slot->held_ns = slot->thawed_until_ns;
-        return;
-    }
+    for (int32_t i = 0; i < count && i < MOST_PROCESSES; i++)
+        if (pids[i] > 0 && has_to_die(pids[i])) rowen_cgroup_put_out(&slot->cgroup, pids[i]);
 }
 
 static void look(struct rowen_agent *agent, uint32_t index, uint64_t now) {
     struct rowen_slot *slot = &agent->pods[index];
-    uint64_t allowed = ALLOWED_NS + (now - agent->acknowledged_ns) / ALLOWED_FRACTION;
     if (!slot->known || !rowen_backstop_done(agent, index, now)) return;
     if (slot->held) {
-        let_die(slot, now);
+        let_die(slot);
         return;
     }
-    if (!agent->allows_cpu && ran(slot, allowed)) rowen_backstop_hold(agent, index, ROWEN_RAN, 0);
+    enum rowen_offence offence = spend(agent, slot, now);
+    if (offence != ROWEN_NO_OFFENCE) rowen_backstop_hold(agent, index, offence, 0);
 }
 
 uint64_t rowen_backstop_watch(struct rowen_agent *agent, uint64_t now) {
     uint64_t since = now - agent->acknowledged_ns;
     if (since < MARK_NS) return MARK_NS - since;
-    if (!agent->marked) rowen_backstop_note(agent);
+    if (!agent->marked) rowen_backstop_note(agent, now);
     agent->marked = true;
     for (uint32_t i = 0; i < agent->slots; i++) look(agent, i, now);
-    return since < EARLY_NS ? EARLY_LOOK_NS : LATER_LOOK_NS;
-}
-
-static bool holds_pod(const struct rowen_agent *agent, uint64_t pod) {
-    for (uint32_t i = 0; i < agent->slots; i++)
-        if (agent->pods[i].held && agent->pods[i].pod == pod) return true;
-    return false;
+    bool awaited = rowen_agent_chase(agent, agent->followed_gate, now);
+    return awaited || since < EARLY_NS ? EARLY_LOOK_NS : LATER_LOOK_NS;
 }
 
 static void let_go(struct rowen_agent *agent, struct rowen_slot *slot) {
     pthread_mutex_lock(&holds);
     slot->held = slot->frozen = false;
-    slot->thawed_until_ns = 0;
-    bool free = true;
-    for (const struct rowen_agent *other = agents; other; other = other->next)
-        if (other != agent && holds_pod(other, slot->pod)) free = false;
-    if (free) rowen_cgroup_thaw(&slot->cgroup);
+    if (!held_by_others(agent, slot->pod)) rowen_cgroup_thaw(&slot->cgroup);
     pthread_mutex_unlock(&holds);
 }
 
 void rowen_backstop_release(struct rowen_agent *agent) {
-    for (uint32_t i = 0; i < agent->slots; i++) {
-        if (!agent->pods[i].held) continue;
-        let_go(agent, &agent->pods[i]);
-        atomic_store(&agent->state->accounts[i].frozen, 0);
-    }
+    for (uint32_t i = 0; i < agent->slots; i++)
+        if (agent->pods[i].held) let_go(agent, &agent->pods[i]);
 }
 
 void rowen_backstop_forget(struct rowen_agent *agent, uint32_t index) {
@@ -161,4 +182,19 @@ void rowen_backstop_forget(struct rowen_agent *agent, uint32_t index) {
     if (slot->held) let_go(agent, slot);
     if (slot->known) rowen_cgroup_close(&slot->cgroup);
     *slot = (struct rowen_slot){0};
+}
+
+void rowen_backstop_adopt(struct rowen_agent *agent, uint32_t index, uint64_t pod, const struct rowen_cgroup *cgroup) {
+    struct rowen_slot *slot = &agent->pods[index];
+    rowen_backstop_forget(agent, index);
+    pthread_mutex_lock(&holds);
+    uint64_t now = rowen_now();
+    struct rowen_usage usage = {0};
+    rowen_cgroup_usage(cgroup, &usage);
+    *slot = (struct rowen_slot){.cgroup = *cgroup, .known = true, .pod = pod, .held_ns = now, .spent_ns = now};
+    slot->programs = (struct rowen_allowance){START_NS, usage.programs_ns};
+    slot->calls = (struct rowen_allowance){MOST_CALLS_NS, usage.calls_ns};
+    slot->held = rowen_cgroup_requested(cgroup) == 1;
+    slot->frozen = slot->held && rowen_cgroup_frozen(cgroup) == 1;
+    pthread_mutex_unlock(&holds);
 }

@@ -61,6 +61,7 @@ static void await_member(struct rowen_agent *agent, struct rowen_member *member,
     uint64_t now = rowen_now();
     struct rowen_slot *slot = &agent->pods[member->slot];
     if (atomic_load(&block->ack) == gate) {
+        member->stood_gate = gate;
         uint64_t at = atomic_load(&block->ack_ns);
         count(answers, member->slot, at < closed || at > now ? now : at);
     } else if (slot->held) {
@@ -70,7 +71,8 @@ static void await_member(struct rowen_agent *agent, struct rowen_member *member,
     } else if (now - closed > LIVENESS_NS && gone_or_going(member)) {
         return;
     } else if (now - closed >= agent->backstop_ns) {
-        rowen_backstop_hold(agent, (uint32_t)member->slot, ROWEN_UNACKNOWLEDGED, member->pid);
+        uint32_t index = (uint32_t)member->slot;
+        rowen_backstop_hold(agent, index, rowen_backstop_silence(agent, index, now), member->pid);
     } else {
         answers->pending = true;
         rowen_agent_raise(member); /* it may have started since the last look */
@@ -94,4 +96,39 @@ bool rowen_agent_collect(struct rowen_agent *agent, uint32_t gate, struct rowen_
         if (answers.per_slot[i]) atomic_fetch_add(&agent->state->accounts[i].preemptions, 1);
     if (answers.count && atomic_load(&transition->reason) == ROWEN_BUSY) atomic_fetch_add(&agent->state->preemptions, 1);
     return true;
+}
+
+/* Whether the process keeps its slot from standing still. What cannot be an accident has its pod held at once. */
+static bool is_restless(struct rowen_agent *agent, struct rowen_member *member, uint32_t gate) {
+    struct rowen_member_block *block = &member->page->block;
+    bool stands = atomic_load(&block->ack) == gate;
+    if (stands) member->stood_gate = gate;
+    stands = stands || atomic_load(&block->control_tid) == 0;
+    member->ends = !stands && gone_or_going(member);
+    if (stands || member->ends) return false;
+    uint32_t index = (uint32_t)member->slot;
+    if (member->stood_gate == gate) rowen_backstop_hold(agent, index, ROWEN_UNACKNOWLEDGED, member->pid);
+    if (atomic_load(&block->fault) == ROWEN_HANDLER_REPLACED)
+        rowen_backstop_hold(agent, index, ROWEN_REPLACED_HANDLER, member->pid);
+    rowen_agent_raise(member); /* it may have started since the last look */
+    return true;
+}
+
+bool rowen_agent_chase(struct rowen_agent *agent, uint32_t gate, uint64_t now) {
+    pid_t restless[ROWEN_TENANT_SLOTS] = {0};
+    bool any = false;
+    ROWEN_FOR_MEMBERS(agent, member) {
+        if (member->slot == ROWEN_ENGINE || member->state != ROWEN_ATTACHED || agent->pods[member->slot].held) continue;
+        if (is_restless(agent, member, gate)) restless[member->slot] = member->pid;
+    }
+    for (uint32_t i = 0; i < agent->slots; i++) {
+        /* By the slot and not by the process: one may follow another, or the same one attach again and again. */
+        struct rowen_slot *slot = &agent->pods[i];
+        if (!restless[i] || !slot->known || slot->held) slot->restless_ns = 0;
+        else if (slot->restless_ns == 0) slot->restless_ns = now;
+        else if (now - slot->restless_ns >= agent->backstop_ns)
+            rowen_backstop_hold(agent, i, rowen_backstop_silence(agent, i, now), restless[i]);
+        any = any || slot->restless_ns;
+    }
+    return any;
 }

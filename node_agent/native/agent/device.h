@@ -3,6 +3,7 @@
 #define ROWEN_DEVICE_H
 
 #include "agent/agent.h"
+#include "agent/allowance.h"
 
 #define ROWEN_STATE_MAGIC 0x45544154534e5752ull
 
@@ -31,6 +32,8 @@ struct rowen_member {
     struct rowen_member_page *page;
     bool raised;
     pid_t raised_tid; /* in the agent's PID namespace; 0: none */
+    uint32_t stood_gate; /* closed gate word that it was seen to acknowledge last */
+    bool ends;           /* at the last look no thread of it executed an instruction of its own any more */
     uint64_t gaps_read;
     uint64_t records_read;
     uint64_t reports_read;
@@ -43,8 +46,9 @@ struct rowen_slot {
     bool held;     /* asked to freeze, by this device */
     bool frozen;   /* and seen to be */
     uint64_t held_ns;
-    uint64_t thawed_until_ns; /* for those who were killed */
-    uint64_t usage_ns; /* CPU time at the close, or shortly after it was acknowledged */
+    struct rowen_allowance programs, calls;
+    uint64_t spent_ns;    /* until when they are accounted for */
+    uint64_t restless_ns; /* since when it has had a process that does not stand; 0: it has none */
 };
 
 struct rowen_agent {
@@ -108,16 +112,24 @@ uint64_t rowen_agent_gap(struct rowen_agent *agent, uint64_t now);
 
 /* collect.c: acknowledgements of a close; true when nobody is awaited any more. */
 bool rowen_agent_collect(struct rowen_agent *agent, uint32_t gate, struct rowen_transition *transition);
+/* Afterwards: holds the pods of processes that have come since and do not acknowledge, or that have taken their
+ * acknowledgement back. True while somebody is awaited. */
+bool rowen_agent_chase(struct rowen_agent *agent, uint32_t gate, uint64_t now);
 
 /* backstop.c: what the kernel does where the library does not. */
 void rowen_backstop_hold(struct rowen_agent *agent, uint32_t slot, enum rowen_offence offence, pid_t offender);
-/* Notes what the pods have used of their CPUs. */
-void rowen_backstop_note(struct rowen_agent *agent);
+/* What a process has done that does not acknowledge: one that has not run either was kept from it by the machine. */
+enum rowen_offence rowen_backstop_silence(struct rowen_agent *agent, uint32_t slot, uint64_t now);
+/* A close, or its acknowledgement: what the pods have used of their CPUs until now was allowed. */
+void rowen_backstop_note(struct rowen_agent *agent, uint64_t now);
 /* Whether a slot that is held stands still, as far as can be had. */
 bool rowen_backstop_done(struct rowen_agent *agent, uint32_t slot, uint64_t now);
 /* Holds pods that use their CPU behind the closed gate. Returns when to look again, in nanoseconds from now. */
 uint64_t rowen_backstop_watch(struct rowen_agent *agent, uint64_t now);
 void rowen_backstop_release(struct rowen_agent *agent);
+/* The slot has this pod from now on. One that the last agent had asked to freeze is held, and let go when the gate is
+ * open, whether or not everything in it has got there. */
+void rowen_backstop_adopt(struct rowen_agent *agent, uint32_t slot, uint64_t pod, const struct rowen_cgroup *cgroup);
 /* The slot has no pod any more; the one that it had is let go. */
 void rowen_backstop_forget(struct rowen_agent *agent, uint32_t slot);
 /* The devices that this process serves know of each other: a pod may be on several of them. */

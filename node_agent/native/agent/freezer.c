@@ -9,6 +9,7 @@
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -40,8 +41,10 @@ static int32_t open_v1(struct rowen_cgroup *cgroup, const char *cpuacct) {
     if (directory < 0) return directory;
     int32_t version = version_of(directory);
     cgroup->usage = version == 1 ? open_file(directory, "cpuacct.usage_user", O_RDONLY) : -EINVAL;
+    cgroup->system = version == 1 ? open_file(directory, "cpuacct.usage_sys", O_RDONLY) : -EINVAL;
     close(directory);
-    return cgroup->usage < 0 ? cgroup->usage : 0;
+    if (cgroup->usage < 0) return cgroup->usage;
+    return cgroup->system < 0 ? cgroup->system : 0;
 }
 
 static int32_t open_v2(struct rowen_cgroup *cgroup) {
@@ -57,7 +60,7 @@ static int32_t open_v2(struct rowen_cgroup *cgroup) {
 }
 
 int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, const char *cpuacct) {
-    *cgroup = (struct rowen_cgroup){-1, -1, -1, -1, -1, 0};
+    *cgroup = (struct rowen_cgroup){-1, -1, -1, -1, -1, -1, 0};
     int32_t status = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
     if (status < 0) return status;
     cgroup->directory = status;
@@ -73,10 +76,11 @@ int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, co
 
 void rowen_cgroup_close(struct rowen_cgroup *cgroup) {
     if (cgroup->state == cgroup->request) cgroup->state = -1;
-    const int32_t open[] = {cgroup->directory, cgroup->request, cgroup->state, cgroup->usage, cgroup->kill};
+    const int32_t open[] = {cgroup->directory, cgroup->request, cgroup->state,
+                            cgroup->usage,     cgroup->system,  cgroup->kill};
     for (size_t i = 0; i < sizeof open / sizeof *open; i++)
         if (open[i] >= 0) close(open[i]);
-    *cgroup = (struct rowen_cgroup){-1, -1, -1, -1, -1, 0};
+    *cgroup = (struct rowen_cgroup){-1, -1, -1, -1, -1, -1, 0};
 }
 
 static int32_t put(int fd, const char *text) {
@@ -106,19 +110,51 @@ int32_t rowen_cgroup_frozen(const struct rowen_cgroup *cgroup) {
     return strstr(text, cgroup->version == 1 ? "FROZEN" : "frozen 1") != NULL;
 }
 
-int32_t rowen_cgroup_usage_ns(const struct rowen_cgroup *cgroup, uint64_t *usage_ns) {
-    char text[1024];
-    int32_t status = get(cgroup->usage, text, sizeof text);
-    if (status < 0) return status;
-    if (cgroup->version == 1) {
-        *usage_ns = strtoull(text, NULL, 10);
-        return 0;
-    }
-    static const char name[] = "user_usec ";
+int32_t rowen_cgroup_requested(const struct rowen_cgroup *cgroup) {
+    /* The file of the request itself is for writing, or says what holds from above, too. */
+    const char *name = cgroup->version == 1 ? "freezer.self_freezing" : "cgroup.freeze";
+    int32_t fd = open_file(cgroup->directory, name, O_RDONLY);
+    if (fd < 0) return fd;
+    char text[16];
+    int32_t status = get(fd, text, sizeof text);
+    close(fd);
+    return status < 0 ? status : text[0] == '1';
+}
+
+int32_t rowen_cgroup_put_out(const struct rowen_cgroup *cgroup, int32_t pid) {
+    int32_t fd = open_file(cgroup->directory, "../cgroup.procs", O_WRONLY);
+    if (fd < 0) return fd;
+    char text[16];
+    snprintf(text, sizeof text, "%d", pid);
+    int32_t status = put(fd, text);
+    close(fd);
+    return status;
+}
+
+static int32_t read_number(int fd, uint64_t *number) {
+    char text[32];
+    int32_t status = get(fd, text, sizeof text);
+    if (status == 0) *number = strtoull(text, NULL, 10);
+    return status;
+}
+
+/* A line of cpu.stat. */
+static int32_t find_ns(const char *text, const char *name, uint64_t *ns) {
     const char *found = strstr(text, name);
     if (!found) return -EPROTO;
-    *usage_ns = strtoull(found + strlen(name), NULL, 10) * 1000;
+    *ns = strtoull(found + strlen(name), NULL, 10) * 1000;
     return 0;
+}
+
+int32_t rowen_cgroup_usage(const struct rowen_cgroup *cgroup, struct rowen_usage *usage) {
+    if (cgroup->version == 1) {
+        int32_t status = read_number(cgroup->usage, &usage->programs_ns);
+        return status < 0 ? status : read_number(cgroup->system, &usage->calls_ns);
+    }
+    char text[1024];
+    int32_t status = get(cgroup->usage, text, sizeof text);
+    if (status == 0) status = find_ns(text, "user_usec ", &usage->programs_ns);
+    return status < 0 ? status : find_ns(text, "system_usec ", &usage->calls_ns);
 }
 
 static bool gone(int32_t status) { return status == -ENOENT || status == -ENODEV; }

@@ -37,6 +37,7 @@ struct rowen_cgroup {
     int32_t request; /* freezer.state or cgroup.freeze */
     int32_t state;   /* freezer.state or cgroup.events */
     int32_t usage;   /* cpuacct.usage_user or cpu.stat */
+    int32_t system;  /* cpuacct.usage_sys; -1 with version 2 */
     int32_t kill;    /* cgroup.kill; -1 before Linux 5.14 and with version 1 */
     uint32_t version;
 };
@@ -50,17 +51,26 @@ ROWEN_API void rowen_cgroup_close(struct rowen_cgroup *cgroup);
 ROWEN_API int32_t rowen_cgroup_freeze(const struct rowen_cgroup *cgroup);
 /* 1: everything in the tree is frozen (also: nothing is in it, and it was asked for); 0: not, or not yet. */
 ROWEN_API int32_t rowen_cgroup_frozen(const struct rowen_cgroup *cgroup);
+/* 1: this cgroup was asked to freeze, and not only one above it, whether or not everything in it has got there. */
+ROWEN_API int32_t rowen_cgroup_requested(const struct rowen_cgroup *cgroup);
 ROWEN_API int32_t rowen_cgroup_thaw(const struct rowen_cgroup *cgroup);
+/* Version 1: moves a process to the cgroup above, where it is not frozen by this one. Of use for one that has to die:
+ * it takes its signal there, and executes nothing before. */
+ROWEN_API int32_t rowen_cgroup_put_out(const struct rowen_cgroup *cgroup, int32_t pid);
 
 /* Kills every process in the tree, frozen or not, and thaws it (with version 1 also what is frozen by itself below).
  * Returns how many processes it found. They end when they get a CPU, and execute nothing of their programs before.
  * Without cgroup.kill, one that was forked or moved in meanwhile may have got away: call it until it returns 0. */
 ROWEN_API int32_t rowen_cgroup_kill(const struct rowen_cgroup *cgroup);
 
-/* CPU time that programs in the tree have used since it was made, those that have left it included. What the kernel did
- * for them does not count: a system call that was begun before a stop is finished after it. Accounted for at the
- * kernel's ticks. It stands still while the tree is frozen. */
-ROWEN_API int32_t rowen_cgroup_usage_ns(const struct rowen_cgroup *cgroup, uint64_t *usage_ns);
+/* CPU time that the tree has used since it was made, what has left it included. Accounted for at the kernel's ticks. It
+ * stands still while the tree is frozen. */
+struct rowen_usage {
+    uint64_t programs_ns; /* by programs themselves */
+    uint64_t calls_ns;    /* by the kernel for them: a system call that was begun before a stop is finished after it */
+};
+
+ROWEN_API int32_t rowen_cgroup_usage(const struct rowen_cgroup *cgroup, struct rowen_usage *usage);
 
 /* Writes ids of processes in the tree, as many as fit, and returns how many there are. The ids are those of the
  * caller's PID namespace, which has to be the host's: a process that it does not show is missing (version 1) or 0.

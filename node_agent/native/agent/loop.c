@@ -70,7 +70,7 @@ static void begin_transition(struct rowen_agent *agent, uint32_t gate) {
     agent->followed_gate = gate;
     agent->acknowledged = false;
     agent->marked = false;
-    rowen_backstop_note(agent);
+    rowen_backstop_note(agent, rowen_now());
 }
 
 /* What the last agent left without an end, ends where this one's begin. */
@@ -136,6 +136,7 @@ static struct pause open_or_wait(struct rowen_agent *agent) {
 
 static struct pause serve_open(struct rowen_agent *agent, uint32_t gate) {
     uint64_t now = rowen_now();
+    rowen_backstop_release(agent); /* a pod that came since, which the last agent had stopped */
     account(agent, now);
     if (!lease_valid(agent, now)) agent->reason = ROWEN_LEASE;
     else if (!atomic_load(&agent->engines)) agent->reason = ROWEN_DETACHED;

@@ -89,13 +89,8 @@ int32_t rowen_agent_set_pod(struct rowen_agent *agent, uint32_t slot, uint64_t p
     struct rowen_cgroup cgroup;
     int32_t error = rowen_cgroup_open(&cgroup, directory, cpuacct);
     if (error) return error;
-    /* The last agent may have left it frozen: then it is let go when the gate opens. */
-    bool frozen = rowen_cgroup_frozen(&cgroup) == 1;
     pthread_mutex_lock(&agent->lock);
-    struct rowen_slot *at = &agent->pods[slot];
-    rowen_backstop_forget(agent, slot);
-    *at = (struct rowen_slot){.cgroup = cgroup, .known = true, .pod = pod, .held = frozen, .frozen = frozen};
-    rowen_cgroup_usage_ns(&cgroup, &at->usage_ns);
+    rowen_backstop_adopt(agent, slot, pod, &cgroup);
     pthread_mutex_unlock(&agent->lock);
     return 0;
 }

@@ -10,7 +10,8 @@ static bool stands(const struct rowen_agent *agent, const struct rowen_member *m
     struct rowen_member_block *block = &member->page->block;
     const struct rowen_slot *slot = &agent->pods[member->slot];
     /* Without a control thread yet: nothing of its own program has run since it came. */
-    if (slot->frozen || atomic_load(&block->ack) == gate || atomic_load(&block->control_tid) == 0) return true;
+    if (slot->frozen || member->ends) return true;
+    if (atomic_load(&block->ack) == gate || atomic_load(&block->control_tid) == 0) return true;
     return member->state == ROWEN_LOOSE && now > agent->acknowledged_ns + LOOSE_NS;
 }
 

@@ -16,7 +16,7 @@ _REASONS = {Offence.UNACKNOWLEDGED: Reason.UNACKNOWLEDGED, Offence.HANDLER_REPLA
 
 @dataclass
 class _Pod:
-    backstops: dict[object, int] = field(default_factory=dict)
+    offences: dict[object, int] = field(default_factory=dict)
     """Per slot."""
     stops: list[KernelStop] = field(default_factory=list)
     told: dict[Reason, float] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Watch:
             known.arrived = now
         known.attached = attached
         known.suspects.look(processes_in(pod.directory) - attached, counts.open_seconds)
-        before = known.backstops.get(slot, counts.backstops)
-        known.backstops[slot] = counts.backstops
-        if counts.backstops > before:
+        before = known.offences.get(slot, counts.offences)
+        known.offences[slot] = counts.offences
+        if counts.offences > before:
             known.stops = [stop for stop in known.stops if now - stop.at <= WINDOW]
             known.stops.append(_stop(known, counts, now))
         return [Notice(pod, decision) for decision in _decisions(known, now)]

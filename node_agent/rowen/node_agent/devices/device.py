@@ -31,8 +31,9 @@ class Offence(Enum):
     """A process has put a handler of its own in the place of the gate's."""
     RAN = 3
     """The pod used its CPU while the gate was closed and all who had attached had acknowledged."""
-    LATE = 4
-    """A process did not acknowledge in time, and did not run either: the machine was busy."""
+    BLAMELESS = 4
+    """Nobody's fault: a process did not acknowledge in time and did not run either, since the machine was busy or
+    another device had stopped the pod already; or the kernel worked for the pod for long."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,10 @@ class TenantCounts:
     total: int
     tokens: int
     granted_seconds: float
+    offences: int = 0
+    """Of the backstops, those that the pod is to blame for."""
     offence: Offence | None = None
-    """The last one, where there was any."""
+    """Why the kernel stopped it last, where it did."""
     offender: int | None = None
     """Process that it is known of, as the agent sees it."""
 
@@ -274,6 +277,7 @@ class Device:
                     total=account.total,
                     tokens=account.tokens,
                     granted_seconds=_seconds(account.granted_ns),
+                    offences=account.offences,
                     offence=Offence(account.offence) if account.offence else None,
                     offender=account.offender or None,
                 )

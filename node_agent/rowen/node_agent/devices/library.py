@@ -57,7 +57,7 @@ class Account(ctypes.Structure):
         ("attached", ctypes.c_uint32),
         ("offence", ctypes.c_uint32),
         ("offender", ctypes.c_int32),
-        ("frozen", ctypes.c_uint32),
+        ("offences", ctypes.c_uint32),
     ]
 
 
@@ -86,7 +86,9 @@ class Status(ctypes.Structure):
 class CgroupHandle(ctypes.Structure):
     """`struct rowen_cgroup`."""
 
-    _fields_ = [(name, ctypes.c_int32) for name in ("directory", "request", "state", "usage", "kill", "version")]
+    _fields_ = [
+        (name, ctypes.c_int32) for name in ("directory", "request", "state", "usage", "system", "kill", "version")
+    ]
 
 
 CpuMask = ctypes.c_uint64 * CPU_WORDS
