@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import torch
 from memory.local_arena import LocalArena
+from structlog.testing import capture_logs
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from rowen.runtime.memory.part import PoolPart
-from rowen.runtime.vllm.elastic.attachment import Attachment
-from rowen.runtime.vllm.elastic.geometry import TooLittleError
+from rowen.runtime.vllm.elastic.attachment import Attachment, geometry_of
+from rowen.runtime.vllm.elastic.geometry import Geometry, TooLittleError, UnsuitableError
 from rowen.runtime.vllm.elastic.worker import ElasticWorker
 
 BLOCK_BYTES, TOKENS = 2**15, 32
@@ -57,3 +58,31 @@ def test_where_the_length_is_what_fits_one_token_has_to() -> None:
     assert cache_bytes(PoolPart(LocalArena(2, BLOCK_BYTES), 2), 8192, -1) == 2 * BLOCK_BYTES
     with pytest.raises(TooLittleError, match=r"of 1 tokens takes 65536 .* leaves 32768 .*: raise memoryLimit$"):
         cache_bytes(PoolPart(LocalArena(2, BLOCK_BYTES), 1), 8192, -1)
+
+
+def laid_out(stride: int, blocks: int) -> Any:
+    """What vLLM tells the scheduler of a cache of two layers."""
+    return SimpleNamespace(kv_cache_tensors=[SimpleNamespace(block_stride=stride)] * 2, num_blocks=blocks)
+
+
+@pytest.mark.parametrize(
+    ("settled", "config", "words"),
+    [
+        (None, laid_out(BLOCK_BYTES, 6), "--worker-cls"),
+        (Geometry(BLOCK_BYTES, 6, BLOCK_BYTES), laid_out(BLOCK_BYTES, 5), r"\(32768, 5\).* not as \(32768, 6\)"),
+        (Geometry(BLOCK_BYTES, 6, BLOCK_BYTES), laid_out(BLOCK_BYTES // 2, 6), r"\(16384, 6\).* not as \(32768, 6\)"),
+    ],
+)
+def test_a_cache_that_lies_otherwise_than_in_the_arena_is_refused_in_one_line(
+    settled: Geometry | None, config: Any, words: str
+) -> None:
+    attached = Attachment(PoolPart(LocalArena(6, BLOCK_BYTES), 6), settled)
+    with capture_logs() as logs, pytest.raises(UnsuitableError, match=words) as told:
+        geometry_of(attached, config)
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("the engine cannot start", str(told.value))]
+
+
+def test_the_scheduler_takes_the_cache_that_was_settled() -> None:
+    settled = Geometry(BLOCK_BYTES, 6, BLOCK_BYTES)
+    attached = Attachment(PoolPart(LocalArena(6, BLOCK_BYTES), 6), settled)
+    assert geometry_of(attached, laid_out(BLOCK_BYTES, 6)) == settled

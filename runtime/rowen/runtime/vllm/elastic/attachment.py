@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowen.runtime.memory.part import PoolPart
-from rowen.runtime.vllm.elastic.geometry import Geometry
+from rowen.runtime.vllm.elastic.geometry import Geometry, UnsuitableError
+from rowen.runtime.vllm.elastic.refusal import told
 
 if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
@@ -34,10 +35,11 @@ def attachment() -> Attachment | None:
     return _attachment
 
 
+@told()
 def geometry_of(attached: Attachment, config: "KVCacheConfig") -> Geometry:
-    """How the cache lies on the arena. Raises `ValueError` when the worker did not put it there."""
+    """How the cache lies on the arena. Raises `UnsuitableError` when the worker did not put it there."""
     if attached.geometry is None:
-        raise ValueError(
+        raise UnsuitableError(
             "the scheduler finds no cache in the arena: the engine needs "
             "--worker-cls rowen.runtime.vllm.elastic.worker.ElasticWorker and "
             "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -45,5 +47,8 @@ def geometry_of(attached: Attachment, config: "KVCacheConfig") -> Geometry:
     laid = {(tensor.block_stride, config.num_blocks) for tensor in config.kv_cache_tensors}
     expected = (attached.geometry.block_bytes, attached.geometry.blocks)
     if laid != {expected}:
-        raise ValueError(f"vLLM laid out its cache as {sorted(laid)} (bytes of a block, blocks), not as {expected}")
+        raise UnsuitableError(
+            f"vLLM laid out its cache as {sorted(laid)} (bytes of a block, blocks), not as {expected}: leave out the "
+            "options that size it, or memoryLimit"
+        )
     return attached.geometry

@@ -3,8 +3,7 @@
 Written against vLLM 0.32.0. Without a part of the pool it is vLLM's worker.
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from rowen.runtime.device_memory import open_part, pool_bytes
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import Attachment, attach, attachment
 from rowen.runtime.vllm.elastic.geometry import Geometry, TooLittleError, UnsuitableError, best_fit
+from rowen.runtime.vllm.elastic.refusal import told
 from rowen.runtime.vllm.seeded import SeededWorker
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ElasticWorker(SeededWorker):
     def __init__(self, vllm_config: "VllmConfig", *args: Any, **kwargs: Any) -> None:
         self._elastic = attachment() or _from_device(vllm_config)
         if self._elastic is not None:
-            with _told():
+            with told():
                 refuse(vllm_config)
             part = self._elastic.part
             # No memory of the machine's is taken for it, so vLLM has nothing to measure.
@@ -53,7 +53,7 @@ class ElasticWorker(SeededWorker):
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         super().load_model(*args, **kwargs)
         if self._elastic is not None:
-            with _told():
+            with told():
                 self._settle_geometry(self._elastic)
 
     @override
@@ -126,7 +126,7 @@ class ElasticWorker(SeededWorker):
 
 
 def refuse(config: "VllmConfig") -> None:
-    """Raises `UnsuitableError` for what was never tried with memory that goes away."""
+    """Raises `UnsuitableError` for what the pool decides, and what was never tried with memory that goes away."""
     parallel = config.parallel_config
     wrong = {
         "--tensor-parallel-size": parallel.tensor_parallel_size > 1,
@@ -134,22 +134,13 @@ def refuse(config: "VllmConfig") -> None:
         "--data-parallel-size": parallel.data_parallel_size > 1,
         "--decode-context-parallel-size": parallel.decode_context_parallel_size > 1,
         "--distributed-executor-backend": not issubclass(Executor.get_class(config), UniProcExecutor),
+        "--num-gpu-blocks-override": config.cache_config.num_gpu_blocks_override is not None,
         "--kv-transfer-config": config.kv_transfer_config is not None,
         "--speculative-config": config.speculative_config is not None,
     }
     named = [option for option, is_set in wrong.items() if is_set]
     if named:
         raise UnsuitableError(f"{_POOL}, which does not go with {', '.join(named)}: change that, or leave it out")
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Says an error of the start in one line: vLLM buries it in pages of calls."""
-    try:
-        yield
-    except UnsuitableError as error:
-        log.error("the engine cannot start", error=str(error))
-        raise
 
 
 def _from_device(config: "VllmConfig") -> Attachment | None:
