@@ -9,6 +9,7 @@ from elastic.bench import Bench, Row, Tokens, prompt, rows
 from structlog.testing import capture_logs
 
 from rowen.runtime.memory import shortage
+from rowen.runtime.vllm.elastic.keeper import Keeper
 
 ROWS = rows()
 LONG = Row(prompt(90, 300), 30)
@@ -17,7 +18,9 @@ FORK = Row((*LONG.prompt[:200], *prompt(91, 60)), 30)
 """Begins like `LONG`."""
 TOGETHER = [Row(prompt(80 + number, 28), 80) for number in range(4)]
 """Begin their next blocks in the same step."""
-ALL_ROWS = [*ROWS, LONG, FORK, *TOGETHER]
+BURST = [Row(prompt(100 + number, 300), 20) for number in range(3)]
+"""As long as `LONG`, and nothing alike."""
+ALL_ROWS = [*ROWS, LONG, FORK, *TOGETHER, *BURST]
 
 Expected = Mapping[Row, Tokens]
 
@@ -173,6 +176,39 @@ def while_idle(bench: Bench, expected: Expected) -> None:
     bench.arena.take_all()
     bench.arena.set_grant(bench.arena.capacity)
     check(bench, expected)
+    with bench.arena.lock:
+        bench.arena.take([max(bench.arena.mapped)])
+        bench.arena.set_grant(len(bench.arena.mapped) // 2)
+    until(lambda: len(bench.arena.mapped) <= bench.arena.grant, "an idle engine gives back after a loss, too")
+    bench.arena.set_grant(bench.arena.capacity)
+    check(bench, expected)
+
+
+def halves(bench: Bench, expected: Expected) -> None:
+    """A part of each slab is taken, and the owner gives what is wanted, but takes into account what is held."""
+    arena = bench.arena
+    arena.set_grant(len(bench.handles(range(2, 10))))
+    until(lambda: len(arena.mapped) == arena.grant, "as much is mapped as may be")
+    with arena.lock:
+        arena.take(sorted({bench.geometry.slab_of_handle(handle): handle for handle in sorted(arena.mapped)}.values()))
+    arena.on_wait = lambda grant: arena.set_grant(max(arena.wanted, len(arena.mapped)))
+    check(bench, expected, ROWS[:1])
+
+
+def bursts(bench: Bench, expected: Expected) -> None:
+    """The first does not wait for the memory of the others, and those get theirs although nobody maps ahead."""
+    bench.scheduler._keeper.stop()
+    for burst, at_first in ((BURST, 1), (TOGETHER, len(TOGETHER))):
+        with bench.arena.lock:
+            bench.arena.take_all()
+            bench.arena.set_grant(bench.arena.capacity)
+        seen: list[tuple[int, int]] = []
+        bench.hook = lambda *_, seen=seen: seen.append((len(bench.arena.mapped), len(bench.scheduler.running)))  # type: ignore[misc]
+        check(bench, expected, burst)
+        blocks = at_first * -(-(len(burst[0].prompt) + 1) // bench.scheduler.block_size)
+        assert seen[0] == (len(bench.handles(range(1, 1 + blocks))), at_first)
+        assert max(running for _, running in seen) == len(burst)
+    bench.scheduler._keeper = Keeper(bench.scheduler._cache)
 
 
 def scarce(bench: Bench, expected: Expected) -> None:
@@ -259,7 +295,7 @@ SCENARIOS: dict[str, Callable[[Bench, Expected], None]] = {
     scenario.__name__: scenario
     for scenario in (
         undisturbed, one_row_wants_little, a_handle_at_a_time, some_at_random, everything, in_the_last_step_of_each,
-        found_as_a_prefix, aborted, while_idle, scarce, scarce_and_patient, the_grant_comes_and_goes,
+        found_as_a_prefix, aborted, while_idle, halves, bursts, scarce, scarce_and_patient, the_grant_comes_and_goes,
         too_little_for_one, forgotten_prefixes,
     )
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Blocks and handles agree, whatever vLLM, the grant, the owner and the two threads do."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from elastic.hostile_arena import HostileArena
@@ -15,6 +15,8 @@ GEOMETRIES = {
     "a block on a handle": Geometry(64, 12, 64),
     "a block on two handles": Geometry(64, 24, 128),
 }
+EIGHT_HANDLES = Geometry(64, 48, 512)
+"""A block on eight handles: 1 begins at handle 8, 2 at 16."""
 
 
 class Rig:
@@ -33,6 +35,17 @@ class Rig:
         """What the keeper does."""
         while self.cache.balance():
             pass
+
+    def claim(self) -> None:
+        """What the engine does that lacks a block."""
+        with self.cache.lock:
+            self.cache.claim(1)
+
+    def lose(self, handles: Sequence[int]) -> set[int]:
+        """They are taken, and the engine hears of it; returns the blocks."""
+        self.arena.take(handles)
+        with self.cache.lock:
+            return self.cache.lost_blocks()
 
     def take(self, count: int) -> list[int]:
         with self.cache.lock:
@@ -222,9 +235,79 @@ def test_a_taken_slab_is_completed_before_another_is_begun() -> None:
     assert rig.arena.mapped == set(range(2, 10))
 
 
+@pytest.mark.parametrize("work", [Rig.settle, Rig.claim])
+def test_two_slabs_of_which_a_part_was_taken_make_one(work: Callable[[Rig], None]) -> None:
+    rig = Rig(EIGHT_HANDLES, 16)
+    rig.settle()
+    assert rig.lose([15, 23]) == {1, 2}
+    assert (rig.cache.free_blocks, len(rig.arena.mapped), rig.arena.grant) == (0, 14, 14)
+    work(rig)
+    assert rig.free_blocks() == [1]
+    rig.agree()
+
+
+@pytest.mark.parametrize("work", [Rig.settle, Rig.claim])
+def test_the_slab_that_lacks_the_fewest_handles_is_completed(work: Callable[[Rig], None]) -> None:
+    rig = Rig(EIGHT_HANDLES, 16)
+    rig.settle()
+    rig.lose([8, 9, 10, 11, 12, 23])
+    rig.arena.set_grant(11)
+    work(rig)
+    assert rig.free_blocks() == [2]
+    assert len(rig.arena.mapped) == 11
+    # More of the other one may be taken.
+    rig.lose([13, 14])
+    rig.arena.set_grant(16)
+    work(rig)
+    rig.settle()
+    assert sorted(rig.free_blocks()) == [1, 2]
+    rig.agree()
+
+
+def test_who_lacks_a_block_wants_more_than_is_held_in_part() -> None:
+    rig = Rig(EIGHT_HANDLES, 16)
+    rig.settle()
+    rig.take(1)
+    rig.lose([23])
+    with rig.cache.lock:
+        rig.cache.tell(1)
+    assert rig.arena.wanted == 16 > len(rig.arena.mapped)
+
+
+def test_an_idle_cache_hears_of_a_loss_without_the_engine(geometry: Geometry) -> None:
+    rig = Rig(geometry)
+    rig.arena.set_grant(rig.most(geometry.handles))
+    rig.settle()
+    rig.free(rig.take_all(), cached=True)
+    rig.arena.buffer[:] = b"\xff" * len(rig.arena.buffer)
+    slab = geometry.slab_of_handle(max(rig.arena.mapped))
+    rig.arena.take([max(rig.arena.mapped)])
+    rig.settle()
+    assert not set(geometry.blocks_of(slab)) & set(rig.cached())
+    # A smaller share is obeyed, too.
+    rig.arena.set_grant(2 * geometry.handles_per_slab)
+    rig.settle()
+    assert len(rig.arena.mapped) == rig.arena.grant
+    rig.agree()
+
+
+def test_what_an_idle_cache_has_left_of_a_slab_is_zeroed() -> None:
+    geometry = GEOMETRIES["a block on two handles"]
+    rig = Rig(geometry, 8)
+    rig.settle()
+    rig.arena.buffer[:] = b"\xff" * len(rig.arena.buffer)
+    rig.arena.take([7])
+    rig.settle()
+    rig.arena.set_grant(8)
+    rig.settle()
+    assert {6, 7} <= rig.arena.mapped
+    assert bytes(rig.arena.buffer[6 * 64 : 8 * 64]) == bytes(128)
+
+
 def test_nothing_is_mapped_while_a_loss_has_not_been_told(geometry: Geometry) -> None:
     rig = Rig(geometry, geometry.handles // 2)
     rig.settle()
+    rig.take(1)
     rig.arena.take([max(rig.arena.mapped)])
     rig.arena.set_grant(geometry.handles)
     before = set(rig.arena.mapped)

@@ -57,6 +57,8 @@ class ElasticCache:
                 if self._slabs.is_in(slab):
                     self._withdraw(slab)
                     self._put_out(slab)
+                elif self._slabs.is_partial(slab):
+                    self._put_out(slab)
         return blocks
 
     def scrub(self, blocks: set[int]) -> None:
@@ -81,11 +83,9 @@ class ElasticCache:
 
     def tell(self, more_blocks: int) -> None:
         """Tells the owner what is in use, and that so many blocks more would be if they could. Never waits."""
-        slabs, geometry = self._slabs, self._geometry
-        beside = slabs.used_slabs * geometry.blocks_per_slab - slabs.used_blocks
-        more_slabs = max(0, -(-(more_blocks - beside) // geometry.blocks_per_slab))
-        used, more = slabs.used_slabs * geometry.handles_per_slab, more_slabs * geometry.handles_per_slab
-        self._memory.say(used, min(used + more, geometry.handles))
+        slabs, per_slab = self._slabs, self._geometry.handles_per_slab
+        used, more = slabs.used_slabs * per_slab, slabs.more_for(more_blocks) * per_slab
+        self._memory.say(used, min(used + more, self._geometry.handles))
         if self._slabs.draining or self._memory.grant != self._memory.mapped:
             self.unsettled.set()
 
@@ -96,30 +96,24 @@ class ElasticCache:
         self._memory.speak()
         if slab is None:
             return False
-        if lacks:
-            self._memory.map(slab)
-        else:
-            self._memory.unmap(slab)
+        self._change(slab, lacks)
         with self.lock:
-            # What was mapped may have been taken already.
-            whole = not self._memory.missing(slab)
-            if whole:
-                self._admit(slab)
-            else:
-                self._put_out(slab)
-        return whole is lacks
+            return self._place(slab) is lacks
 
     def _next_work(self) -> tuple[int | None, bool]:
         """A slab that is nobody else's until it is admitted or put out, and whether it is to be mapped."""
-        # The engine has to hear of a loss first: until then it is not known what is mapped.
+        # Until a loss has been told it is not known what is mapped. Who has blocks hears of it first; an idle engine
+        # does not ask.
         if self._memory.has_losses:
-            return None, False
+            if self._slabs.used_blocks:
+                return None, False
+            self.scrub(self.lost_blocks())
         spare = self._memory.grant - self._memory.mapped
         if spare < 0:
             return self._next_out(-spare), False
         for slab in list(self._slabs.draining):
             self._admit(slab)
-        return self._next_in(spare), True
+        return self._next_in(spare)
 
     def _next_out(self, handles: int) -> int | None:
         partial = self._slabs.take_partial()
@@ -131,12 +125,10 @@ class ElasticCache:
             self._slabs.drain(slab)
         return self._slabs.take_drained()
 
-    def _next_in(self, spare: int) -> int | None:
-        slab = self._slabs.take_out()
-        if slab is not None and self._memory.missing(slab) > spare:
-            self._put_out(slab)
-            return None
-        return slab
+    def _next_in(self, spare: int) -> tuple[int | None, bool]:
+        """A slab to map, or else one to give back so that another can be."""
+        slab = self._slabs.take_out(spare)
+        return (self._slabs.take_scattered(), False) if slab is None else (slab, True)
 
     def _claim_slab(self) -> bool:
         spare = self._memory.grant - self._memory.mapped
@@ -145,10 +137,22 @@ class ElasticCache:
         if self._slabs.draining:
             self._admit(next(iter(self._slabs.draining)))
             return True
-        slab = self._next_in(spare)
+        slab, lacks = self._next_in(spare)
         if slab is None:
             return False
-        whole = self._memory.map(slab)
+        self._change(slab, lacks)
+        return self._place(slab) is lacks
+
+    def _change(self, slab: int, lacks: bool) -> None:
+        """Maps the slab or gives it back."""
+        if lacks:
+            self._memory.map(slab)
+        else:
+            self._memory.unmap(slab)
+
+    def _place(self, slab: int) -> bool:
+        """Admits the slab if it is whole, and returns that; what was mapped may have been taken already."""
+        whole = not self._memory.missing(slab)
         if whole:
             self._admit(slab)
         else:
@@ -168,7 +172,7 @@ class ElasticCache:
         self._pool.evict_blocks(set(self._geometry.blocks_of(slab)))
 
     def _put_out(self, slab: int) -> None:
-        self._slabs.put_out(slab, self._memory.missing(slab) < self._geometry.handles_per_slab)
+        self._slabs.put_out(slab, self._memory.missing(slab))
 
     def _blocks(self, slab: int) -> "list[KVCacheBlock]":
         return [self._pool.blocks[block] for block in self._geometry.blocks_of(slab)]

@@ -161,9 +161,9 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
             needed = sum(self._growth(request) for request in self.running)
             cache.claim(needed)
         if needed <= cache.free_blocks and self.waiting:
-            admitted = self._waiting_need()
-            # Running requests wait for the zeroing, too: not longer than for the blocks that one step fills.
-            cache.claim(needed + (min(admitted, step) if self.running else admitted))
+            begun = needed + self._begun_need()
+            # Running requests wait for the zeroing, too: in each step not longer than for the blocks that it may fill.
+            cache.claim(min(begun, cache.free_blocks + step) if self.running else begun)
         return needed
 
     def _growth(self, request: "Request") -> int:
@@ -172,10 +172,23 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         tokens = request.num_computed_tokens + min(left, self.max_num_scheduled_tokens)
         return max(0, self._blocks(tokens) - len(self._block_ids(request)))
 
+    def _seated(self) -> "Iterable[Request]":
+        """The waiting requests that there is a seat for."""
+        return islice(self.waiting, max(0, self.max_num_running_reqs - len(self.running)))
+
     def _waiting_need(self) -> int:
-        """Blocks for the requests that there is a seat for."""
-        seats = max(0, self.max_num_running_reqs - len(self.running))
-        return sum(self._blocks(request.num_tokens + 1) for request in islice(self.waiting, seats))
+        """Blocks for all of them."""
+        return sum(self._blocks(request.num_tokens + 1) for request in self._seated())
+
+    def _begun_need(self) -> int:
+        """Blocks for those that the next step may begin: the first, which has to fit, and those that it reads whole."""
+        blocks, tokens = 0, self.max_num_scheduled_tokens
+        for request in self._seated():
+            tokens -= request.num_tokens
+            if blocks and tokens < 0:
+                break
+            blocks += self._blocks(request.num_tokens + 1)
+        return blocks
 
     def _blocks(self, tokens: int) -> int:
         size: int = self.block_size

@@ -57,13 +57,12 @@ class SlabMemory:
         """Handles of the slab that are not mapped."""
         return sum(handle not in self._mapped for handle in self._geometry.handles_of(slab))
 
-    def map(self, slab: int) -> bool:
-        """Maps what the slab lacks. False when the grant was not enough; it may be mapped in part then."""
+    def map(self, slab: int) -> None:
+        """Maps what the slab lacks; in part, or nothing, when the grant is not enough."""
         with self._calls:
             handles = [handle for handle in self._geometry.handles_of(slab) if handle not in self._mapped]
             count = self._arena.map(handles)
             self._mapped.update(handles[:count])
-        return count == len(handles)
 
     def unmap(self, slab: int) -> None:
         """Gives back what the slab has."""

@@ -38,7 +38,8 @@ class Slabs:
         self._bare: dict[int, None] = {}
         self._cached: dict[int, None] = {}
         self._out = [slab for slab in range(geometry.slabs) if geometry.blocks_of(slab)]
-        self._partial: set[int] = set()
+        # How many handles each of these lacks; it has others, which are of no use.
+        self._partial: dict[int, int] = {}
         self.draining: set[int] = set()
         self.used_blocks = 0
         """Blocks in use, the null block not among them."""
@@ -85,22 +86,52 @@ class Slabs:
         self._close(slab)
         self.draining.add(slab)
 
-    def put_out(self, slab: int, partial: bool) -> None:
-        """The slab lacks memory and may get some again. `partial` says that it has some."""
+    def put_out(self, slab: int, missing: int) -> None:
+        """The slab lacks so many handles, and may get them again."""
         self._close(slab)
         self.draining.discard(slab)
-        if partial:
-            self._partial.add(slab)
+        self._partial.pop(slab, None)
+        if missing < self._geometry.handles_per_slab:
+            self._partial[slab] = missing
         else:
             heapq.heappush(self._out, slab)
 
-    def take_out(self) -> int | None:
-        """The slab that gets memory next: one that has some, else the lowest. None when all are in."""
-        return self.take_partial() if self._partial else heapq.heappop(self._out) if self._out else None
+    def more_for(self, blocks: int) -> int:
+        """Slabs that so many blocks more take beside those in use."""
+        # The null block takes the place of another where a slab has several. Slab 0 is the first to get memory.
+        null = int(self._per_slab > 1)
+        null_in_use = null if self._used[0] else 0
+        beyond = blocks - (self.used_slabs * self._per_slab - self.used_blocks - null_in_use)
+        return -(-(beyond + null - null_in_use) // self._per_slab) if beyond > 0 else 0
+
+    def is_partial(self, slab: int) -> bool:
+        """Whether the slab is out and has memory."""
+        return slab in self._partial
+
+    def take_out(self, handles: int) -> int | None:
+        """The slab that gets memory next: the partial one that lacks the fewest handles, else the lowest.
+
+        None when it lacks more than so many, or when all are in.
+        """
+        if not self._partial:
+            return heapq.heappop(self._out) if self._out and self._geometry.handles_per_slab <= handles else None
+        slab = min(self._partial, key=self._lack)
+        if self._partial[slab] > handles:
+            return None
+        del self._partial[slab]
+        return slab
 
     def take_partial(self) -> int | None:
-        """A slab of whose handles some have memory, which is of no use: that is given back first."""
-        return self._partial.pop() if self._partial else None
+        """A slab of whose handles some have memory, which is of no use: that with the fewest is given back first."""
+        if not self._partial:
+            return None
+        slab = max(self._partial, key=self._lack)
+        del self._partial[slab]
+        return slab
+
+    def take_scattered(self) -> int | None:
+        """A partial slab to give back for another one's sake: two halves are of no use, and may be a whole."""
+        return self.take_partial() if len(self._partial) > 1 else None
 
     def take_drained(self) -> int | None:
         """A draining slab of which no block is in use; it is out of here until it is put somewhere else."""
@@ -116,6 +147,9 @@ class Slabs:
         if handles > (len(self._bare) + len(self._cached)) * per_slab:
             used = {slab: count for slab, count in enumerate(self._used) if count and self._open[slab]}
         return give_back(handles, per_slab, chain(self._bare, self._cached), used)
+
+    def _lack(self, slab: int) -> tuple[int, int]:
+        return self._partial[slab], slab
 
     def _close(self, slab: int) -> None:
         self._open[slab] = 0
