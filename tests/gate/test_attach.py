@@ -106,6 +106,8 @@ def test_a_tenant_that_closes_all_descriptors_stays_behind_the_gate(rig):
     for _ in range(3):
         engine.call("busy")
         rig.acknowledged()
+        # Until it has attached anew it is not awaited.
+        tenant.stops()
         tenant.stands_still()
         engine.call("idle")
         tenant.advances()
@@ -196,6 +198,8 @@ def test_an_agent_that_comes_while_a_tenant_runs_stops_it_for_its_engine(rig):
         engine.call("busy")
         until(lambda: rig.device.counts().in_flight == 1)
         rig.acknowledged()
+        # It may not have come to this agent yet.
+        tenant.stops()
         tenant.stands_still()
         engine.call("idle")
 
@@ -244,7 +248,7 @@ while True:
 
 
 def test_a_tenant_that_writes_anything_into_its_file_harms_itself_alone(make_rig):
-    rig = make_rig(backstop=0.02)
+    rig = make_rig(backstop=0.5)
     engine = rig.engine()
     hostile = [rig.tenant(HOSTILE, slot=0, SEED=str(seed)) for seed in range(3)]
     honest = rig.tenant("spin()", slot=1)

@@ -53,11 +53,10 @@ BLOCKED = """
 BLOCKED_LATER = """
     import ctypes
     mask = ctypes.c_uint64(2**64 - 1)
-    end = time.monotonic() + 1
-    while time.monotonic() < end:
+    while not os.path.exists(os.environ["BLOCKS"]):
         count()
     ctypes.CDLL(None).syscall(14, 0, ctypes.byref(mask), None, 8)
-    spin()
+    spin(1)
 """
 
 
@@ -120,7 +119,7 @@ def test_a_replaced_handler_is_seen_at_the_stop(rig):
 
 
 def test_a_thread_that_blocks_the_signal_does_not_acknowledge(make_rig):
-    rig = make_rig(backstop=1.0)
+    rig = make_rig(backstop=3.0)
     engine = rig.engine()
     rig.opened()
     tenant = rig.tenant(BLOCKED)
@@ -133,17 +132,18 @@ def test_a_thread_that_blocks_the_signal_does_not_acknowledge(make_rig):
 
 def test_a_thread_that_blocks_the_signal_between_two_stops_is_stopped_by_what_it_uses(rig):
     engine = rig.engine()
-    tenant = rig.tenant(BLOCKED_LATER)
+    blocks = rig.folder / "blocks"
+    tenant = rig.tenant(BLOCKED_LATER, BLOCKS=str(blocks))
     tenant.advances()
     engine.call("busy")
     rig.acknowledged()
     engine.call("idle")
     tenant.advances()
-    time.sleep(1.2)
-    tenant.advances()
+    blocks.touch()
+    until(lambda: tenant.counts(2)[1] > 0, "it has blocked the signal")
     engine.call("busy")
     held(rig)
-    tenant.stands_still()
+    tenant.stands_still(2)
     assert account(rig).backstops == 1
 
 

@@ -170,15 +170,9 @@ def test_the_agent_of_one_device_is_gone(pair_apart, index):
     rig = pair_apart.rigs[index]
     rig.device.renew(time.monotonic() + 0.3)
     rig.agent.close()
-    until(lambda: stopped(tenant), "the lease runs out")
+    tenant.stops()
     rig.serve().renew(time.monotonic() + 3600)
     tenant.advances()
-
-
-def stopped(tenant):
-    before = tenant.counts()
-    time.sleep(0.02)
-    return tenant.counts() == before
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -11,7 +11,7 @@ import time
 import pytest
 from descriptors import open_descriptors
 from gate.borrower import BYTES, Borrower
-from gate.rig import until
+from gate.rig import freeze, until
 
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
 from rowen.node_agent.devices.device import Offence
@@ -94,7 +94,7 @@ def test_nothing_is_taken_while_a_tenant_runs_or_from_whom_the_gate_is_open(pool
 def test_a_tenant_that_the_kernel_has_frozen_loses_handles_too(make_rig):
     rig = make_rig(memory=(HANDLES, BYTES), backstop=0.05)
     engine, tenant = an_engine(rig), a_tenant(rig, 0, 12)
-    os.kill(tenant.process.pid, signal.SIGSTOP)
+    freeze(tenant.process.pid)
     engine.ask("want", 5)
     engine.ask("busy")
     assert engine.ask("wait", 5) == 1
@@ -247,7 +247,10 @@ def test_while_the_lease_runs_an_engine_waits_for_the_next_agent(pool_rig):
     assert engine.ask("grant") == 5
     assert engine.ask("map", 0, 9) == 5
     pool_rig.serve().renew(time.monotonic() + 3600)
+    # Else nothing would be taken once the gate has opened.
+    engine.ask("busy")
     assert engine.ask("wait", 9) == 1
+    engine.ask("idle")
     assert tenant.ask("lost") == 4
 
 

@@ -50,7 +50,7 @@ import hashlib
 import numpy
 source = numpy.random.default_rng(0)
 digest = hashlib.sha256()
-for _ in range(100):
+for _ in range(500):
     a = source.random((160, 160))
     digest.update((a @ a).tobytes())
     if "COUNTS" in os.environ:

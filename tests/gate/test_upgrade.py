@@ -34,14 +34,15 @@ from pathlib import Path
 import rowen.node_agent.devices.library as library
 # Before anything else binds the name.
 library.agent_library = lambda: library.load_library(Path(sys.argv[4]))
-from gate.rig import Agent
+from gate.rig import Agent, acknowledged
 agent = Agent(Path(sys.argv[1]), [int(sys.argv[2])], 5, json.loads(sys.argv[3]), memory=json.loads(sys.argv[5]))
 print("serving", flush=True)
 while not select.select([sys.stdin], [], [], 0.05)[0]:
-    agent.device.renew(time.monotonic() + 0.5)
+    agent.device.renew(time.monotonic() + 60)
     counts = agent.device.counts()
     held = sum(member.held for member in agent.device.loans.status().members) if agent.device.loans else 0
-    print(counts.online_processes, counts.tenant_processes, counts.backstops, int(counts.gate_open), held, flush=True)
+    gate = int(counts.gate_open), int(acknowledged(agent.device))
+    print(counts.online_processes, counts.tenant_processes, counts.backstops, held, *gate, flush=True)
 agent.close()
 """
 
@@ -107,11 +108,11 @@ def test_an_upgrade_and_a_way_back_with_work_running(rig, grown_library):
         program.advances()
     with grown_agent(rig, grown_library) as state:
         until(lambda: state()[:3] == (1, 2, 0), "all have found the new agent")
-        until(lambda: state()[3] == 1, "the gate is open")
+        until(lambda: state()[4] == 1, "the gate is open")
         for program in (tenant, other):
             program.advances()
         engine.call("busy")
-        until(lambda: state()[3] == 0)
+        until(lambda: state()[5] == 1, "the close is acknowledged")
         for program in (tenant, other):
             program.stands_still()
         engine.call("idle")
@@ -121,6 +122,8 @@ def test_an_upgrade_and_a_way_back_with_work_running(rig, grown_library):
     rig.serve().renew(rig.device.counts().now + 3600)
     until(lambda: rig.device.counts().in_flight == 1)
     for program in (tenant, other):
+        # It may not have come to this agent yet.
+        program.stops()
         program.stands_still()
     engine.call("idle")
     for program in (tenant, other):
@@ -143,7 +146,7 @@ def test_memory_is_kept_through_an_upgrade_and_a_way_back(make_rig, grown_librar
         assert program.ask("map", 0, count) == count
         program.ask("fill", 0, count, 7)
     with grown_agent(rig, grown_library) as state:
-        until(lambda: state()[4] == 12, "all have handed over to the new agent")
+        until(lambda: state()[3] == 12, "all have handed over to the new agent")
         assert [program.ask("sum", 0, count) for program, count in holds.items()] == [21, 28, 35]
         engine.ask("want", 5)
         engine.ask("busy")

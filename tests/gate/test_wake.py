@@ -40,17 +40,20 @@ def test_a_single_large_gap_is_no_rhythm(rig):
     engine = rig.engine()
     engine.call("busy")
     steps(engine, time.monotonic_ns(), [3] * 50 + [4, 20_000])
-    until(lambda: rig.device.counts().decode_gap > 0)
+    # It may look when only gaps of 3 ms have come.
+    until(lambda: rig.device.counts().decode_gap not in (0, 0.003))
     assert rig.device.counts().decode_gap == 0.004
 
 
 def test_one_gap_in_a_hundred_is_left_out(rig):
     engine = rig.engine()
     engine.call("busy")
-    steps(engine, time.monotonic_ns(), [3] * 198 + [50, 60])
+    begin = time.monotonic_ns()
+    steps(engine, begin, [3] * 198 + [50, 60])
     until(lambda: rig.device.counts().decode_gap > 0)
     assert rig.device.counts().decode_gap == 0.003
-    steps(engine, time.monotonic_ns(), [70])
+    # A step that begins before the end of the last makes no gap, however late this comes.
+    steps(engine, begin, [70])
     until(lambda: rig.device.counts().decode_gap > 0.003)
     assert rig.device.counts().decode_gap == 0.05
 
@@ -74,13 +77,17 @@ def steps(engine, begin_ns, gaps_ms):
 
 def test_a_pause_between_requests_is_no_decode_gap(rig):
     engine = rig.engine()
+    # All of them in the past when the engine says that it is idle.
+    begin = time.monotonic_ns() - 2 * SECOND
+    for number in range(2):
+        engine.call("busy")
+        steps(engine, begin + number * SECOND, [])
+        engine.call("idle")
     engine.call("busy")
-    begin = time.monotonic_ns()
-    engine.call("step", begin, begin + 1)
-    engine.call("idle")
-    engine.call("busy")
-    engine.call("step", begin + 500 * MILLISECOND, begin + 501 * MILLISECOND)
-    assert rig.device.counts().decode_gap == 0.0
+    # As the largest gap is left out: if pauses counted, one of the two would show.
+    steps(engine, time.monotonic_ns(), [3, 3])
+    until(lambda: rig.device.counts().decode_gap > 0)
+    assert rig.device.counts().decode_gap == 0.003
 
 
 def test_at_most_one_preemption_per_request(rig):
@@ -92,7 +99,7 @@ def test_at_most_one_preemption_per_request(rig):
         server = (engine, other)[number % 2]
         begin = time.monotonic_ns()
         server.call("busy")
-        if number % 3 == 0:
+        if number % 3 == 0 or number % 5 == 0:
             rig.acknowledged()
         if number % 5 == 0:
             tenant.stands_still()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gate.rig import Rig, until
+from gate.rig import DOOR_LATE, Rig, until
 from runtime.server import environment
 
 from rowen.node_agent.native import library_path
@@ -100,8 +100,9 @@ def test_an_engine_has_its_device_whenever_the_agent_comes(rig: Rig, tmp_path: P
     finally:
         process.kill()
         process.wait()
-    # Said once, though asked for twice.
-    assert log.read_text().count("the engine serves without its device until it does") == early
+    # Said once, though asked for twice. An agent that gets no CPU for a second does not answer in time either.
+    late = any(os.strerror(-error) in log.read_text() for error in DOOR_LATE)
+    assert log.read_text().count("the engine serves without its device until it does") == (early or late)
 
 
 @pytest.mark.parametrize("sockets", [None, "/run/rowen/tenant-0/agent.sock"])
