@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from attaching import attach
 from flags import Flags, Mode
 
 _LOOK_SECONDS = 0.0002
@@ -21,7 +22,7 @@ _REST_SECONDS = 0.02
 def main() -> None:
     """Until it is killed."""
     library = ctypes.CDLL(os.environ["ROWEN_LIBRARY"])
-    print(library.rowen_online_attach(os.fsencode(os.environ["ROWEN_ENGINE_SOCKET"])), flush=True)
+    print(attach(library, os.environ["ROWEN_ENGINE_SOCKET"]), flush=True)
     if len(sys.argv) < 2:
         sys.stdin.read()
         return

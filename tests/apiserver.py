@@ -192,16 +192,30 @@ async def _load_definitions(server: ApiServer) -> None:
         await apply(api, definition(kind), manager="test")
     for kind in KINDS:
         await _await_established(api, kind.plural)
+    await _await_described(api)
 
 
 async def _await_established(api: kr8s.asyncio.Api, plural: str) -> None:
-    for _ in range(200):
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
         try:
             async with api.call_api("GET", version="rowen.dev/v1alpha1", url=plural):
                 return
         except kr8s.ServerError:
             await asyncio.sleep(0.05)
     pytest.fail(f"CRD {plural} was not served")
+
+
+async def _await_described(api: kr8s.asyncio.Api) -> None:
+    """What `kubectl explain` reads follows the definitions a moment later."""
+    deadline = time.monotonic() + START_SECONDS
+    where = {"version": "", "base": "/openapi/v3", "url": "apis/rowen.dev/v1alpha1"}
+    while time.monotonic() < deadline:
+        async with api.call_api("GET", raise_for_status=False, **where) as response:
+            if all(f'.{kind.name}"' in response.text for kind in KINDS):
+                return
+        await asyncio.sleep(0.05)
+    pytest.fail("the CRDs were not described")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from attaching import attach
 from preemption.record import Record
 
 STEP_NS = 1_000_000
@@ -51,10 +52,9 @@ class Engine:
     def __init__(self, library: str, socket: str) -> None:
         """Raises `OSError` when it cannot attach."""
         self._library = ctypes.CDLL(library)
-        self._library.rowen_online_attach.argtypes = [ctypes.c_char_p]
         self._library.rowen_online_step.argtypes = [ctypes.c_uint64] * 2
         self._library.rowen_online_record.argtypes = [ctypes.c_uint64] * 3 + [ctypes.c_uint32] * 2
-        for error in (self._library.rowen_online_attach(socket.encode()), self._library.rowen_online_pin()):
+        for error in (attach(self._library, socket), self._library.rowen_online_pin()):
             if error:
                 raise OSError(-error, "the engine cannot attach to the device")
 

@@ -67,7 +67,7 @@ async def tester(api_server: ApiServer, release: Any, kube: kr8s.asyncio.Api) ->
 async def _answer(kube: kr8s.asyncio.Api, status: dict[str, Any], manager: str) -> None:
     """Plays a component: writes the status as soon as the job is there."""
     job = {"apiVersion": API_VERSION, "kind": "OfflineJob", "metadata": {"name": smoke.NAME, "namespace": NAMESPACE}}
-    for _ in range(200):
+    for _ in range(600):
         try:
             await apply_status(kube, {**job, "status": status}, manager=manager)
         except kr8s.ServerError:
@@ -86,7 +86,7 @@ async def _jobs(kube: kr8s.asyncio.Api) -> list[str]:
     [
         (_COMPLETED, OPERATOR_MANAGER, 30.0, True),
         (_FAILED, OPERATOR_MANAGER, 30.0, False),
-        (_REFUSED, SCHEDULER_MANAGER, 3.0, True),
+        (_REFUSED, SCHEDULER_MANAGER, 10.0, True),
     ],
     ids=["completed", "failed", "nothing to harvest"],
 )

@@ -18,6 +18,8 @@ from helm import CHART
 
 RULES = CHART / "rules" / "rowen.yaml"
 _SCRAPES = 10
+_SETTLED_SECONDS = 2.0
+"""A scrape that is under way has ended by then."""
 _START_SECONDS = 60.0
 
 
@@ -26,10 +28,12 @@ class Prometheus:
     """A running Prometheus."""
 
     client: httpx.Client
+    time: float
+    """Seconds since 1970 as of which it is asked: when later scrapes fail on a busy machine, series are gone."""
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The instant vector of an expression; a refused expression fails the test."""
-        answer = self.client.get("/api/v1/query", params={"query": expression}).json()
+        answer = self.client.get("/api/v1/query", params={"query": expression, "time": self.time}).json()
         assert answer["status"] == "success", (expression, answer.get("error"))
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
@@ -58,20 +62,20 @@ def _prometheus(folder: Path, world: World) -> Iterator[Prometheus]:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=5) as client:
-                prometheus = Prometheus(client)
-                _await_samples(prometheus, process, folder / "log")
-                yield prometheus
+                yield _await_samples(client, process, folder / "log")
         finally:
             process.terminate()
             process.wait(20)
 
 
-def _await_samples(prometheus: Prometheus, process: subprocess.Popen[bytes], log: Path) -> None:
+def _await_samples(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> Prometheus:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
+        prometheus = Prometheus(client, time.time() - _SETTLED_SECONDS)
         try:
-            if any(int(s["value"][1]) >= _SCRAPES for s in prometheus.query("count_over_time(up[1m])")):
-                return
+            # The queries look back for ten seconds.
+            if prometheus.query(f"up == 1 and sum_over_time(up[10s]) >= {_SCRAPES}"):
+                return prometheus
         except (httpx.TransportError, ValueError):
             pass  # not listening yet, or not ready
         time.sleep(0.1)

@@ -236,7 +236,7 @@ def scarce_and_patient(bench: Bench, expected: Expected) -> None:
         preempt(request, *arguments, **named)
 
     bench.arena.on_wait = give
-    bench.scheduler.shortage_wait_seconds, bench.scheduler._preempt_request = 2.0, note
+    bench.scheduler.shortage_wait_seconds, bench.scheduler._preempt_request = 60.0, note
     try:
         check(bench, expected, TOGETHER)
     finally:

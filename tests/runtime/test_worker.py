@@ -131,7 +131,7 @@ def test_a_worker_outside_rowen_ends_at_once(tmp_path: Path) -> None:
 def test_a_stopped_batch_worker_ends_at_once_with_the_rows_that_it_has(
     rig: Rig, tiny_model: Path, tmp_path: Path
 ) -> None:
-    write_lines(tmp_path / "in.jsonl", requests(400))
+    write_lines(tmp_path / "in.jsonl", requests(2000))
     output = tmp_path / "results.jsonl"
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(tiny_model)),
@@ -153,4 +153,4 @@ def test_a_stopped_batch_worker_ends_at_once_with_the_rows_that_it_has(
     assert ended(rig, tenant) == 1
     *rows, _torn = output.read_text().split("\n")
     assert len({json.loads(row)["id"] for row in rows}) == len(rows)
-    assert 0 < len(rows) < 400
+    assert 0 < len(rows) < 2000
