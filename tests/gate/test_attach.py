@@ -1,6 +1,7 @@
 """How processes come in, and what they can do with what they get."""
 
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -19,6 +20,24 @@ def test_an_engine_that_comes_before_its_agent(rig):
         assert engine.attached < 0
         engine.call("busy")
         rig.serve().renew(time.monotonic() + 3600)
+        until(lambda: rig.device.counts().in_flight == 1)
+        engine.call("idle")
+        rig.opened()
+    finally:
+        engine.kill()
+
+
+def test_an_engine_that_cannot_map_its_files_counts_as_busy_until_it_can(rig):
+    rig.agent.close()
+    engine = Engine(rig.socket(None))
+    limits = resource.prlimit(engine.process.pid, resource.RLIMIT_AS)
+    try:
+        resource.prlimit(engine.process.pid, resource.RLIMIT_AS, (4096, limits[1]))
+        rig.serve().renew(time.monotonic() + 3600)
+        until(lambda: rig.device.counts().in_flight == 1, "it could not, and the agent knows")
+        resource.prlimit(engine.process.pid, resource.RLIMIT_AS, limits)
+        until(lambda: rig.device.counts().in_flight == 0, "it can")
+        engine.call("busy")
         until(lambda: rig.device.counts().in_flight == 1)
         engine.call("idle")
         rig.opened()

@@ -121,6 +121,18 @@ static bool is_ours(const struct rowen_link *link) {
     return link->socket >= 0 && inode_of(link->socket) == link->socket_inode;
 }
 
+void rowen_link_forget(struct rowen_link *link) {
+    if (is_ours(link)) close(link->socket);
+    link->socket = -1;
+}
+
+/* For an engine that cannot say it in the mapped file: the agent must not open the gate meanwhile. */
+static void say_busy(int member) {
+    const uint32_t in_flight = 1;
+    ssize_t written = pwrite(member, &in_flight, sizeof in_flight, offsetof(struct rowen_member_page, block.in_flight));
+    (void)written; /* no memory for that either: the watcher tries again soon */
+}
+
 int rowen_link_adopt(struct rowen_link *link, const struct rowen_files *files) {
     int error = 0;
     void *device = rowen_map(files->device, sizeof *link->device, ROWEN_DEVICE_MAGIC, link->writes_gate, link->device,
@@ -130,13 +142,19 @@ int rowen_link_adopt(struct rowen_link *link, const struct rowen_files *files) {
                                       &error)
                           : NULL;
     if (member) link->member = member;
+    if (error && link->writes_gate) say_busy(files->member);
     close(files->device);
     close(files->member);
-    if (is_ours(link)) close(link->socket);
-    link->socket = files->socket;
+    rowen_link_forget(link);
+    /* Lost, so that it is tried again: what is not mapped tells nobody anything. */
+    if (error) {
+        close(files->socket);
+        return error;
+    }
     link->socket_inode = inode_of(files->socket);
+    link->socket = files->socket;
     atomic_fetch_add(&link->generation, 1);
-    return error;
+    return 0;
 }
 
 int rowen_link_share(const struct rowen_link *link) {
@@ -153,9 +171,4 @@ bool rowen_link_lost(const struct rowen_link *link) {
     if (!is_ours(link)) return true;
     struct pollfd state = {.fd = link->socket, .events = POLLRDHUP};
     return poll(&state, 1, 0) > 0 && state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
-}
-
-void rowen_link_forget(struct rowen_link *link) {
-    if (is_ours(link)) close(link->socket);
-    link->socket = -1;
 }

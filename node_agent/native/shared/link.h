@@ -31,7 +31,8 @@ int rowen_link_init(struct rowen_link *link, const char *path, bool writes_gate)
 /* Connects and gets new files, within timeout_ns. Returns 0 or -errno; what the agent says of a refusal is copied to
  * `reason` (ROWEN_REASON_LENGTH bytes). */
 int rowen_link_ask(const struct rowen_link *link, struct rowen_files *files, char *reason, uint64_t timeout_ns);
-/* Maps the new files, in place of the old ones where there are any, and closes their descriptors. Returns 0 or -errno. */
+/* Maps the new files, in place of the old ones where there are any, and closes their descriptors. Returns 0 or -errno:
+ * then the link is lost, and the agent takes an engine for busy. */
 int rowen_link_adopt(struct rowen_link *link, const struct rowen_files *files);
 /* Whether the agent has gone, or the application has closed the connection. */
 bool rowen_link_lost(const struct rowen_link *link);
