@@ -1,15 +1,18 @@
 """The priority that control threads get, from the kernel that runs the tests."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gate.rig import COUNTER, Rig, until
+from gate.rig import COUNTER, Rig, Tenant, thread_names, until
 
-from rowen.node_agent.devices.library import agent_library
+from rowen.node_agent.attach.message import MAGIC
+from rowen.node_agent.devices.library import ABI_VERSION, agent_library
 
 SCHED_DEADLINE = 6
 GROUPS = Path("/sys/fs/cgroup/cpu")
@@ -69,6 +72,17 @@ def test_without_a_real_time_budget_it_is_a_deadline_reservation_on_all_cpus(gro
         assert os.sched_getaffinity(made.pid) == allowed
     finally:
         made.end()
+
+
+@pytest.mark.parametrize("niceness", [0, -20])
+def test_what_was_given_is_taken_back(sleeper: Sleeper, niceness: int) -> None:
+    if niceness:
+        os.setpriority(os.PRIO_PROCESS, sleeper.pid, niceness)
+    else:
+        agent_library().rowen_raise(sleeper.pid)
+    agent_library().rowen_lower(sleeper.pid)
+    assert os.sched_getscheduler(sleeper.pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_OTHER
+    assert os.getpriority(os.PRIO_PROCESS, sleeper.pid) == 0
 
 
 def test_a_thread_that_is_gone_is_said_to_be() -> None:
@@ -149,3 +163,78 @@ def test_a_process_that_names_other_threads_has_one_that_goes_first(rig: Rig) ->
     tenant = rig.tenant(GREEDY)
     until(lambda: tenant.counts() == [1], "it has tried all")
     assert _raised(tenant.process.pid) <= 2
+
+
+# Processes without the library that attach by themselves, name the threads made last as control threads, and compute
+# in the first ones while a file is there.
+NAMES_ITSELF = """
+import socket, struct
+for _ in range(int(os.environ["CHILDREN"])):
+    if os.fork() == 0:
+        break
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(os.environ["ROWEN_TENANT_SOCKETS"])
+connection.send(struct.pack("<QIIQ", int(os.environ["MAGIC"]), int(os.environ["ABI"]), 24, 0))
+_, files, _, _ = socket.recv_fds(connection, 4096, 2)
+member = mmap.mmap(files[1], 4096)
+named = threading.get_native_id()
+for _ in range(int(os.environ["THREADS"])):
+    thread = threading.Thread(target=threading.Event().wait)
+    thread.start()
+    named = thread.native_id
+member[68:72] = named.to_bytes(4, "little")
+count()
+while True:
+    if not os.path.exists(os.environ["COMPUTES"]):
+        time.sleep(0.1)
+"""
+
+
+def _names_itself(rig: Rig, computes: Path, children: int = 0, threads: int = 0) -> Tenant:
+    """Started while the gate is open, as it stays. `threads`: beside the first one."""
+    rig.engine()
+    rig.opened()
+    own = {"MAGIC": MAGIC, "ABI": ABI_VERSION, "LD_PRELOAD": ""}
+    given = {"COMPUTES": computes, "CHILDREN": children, "THREADS": threads, **own}
+    return rig.tenant(NAMES_ITSELF, **{name: str(value) for name, value in given.items()})
+
+
+def _goes_first(pid: int) -> bool:
+    try:
+        return _is_raised(pid, os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK)
+    except ProcessLookupError:
+        return False
+
+
+def test_a_thread_that_computes_goes_first_again_when_it_has_rested(rig: Rig, tmp_path: Path) -> None:
+    computes = tmp_path / "computes"
+    pid = _names_itself(rig, computes).process.pid
+    until(lambda: _goes_first(pid), "it is raised")
+    computes.touch()
+    until(lambda: not _goes_first(pid), "it is lowered")
+    computes.unlink()
+    until(lambda: _goes_first(pid), "it is raised again")
+
+
+def test_so_many_processes_of_a_pod_have_a_thread_that_goes_first(rig: Rig, tmp_path: Path) -> None:
+    _names_itself(rig, tmp_path / "computes", children=39)
+    until(lambda: rig.device.counts().tenants[0].attached == 40, "all are in")
+
+    def first() -> set[int]:
+        pids = map(int, (rig.pods[0].freezer / "cgroup.procs").read_text().split())
+        return {pid for pid in pids if _goes_first(pid)}
+
+    until(lambda: len(first()) == 32, "so many are raised")
+    time.sleep(0.3)
+    assert len(first()) == 32
+    gone = max(first())
+    os.kill(gone, signal.SIGKILL)
+    until(lambda: len(first() - {gone}) == 32, "another takes its place")
+
+
+def test_a_thread_is_not_looked_for_among_all_that_a_process_has(rig: Rig, tmp_path: Path) -> None:
+    many = _names_itself(rig, tmp_path / "computes", threads=400)
+    until(lambda: many.counts() == [1], "it has named its last thread")
+    few = _names_itself(rig, tmp_path / "computes", threads=1)
+    until(lambda: any(map(_goes_first, thread_names(few.process.pid))), "the agent has looked since")
+    assert not any(map(_goes_first, thread_names(many.process.pid)))

@@ -75,7 +75,7 @@ static void await_member(struct rowen_agent *agent, struct rowen_member *member,
         rowen_backstop_hold(agent, index, rowen_backstop_silence(agent, index, now), member->pid);
     } else {
         answers->pending = true;
-        rowen_agent_raise(member); /* it may have started since the last look */
+        rowen_agent_raise(agent, member); /* it may have started since the last look */
     }
 }
 
@@ -110,7 +110,7 @@ static bool is_restless(struct rowen_agent *agent, struct rowen_member *member, 
     if (member->stood_gate == gate) rowen_backstop_hold(agent, index, ROWEN_UNACKNOWLEDGED, member->pid);
     if (atomic_load(&block->fault) == ROWEN_HANDLER_REPLACED)
         rowen_backstop_hold(agent, index, ROWEN_REPLACED_HANDLER, member->pid);
-    rowen_agent_raise(member); /* it may have started since the last look */
+    rowen_agent_raise(agent, member); /* it may have started since the last look */
     return true;
 }
 

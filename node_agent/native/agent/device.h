@@ -24,14 +24,21 @@ struct rowen_state {
 
 enum rowen_member_state { ROWEN_FREE = 0, ROWEN_ATTACHED, ROWEN_LOOSE };
 
+/* The one thread of a process that goes before others, as the agent has raised it. */
+struct rowen_control {
+    pid_t tid;       /* in the agent's PID namespace; 0: none */
+    bool first;      /* it goes first now */
+    uint64_t cpu_ns; /* CPU time at the last look */
+};
+
 struct rowen_member {
     enum rowen_member_state state;
     int32_t slot;
     pid_t pid;
     int pidfd;
     struct rowen_member_page *page;
-    bool raised;
-    pid_t raised_tid; /* in the agent's PID namespace; 0: none */
+    bool raised; /* its control thread was looked for */
+    struct rowen_control control;
     uint32_t stood_gate; /* closed gate word that it was seen to acknowledge last */
     bool ends;           /* at the last look no thread of it executed an instruction of its own any more */
     uint64_t gaps_read;
@@ -49,6 +56,9 @@ struct rowen_slot {
     struct rowen_allowance programs, calls;
     uint64_t spent_ns;    /* until when they are accounted for */
     uint64_t restless_ns; /* since when it has had a process that does not stand; 0: it has none */
+    uint32_t raised;     /* processes with a thread that was raised */
+    uint64_t control_ns; /* CPU time of those threads beyond the pod's share */
+    bool lowered;        /* that was too much: none goes first for now */
 };
 
 struct rowen_agent {
@@ -79,6 +89,7 @@ struct rowen_agent {
 
     uint64_t accounted_ns; /* open time is counted up to here */
     uint64_t scanned_ns;
+    uint64_t ranked_ns; /* when the control threads' CPU time was last looked at */
     uint64_t quiet_from_ns; /* the device is not idle before: an engine came or died */
     uint64_t settled_ns;    /* by then the engines of the last agent have found this one */
     uint32_t followed_gate; /* closed gate word that the current transition is about */
@@ -141,7 +152,9 @@ void rowen_backstop_dismiss(struct rowen_agent *agent);
 bool rowen_agent_stopped(struct rowen_agent *agent, uint64_t now);
 
 /* raise.c: gives a process's control thread its priority, once. */
-void rowen_agent_raise(struct rowen_member *member);
+void rowen_agent_raise(struct rowen_agent *agent, struct rowen_member *member);
+/* Does so for all, and takes it from those of pods whose control threads compute. */
+void rowen_agent_rank(struct rowen_agent *agent, uint64_t now);
 
 static inline struct rowen_transition *rowen_transition_at(struct rowen_state *state, uint64_t number) {
     return &state->transitions[(number - 1) % ROWEN_RING];

@@ -32,7 +32,7 @@ static struct rowen_member *place_for(struct rowen_agent *agent, pid_t pid) {
 static int32_t put(struct rowen_agent *agent, struct rowen_member *new) {
     struct rowen_member *member = place_for(agent, new->pid);
     if (!member) return -EUSERS;
-    new->raised_tid = member->raised_tid;
+    new->control = member->control;
     if (member->state != ROWEN_FREE) rowen_agent_forget(member);
     *member = *new;
     uint32_t number = (uint32_t)(member - agent->members);
@@ -139,8 +139,8 @@ void rowen_agent_scan(struct rowen_agent *agent, uint64_t now) {
         tenants++;
         attached[member->slot]++;
         rowen_report_progress(agent, member);
-        rowen_agent_raise(member);
     }
+    rowen_agent_rank(agent, now);
     if (engines > atomic_load(&agent->engines)) agent->quiet_from_ns = now;
     atomic_store(&agent->engines, engines);
     atomic_store(&agent->in_flight, rowen_agent_in_flight(agent));

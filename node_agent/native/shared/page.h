@@ -54,5 +54,7 @@ int rowen_make_lock(pthread_mutex_t *lock);
 /* Gives a thread (0: the caller) the best priority that the kernel grants; returns its policy: SCHED_FIFO,
  * SCHED_DEADLINE (6), or SCHED_OTHER with the best niceness; -errno when not even that. */
 ROWEN_API int32_t rowen_raise(int32_t tid);
+/* Takes it back. */
+ROWEN_API void rowen_lower(int32_t tid);
 
 #endif

@@ -3,7 +3,7 @@
  * Real-time priority does that, but a kernel with real-time group scheduling grants it to no thread in a cgroup
  * without a real-time budget, as pods are. A deadline reservation is no part of that: it is admitted for the machine
  * as a whole, as long as the thread may use every CPU. Niceness is the last resort: among the groups of a busy CPU it
- * gives a wake-up of some milliseconds.
+ * gives a wake-up of some milliseconds. What such a thread starts has none of it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -57,7 +57,15 @@ int32_t rowen_raise(int32_t tid) {
     if (set_fifo(tid)) return SCHED_FIFO;
     if (errno == ESRCH) return -ESRCH;
     if (set_deadline(tid)) return POLICY_DEADLINE;
+    struct sched_param none = {0};
+    if (sched_setscheduler(tid, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0) return -errno;
     return setpriority(PRIO_PROCESS, (id_t)tid, NICENESS) == 0 ? SCHED_OTHER : -errno;
+}
+
+void rowen_lower(int32_t tid) {
+    struct sched_param none = {0};
+    sched_setscheduler(tid, SCHED_OTHER | SCHED_RESET_ON_FORK, &none);
+    setpriority(PRIO_PROCESS, (id_t)tid, 0);
 }
 
 int rowen_make_lock(pthread_mutex_t *lock) {
