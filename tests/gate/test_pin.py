@@ -1,4 +1,4 @@
-"""Where an engine's threads run."""
+"""Where the threads of engines and tenants run."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gate.rig import DOOR_LATE, until
+from gate.rig import DOOR_LATE, thread_names, until
 
 from rowen.node_agent.native import library_path
 
@@ -118,3 +118,29 @@ def test_cpus_that_the_engine_may_not_use_are_told(rig, engine):
     engine.attach()
     assert engine.call("pin") == -errno.EINVAL
     assert engine.cpus()[0] == os.sched_getaffinity(0)
+
+
+def tenant_cpus(tenant, *, control=False):
+    """Of its own threads, or of the library's."""
+    names = thread_names(tenant.process.pid)
+    return [os.sched_getaffinity(tid) for tid, name in names.items() if (name == "rowen-gate") == control]
+
+
+def test_the_next_agent_moves_a_tenant_only_to_other_cpus(rig):
+    everywhere = os.sched_getaffinity(0)
+    rig.engine()
+    tenant = rig.tenant("threading.Thread(target=spin, args=(1,)).start(); spin()")
+    tenant.advances(2)
+    assert tenant_cpus(tenant) == [set(rig.cpus)] * 2
+    os.sched_setaffinity(tenant.process.pid, everywhere)
+    rig.agent.close()
+    serve(rig)
+    until(lambda: rig.device.counts().tenants[0].attached == 1)
+    tenant.advances(2)
+    assert everywhere in tenant_cpus(tenant)
+    rig.agent.close()
+    serve(rig, (min(everywhere),))
+    until(lambda: tenant_cpus(tenant) == [{min(everywhere)}] * 2, "it is on the new CPU")
+    tenant.advances(2)
+    # With a deadline reservation it is everywhere.
+    assert tenant_cpus(tenant, control=True)[0] in (everywhere, everywhere - {min(everywhere)})

@@ -10,9 +10,7 @@
  * repeated until it shows none that has not been signalled.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/threads.h"
 #include "tenant/tenant.h"
 
 #define TABLE_BITS 13
@@ -135,54 +134,35 @@ static bool lets_signal_through(pid_t tid) {
 }
 
 struct pass {
+    const struct rowen_stopper *stopper;
+    uint32_t round;
+    bool verify;
     bool news;    /* a thread was signalled just now */
     bool pending; /* a thread may still run */
 };
 
-static void visit(pid_t tid, uint32_t round, bool verify, struct pass *pass) {
-    struct known *thread = know(tid, round);
-    if (!thread || thread->signalled != round) {
+static void visit(pid_t tid, void *context) {
+    struct pass *pass = context;
+    if (tid == pass->stopper->control_tid) return;
+    struct known *thread = know(tid, pass->round);
+    if (!thread || thread->signalled != pass->round) {
         pass->news = true;
         pass->pending = true;
         syscall(SYS_tgkill, getpid(), tid, ROWEN_SIGNAL);
-        if (thread) thread->signalled = round;
+        if (thread) thread->signalled = pass->round;
         return;
     }
-    if (!verify || find_inside(tid)) return;
-    if (has_barrier && thread->verified && round - thread->verified < VERIFY_ROUNDS) return;
-    if (has_barrier && lets_signal_through(tid)) thread->verified = round;
+    if (!pass->verify || find_inside(tid)) return;
+    if (has_barrier && thread->verified && pass->round - thread->verified < VERIFY_ROUNDS) return;
+    if (has_barrier && lets_signal_through(tid)) thread->verified = pass->round;
     else pass->pending = true;
-}
-
-struct linux_dirent64 {
-    uint64_t inode;
-    int64_t offset;
-    unsigned short length;
-    unsigned char type;
-    char name[];
-};
-
-static struct pass list_threads(const struct rowen_stopper *stopper, int tasks, uint32_t round, bool verify) {
-    struct pass pass = {false, false};
-    _Alignas(struct linux_dirent64) char buffer[8192];
-    lseek(tasks, 0, SEEK_SET);
-    for (;;) {
-        long length = syscall(SYS_getdents64, tasks, buffer, sizeof buffer);
-        if (length <= 0) break;
-        for (long at = 0; at < length;) {
-            const struct linux_dirent64 *entry = (const void *)(buffer + at);
-            at += entry->length;
-            pid_t tid = (pid_t)atoi(entry->name);
-            if (tid > 0 && tid != stopper->control_tid) visit(tid, round, verify, &pass);
-        }
-    }
-    return pass;
 }
 
 static bool park_threads(const struct rowen_stopper *stopper, int tasks, bool (*abandon)(void)) {
     uint32_t round = atomic_fetch_add(&hold, 1) + 1;
     for (bool verify = false;; verify = true) {
-        struct pass pass = list_threads(stopper, tasks, round, verify);
+        struct pass pass = {.stopper = stopper, .round = round, .verify = verify};
+        rowen_threads_visit(tasks, visit, &pass);
         if (!pass.pending && verify) {
             if (has_barrier) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
             return true;
@@ -209,7 +189,7 @@ static bool handler_is_ours(void) {
 
 enum rowen_stop rowen_stop_all(const struct rowen_stopper *stopper, bool (*abandon)(void)) {
     /* Opened every time: an application may close descriptors that it does not know. */
-    int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int tasks = rowen_threads_open();
     if (tasks < 0 || !handler_is_ours()) {
         atomic_fetch_add(&hold, 1);
         if (tasks >= 0) close(tasks);

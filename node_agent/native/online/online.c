@@ -1,17 +1,16 @@
 /* The online side: an engine says when it is busy. Nothing here waits for anybody outside the process. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "memory/loan.h"
+#include "shared/threads.h"
 
 #define ASK_NS ROWEN_SECOND
 #define CHECK_MS 250
@@ -67,19 +66,6 @@ static int32_t adopt(const struct rowen_files *files) {
     return error;
 }
 
-static int32_t put_threads_on(const cpu_set_t *cpus) {
-    DIR *tasks = opendir("/proc/self/task");
-    if (!tasks) return -errno;
-    int32_t result = 0;
-    for (struct dirent *entry; (entry = readdir(tasks));) {
-        pid_t tid = (pid_t)atoi(entry->d_name);
-        if (tid <= 0) continue;
-        if (sched_setaffinity(tid, sizeof *cpus, cpus) != 0 && errno != ESRCH) result = -errno;
-    }
-    closedir(tasks);
-    return result;
-}
-
 static cpu_set_t device_cpus(void) {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
@@ -89,7 +75,7 @@ static cpu_set_t device_cpus(void) {
 }
 
 static int32_t pin_to(const cpu_set_t *cpus) {
-    int32_t error = CPU_COUNT(cpus) ? put_threads_on(cpus) : 0; /* none: not said */
+    int32_t error = CPU_COUNT(cpus) ? rowen_threads_pin(cpus) : 0; /* none: not said */
     pthread_mutex_lock(&lock);
     if (!error) pinned = *cpus;
     pthread_mutex_unlock(&lock);

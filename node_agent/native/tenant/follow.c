@@ -119,12 +119,27 @@ static void go_on(bool stopped) {
     announce_ready();
 }
 
+/* Off the devices' CPUs, where there are others: there it would wait for the threads that it has to stop. */
+static void leave_devices(void) {
+    cpu_set_t others;
+    CPU_ZERO(&others);
+    long count = sysconf(_SC_NPROCESSORS_CONF);
+    for (int cpu = 0; cpu < count && cpu < CPU_SETSIZE; cpu++) {
+        bool mine = false;
+        ROWEN_FOR_PLACES(place)
+            mine = mine || (atomic_load(&place->link.device->cpus[cpu / 64]) >> (cpu % 64) & 1);
+        if (!mine) CPU_SET(cpu, &others);
+    }
+    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+}
+
 /* Asks the agent for new files. The process stands still meanwhile, or does not run yet. */
 static void attach_again(struct rowen_place *place) {
     struct rowen_files files;
     char reason[ROWEN_REASON_LENGTH];
     if (rowen_link_ask(&place->link, &files, reason, ASK_NS) != 0) return;
     if (rowen_link_adopt(&place->link, &files) != 0 || rowen_loan_hand_over(&place->link) != 0) return;
+    if (rowen_stay_on_devices()) leave_devices();
     place->lost = false;
     atomic_store(&block_of(place)->control_tid, stopper.control_tid);
 }
@@ -162,20 +177,6 @@ static _Noreturn void follow_gates(void) {
         }
         wait_for_change(&reading, reading.timeout_ns);
     }
-}
-
-/* Off the devices' CPUs, where there are others: there it would wait for the threads that it has to stop. */
-static void leave_devices(void) {
-    cpu_set_t others;
-    CPU_ZERO(&others);
-    long count = sysconf(_SC_NPROCESSORS_CONF);
-    for (int cpu = 0; cpu < count && cpu < CPU_SETSIZE; cpu++) {
-        bool mine = false;
-        ROWEN_FOR_PLACES(place)
-            mine = mine || (atomic_load(&place->link.device->cpus[cpu / 64]) >> (cpu % 64) & 1);
-        if (!mine) CPU_SET(cpu, &others);
-    }
-    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
 }
 
 static void *control(void *unused) {

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "memory/loan.h"
+#include "shared/threads.h"
 
 #define SOCKETS_VARIABLE "ROWEN_TENANT_SOCKETS"
 /* A process waits so long for its agent before it gives up; an agent that is being replaced takes some seconds. */
@@ -67,14 +67,18 @@ static void enter_all(const char *list) {
     free(paths);
 }
 
-/* Those of all devices of this process. */
-static void stay_on_devices(void) {
+static cpu_set_t pinned; /* where the process was put last */
+
+bool rowen_stay_on_devices(void) {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     ROWEN_FOR_PLACES(place)
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (atomic_load(&place->link.device->cpus[cpu / 64]) >> (cpu % 64) & 1) CPU_SET(cpu, &cpus);
-    sched_setaffinity(0, sizeof cpus, &cpus);
+    if (!CPU_COUNT(&cpus) || CPU_EQUAL(&cpus, &pinned)) return false; /* none: not said */
+    pinned = cpus;
+    rowen_threads_pin(&cpus);
+    return true;
 }
 
 static void start(void) {
@@ -90,6 +94,7 @@ static void attach_child(void) {
         rowen_loan_forget(&place->link);
         enter(place);
     }
+    rowen_stay_on_devices();
     start();
 }
 
@@ -97,7 +102,7 @@ __attribute__((constructor)) static void load(void) {
     const char *list = getenv(SOCKETS_VARIABLE);
     if (!list) return;
     enter_all(list);
-    stay_on_devices();
+    rowen_stay_on_devices();
     int error = rowen_stop_install();
     if (error) refuse("signal handler", error, "");
     atomic_store(&rowen_gated, true);
