@@ -15,6 +15,7 @@ from typing import Protocol
 
 import structlog
 
+from rowen.node_agent.attach.disposal import Disposal
 from rowen.node_agent.attach.message import LONGEST_HELLO, Hello, read_hello, welcome
 from rowen.node_agent.attach.peer import Peer, peer_of
 from rowen.node_agent.attach.teller import Teller
@@ -28,6 +29,8 @@ _HELLO_SECONDS = 2.0
 """A stranger that has said nothing for so long is sent away."""
 _MOST_STRANGERS = 64
 """At once, at one socket."""
+_CLOSE_SECONDS = 1.0
+"""So long an end of the door waits for what it has to close."""
 _MODE = 0o666
 """Containers run as any user; whoever has the folder mounted may come in."""
 
@@ -73,6 +76,7 @@ class _Entrance:
     gate: Gate
     slot: int | None
     vet: Vet
+    disposal: Disposal
     strangers: int = 0
 
 
@@ -91,11 +95,15 @@ class _Member:
 
     gate: Gate
     number: int
-    slot: int | None
+    entrance: _Entrance
     pid: int
     pidfd: int
     connection: socket.socket | None
     teller: Teller
+
+    @property
+    def slot(self) -> int | None:
+        return self.entrance.slot
 
 
 def _listener(path: Path) -> socket.socket:
@@ -114,6 +122,15 @@ def _listener(path: Path) -> socket.socket:
     return listener
 
 
+def _receive_hello(connection: socket.socket) -> bytes:
+    """Empty: the connection has ended, or descriptors came along. Raises `OSError`.
+
+    Such a message is not received: the kernel would close the descriptors here and now, whatever that takes.
+    """
+    _, _, flags, _ = connection.recvmsg(LONGEST_HELLO + 1, 0, socket.MSG_PEEK)
+    return b"" if flags & socket.MSG_CTRUNC else connection.recv(LONGEST_HELLO + 1)
+
+
 class Door:
     """All sockets of a node, served by one thread from `start` until `close`.
 
@@ -128,6 +145,8 @@ class Door:
         self._strangers: dict[socket.socket, _Stranger] = {}
         self._members: dict[tuple[int, int], _Member] = {}
         self._entrances: list[_Entrance] = []
+        self._paused: dict[socket.socket, tuple[Disposal, Callable[[], None]]] = {}
+        """Listeners and members' connections that wait until less is left to be closed."""
         self._stop = False
         self._beat = time.monotonic()
         self._thread = threading.Thread(target=self._serve, name="rowen-door", daemon=True)
@@ -138,7 +157,7 @@ class Door:
             listeners = [undo.enter_context(_listener(doorway.path)) for doorway in doorways]
             undo.pop_all()
         for listener, doorway in zip(listeners, doorways, strict=True):
-            entrance = _Entrance(listener, gate, doorway.slot, doorway.vet)
+            entrance = _Entrance(listener, gate, doorway.slot, doorway.vet, Disposal("rowen-disposal"))
             self._entrances.append(entrance)
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, entrance))
 
@@ -170,15 +189,18 @@ class Door:
         self._waker.send(b"x")
         if self._thread.is_alive():
             self._thread.join(timeout=5)
+        self._selector.close()
         for entrance in self._entrances:
-            entrance.listener.close()
+            entrance.disposal.close(entrance.listener)
         for stranger in list(self._strangers.values()):
-            stranger.connection.close()
+            stranger.entrance.disposal.close(stranger.connection)
         for member in self._members.values():
             os.close(member.pidfd)
             if member.connection:
-                member.connection.close()
-        self._selector.close()
+                member.entrance.disposal.close(member.connection)
+        until = time.monotonic() + _CLOSE_SECONDS
+        for entrance in self._entrances:
+            entrance.disposal.join(until)
         self._wake.close()
         self._waker.close()
 
@@ -195,8 +217,25 @@ class Door:
                     # Nothing that one process does may keep the others out.
                     log.exception("an event at the agent's door was not handled")
             self._send_away_the_silent()
+            self._resume()
+
+    def _pause(self, connection: socket.socket, disposal: Disposal) -> None:
+        self._paused[connection] = disposal, self._selector.unregister(connection).data
+
+    def _resume(self) -> None:
+        for connection, (disposal, handle) in list(self._paused.items()):
+            if not disposal.full:
+                del self._paused[connection]
+                self._selector.register(connection, selectors.EVENT_READ, handle)
+
+    def _unwatch(self, connection: socket.socket) -> None:
+        if self._paused.pop(connection, None) is None:
+            self._selector.unregister(connection)
 
     def _accept(self, entrance: _Entrance) -> None:
+        if entrance.disposal.full:
+            self._pause(entrance.listener, entrance.disposal)
+            return
         try:
             connection, _ = entrance.listener.accept()
         except OSError as error:
@@ -206,7 +245,7 @@ class Door:
             return
         connection.setblocking(False)
         if entrance.strangers >= _MOST_STRANGERS:
-            self._refuse(connection, errno.EAGAIN, "too many processes attach at once")
+            self._refuse(entrance, connection, errno.EAGAIN, "too many processes attach at once")
             return
         entrance.strangers += 1
         stranger = _Stranger(entrance, connection, time.monotonic() + _HELLO_SECONDS)
@@ -222,34 +261,34 @@ class Door:
         now = time.monotonic()
         for stranger in [stranger for stranger in self._strangers.values() if stranger.until < now]:
             self._forget(stranger)
-            stranger.connection.close()
+            stranger.entrance.disposal.close(stranger.connection)
 
-    def _refuse(self, connection: socket.socket, error: int, reason: str) -> None:
+    def _refuse(self, entrance: _Entrance, connection: socket.socket, error: int, reason: str) -> None:
         with contextlib.suppress(OSError):
             connection.send(welcome(error, reason))
-        connection.close()
+        entrance.disposal.close(connection)
 
     def _hear(self, stranger: _Stranger) -> None:
         if stranger.connection not in self._strangers:
             return
         self._forget(stranger)
+        entrance, connection = stranger.entrance, stranger.connection
         try:
-            # Descriptors that came along are closed by the kernel.
-            data = stranger.connection.recv(LONGEST_HELLO + 1)
+            data = _receive_hello(connection)
         except OSError:
             data = b""
         if not data:
-            stranger.connection.close()
+            entrance.disposal.close(connection)
             return
         try:
             hello = read_hello(data)
-            peer = peer_of(stranger.connection)
+            peer = peer_of(connection)
         except ValueError as error:
-            self._refuse(stranger.connection, errno.EPROTO, str(error))
+            self._refuse(entrance, connection, errno.EPROTO, str(error))
         except OSError as error:
-            self._refuse(stranger.connection, errno.EPERM, str(error))
+            self._refuse(entrance, connection, errno.EPERM, str(error))
         else:
-            self._let_in(stranger.entrance, stranger.connection, peer, hello)
+            self._let_in(entrance, connection, peer, hello)
 
     def _let_in(self, entrance: _Entrance, connection: socket.socket, peer: Peer, hello: Hello) -> None:
         try:
@@ -258,7 +297,7 @@ class Door:
         except (AttachRefused, OSError) as error:
             log.warning("a process was not let in", pid=peer.pid, reason=str(error))
             os.close(peer.pidfd)
-            self._refuse(connection, errno.EPERM, str(error))
+            self._refuse(entrance, connection, errno.EPERM, str(error))
             return
         self._enter(entrance, admission.number, peer, connection, hello)
         try:
@@ -278,7 +317,7 @@ class Door:
         same = before is not None and before.pid == peer.pid
         teller = before.teller if before and same else Teller(gate.loans, Borrower(entrance.slot, peer.pid))
         teller.come(holds_memory=hello.holds_memory)
-        member = _Member(gate, number, entrance.slot, peer.pid, peer.pidfd, connection, teller)
+        member = _Member(gate, number, entrance, peer.pid, peer.pidfd, connection, teller)
         self._members[id(gate), number] = member
         self._selector.register(peer.pidfd, selectors.EVENT_READ, lambda: self._end(member))
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._listen(member))
@@ -287,23 +326,27 @@ class Door:
         """A member asks for memory, or its connection has ended."""
         if self._members.get((id(member.gate), member.number)) is not member or member.connection is None:
             return
-        if not member.teller.hear(member.connection):
+        disposal = member.entrance.disposal
+        if disposal.full:
+            self._pause(member.connection, disposal)
+        elif not member.teller.hear(member.connection, disposal):
             self._hang_up(member.gate, member.number)
 
     def _hang_up(self, gate: Gate, number: int) -> None:
         member = self._members[id(gate), number]
-        if member.connection is not None:
-            self._selector.unregister(member.connection)
-            member.connection.close()
-            member.connection = None
+        self._disconnect(member)
         gate.loosen(number)
+
+    def _disconnect(self, member: _Member) -> None:
+        if member.connection is not None:
+            self._unwatch(member.connection)
+            member.entrance.disposal.close(member.connection)
+            member.connection = None
 
     def _drop(self, member: _Member) -> None:
         self._selector.unregister(member.pidfd)
         os.close(member.pidfd)
-        if member.connection is not None:
-            self._selector.unregister(member.connection)
-            member.connection.close()
+        self._disconnect(member)
 
     def _end(self, member: _Member) -> None:
         if self._members.get((id(member.gate), member.number)) is not member:

@@ -2,11 +2,12 @@
 
 import contextlib
 import errno
-import os
 import socket
+from array import array
 
 import structlog
 
+from rowen.node_agent.attach.disposal import Disposal
 from rowen.node_agent.attach.message import LONGEST_HELLO, MemberRequest, RequestKind, read_request, welcome
 from rowen.node_agent.memory.loans import Borrower, Loans
 
@@ -14,6 +15,23 @@ log = structlog.get_logger()
 
 _ARENA_FILES = 2
 _MOST_FILES = 3
+_ROOM = 16
+"""Descriptors that may come along with a message; a newer library's may be more than this agent uses."""
+
+
+def _look(connection: socket.socket) -> tuple[bytes, list[int], bool]:
+    """The next message, which stays where it is: its data, its descriptors, and whether those are all.
+
+    Descriptors for which there is no room are closed by whoever receives them, who would have to wait for that.
+    """
+    files = array("i")
+    room = socket.CMSG_LEN(_ROOM * files.itemsize)
+    how = socket.MSG_PEEK | socket.MSG_CMSG_CLOEXEC
+    data, control, flags, _ = connection.recvmsg(LONGEST_HELLO + 1, room, how)
+    for level, kind, content in control:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            files.frombytes(content[: len(content) - len(content) % files.itemsize])
+    return data, list(files), not flags & socket.MSG_CTRUNC
 
 
 class Teller:
@@ -48,21 +66,24 @@ class Teller:
             self._loans.take_back(self._number)
             self._number = None
 
-    def hear(self, connection: socket.socket) -> bool:
-        """Answers what the member says, whatever that is. False: its connection has ended."""
+    def hear(self, connection: socket.socket, disposal: Disposal) -> bool:
+        """Answers what the member says, whatever that is; what it has sent along goes to `disposal`.
+
+        False: its connection has ended.
+        """
         try:
-            data, files, _, _ = socket.recv_fds(connection, LONGEST_HELLO + 1, _MOST_FILES, socket.MSG_CMSG_CLOEXEC)
+            data, files, whole = _look(connection)
         except BlockingIOError:
             return True
         except OSError:
             return False
         try:
-            if not data:
+            if not data or not whole:
                 return False
-            self._answer(connection, data, files)
+            connection.recv(LONGEST_HELLO + 1)
+            self._answer(connection, data, files[:_MOST_FILES])
         finally:
-            for file in files:
-                os.close(file)
+            disposal.close(*files)
         return True
 
     def _answer(self, connection: socket.socket, data: bytes, files: list[int]) -> None:
