@@ -43,6 +43,18 @@ def _memory_controller() -> tuple[Path, str, str]:
     return GROUPS, second, "memory.max"
 
 
+def _group() -> Path:
+    """That this process makes."""
+    mount, own, _ = _memory_controller()
+    return mount / own.lstrip("/") / f"rowen-test-{os.getpid()}"
+
+
+def active_file_bytes() -> int:
+    """Of the group that was made: pages of files that were used more than once."""
+    words = (_group() / "memory.stat").read_text().split()
+    return int(words[words.index("active_file") + 1])
+
+
 @contextlib.contextmanager
 def memory_group(limit: int, view: str) -> Iterator[list[str]]:
     """A control group with that limit; yields the start of a command that enters it.
@@ -50,8 +62,8 @@ def memory_group(limit: int, view: str) -> Iterator[list[str]]:
     `view`: "own": the group itself is entered; "inner": one without a limit within it; "container": it is entered, and
     is all that is mounted, as in a container.
     """
-    mount, own, limit_name = _memory_controller()
-    limited = mount / own.lstrip("/") / f"rowen-test-{os.getpid()}"
+    mount, _, limit_name = _memory_controller()
+    limited = _group()
     entered = limited / "inner" if view == "inner" else limited
     try:
         entered.mkdir(parents=True)

@@ -25,6 +25,8 @@ class LocalArena(Arena):
         self._memory = mmap.mmap(-1, capacity * handle_bytes)
         self._buffer = memoryview(self._memory)
         self._grant = capacity if grant is None else grant
+        self.room = capacity
+        """Handles for which there is memory: where the pod's limit is near, fewer than are granted."""
         self._lost: list[int] = []
         self.lock = threading.RLock()
         self.mapped: set[int] = set()
@@ -54,7 +56,7 @@ class LocalArena(Arena):
             known = self.mapped | set(self._lost)
             if len(set(handles)) < len(handles) or any(not 0 <= h < self.capacity or h in known for h in handles):
                 raise ValueError(f"outside the arena, twice, or mapped already: {list(handles)}")
-            count = max(0, min(len(handles), self._grant - len(self.mapped)))
+            count = max(0, min(len(handles), min(self._grant, self.room) - len(self.mapped)))
             for handle in handles[:count]:
                 self._fill(handle, 0)
             self.mapped.update(handles[:count])

@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from memory.kernel import huge_pages, memory_group
+from memory.kernel import active_file_bytes, huge_pages, memory_group
 from memory.members import admit, held_bytes, quarantine
 
 from rowen.node_agent.memory.pool import Kind
@@ -207,6 +207,25 @@ def test_memory_beyond_the_pods_limit_is_not_granted(make_pool, start_member, vi
         assert member.ask("map", 63) == 0
         assert member.ask("unmap", 0) == 0
         assert member.ask("map", 63) == 1
+        member.kill()
+        pool.dismiss(admission.number)
+
+
+def test_files_that_are_read_again_and_again_take_no_memory_from_the_pool(make_pool, start_member, tmp_path):
+    """Such as a model's: the kernel drops their pages before it kills."""
+    bytes_ = 1 << 20
+    with memory_group(64 * bytes_, "own") as enter:
+        pool = make_pool(64, bytes_)
+        admission = admit(pool, 64, 64)
+        path = tmp_path / "weights"
+        # The group's first access is what is charged to it.
+        read = f"head -c {40 * bytes_} /dev/zero > {path} && sync {path} && cat {path} {path} {path} > /dev/null"
+        member = start_member(admission, 1, *enter, "sh", "-c", f'{read} && exec "$0" "$@"')
+        if active_file_bytes() < 32 * bytes_:
+            pytest.skip("pages of files do not age here")
+        assert 40 <= member.ask("map", *range(64)) < 64
+        member.ask("fill", 39, 9)
+        assert member.text("show", 39) == "9"
         member.kill()
         pool.dismiss(admission.number)
 

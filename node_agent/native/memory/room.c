@@ -15,11 +15,12 @@
 
 /* The memory controller's files, in version 1 and 2 of control groups. */
 struct version {
-    const char *mount, *limit, *usage, *file_pages;
+    const char *mount, *limit, *usage, *file_pages[2];
 };
 static const struct version versions[2] = {
-    {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "\ntotal_inactive_file "},
-    {"/sys/fs/cgroup", "memory.max", "memory.current", "\ninactive_file "},
+    {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+     {"\ntotal_inactive_file ", "\ntotal_active_file "}},
+    {"/sys/fs/cgroup", "memory.max", "memory.current", {"\ninactive_file ", "\nactive_file "}},
 };
 
 struct group {
@@ -62,14 +63,18 @@ static bool read_file(const struct group *group, const char *name, char *text) {
     return rowen_read(path, text, TEXT_LENGTH);
 }
 
-/* Pages of files that nobody has used lately: the kernel drops them before it kills. */
+/* Pages of files, in bytes: the kernel drops them before it kills, those that are read again and again too. */
 static uint64_t spare_pages(const struct group *group) {
     char text[TEXT_LENGTH] = "\n";
     char path[PATH_LENGTH + 64];
     snprintf(path, sizeof path, "%s/memory.stat", group->path);
     if (!rowen_read(path, text + 1, sizeof text - 1)) return 0;
-    const char *at = strstr(text, group->version->file_pages);
-    return at ? strtoull(at + strlen(group->version->file_pages), NULL, 10) : 0;
+    uint64_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *name = group->version->file_pages[i], *at = strstr(text, name);
+        if (at) bytes += strtoull(at + strlen(name), NULL, 10);
+    }
+    return bytes;
 }
 
 static uint64_t room_of(const struct group *group, uint64_t wanted) {

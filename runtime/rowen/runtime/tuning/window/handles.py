@@ -18,6 +18,8 @@ class Handles:
         self._arena = arena
         self._serials: dict[int, int] = {}
         self._mappings = 0
+        self._room: int | None = None
+        """Handles that were mapped when no more could be, although more were granted; None: that has not been seen."""
 
     def serial(self, handle: int) -> int | None:
         """Number of the handle's mapping; None while it has no memory, as far as `notice` has heard."""
@@ -48,9 +50,23 @@ class Handles:
         return self._arena.grant
 
     @property
+    def most(self) -> int:
+        """Handles that may be mapped in all: as many as are granted, or fewer where the pod's memory limit is near."""
+        return self.grant if self._room is None else min(self.grant, self._room)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether more is granted than can be mapped."""
+        return self.most < self.grant
+
+    @property
     def spare(self) -> int:
         """Handles that may still be mapped; negative when more are held than is granted."""
-        return self._arena.grant - len(self._serials)
+        return self.most - self.held
+
+    def look_again(self) -> None:
+        """Takes it that all that is granted can be mapped, until it turns out that it cannot."""
+        self._room = None
 
     def notice(self) -> None:
         """Hears which handles were taken away."""
@@ -58,13 +74,17 @@ class Handles:
             self._serials.pop(handle, None)
 
     def map(self, handles: Sequence[int]) -> list[int]:
-        """Maps as many of these handles as is granted, the first ones first. Returns those."""
+        """Maps as many of these handles as is granted and can be, the first ones first. Returns those."""
         # A handle that was taken before it was given back stands in the arena's list still.
         self.notice()
         mapped = list(handles[: self._arena.map(handles)])
         for handle in mapped:
             self._mappings += 1
             self._serials[handle] = self._mappings
+        if len(mapped) < len(handles) and self.held < self.grant:
+            self._room = self.held
+        elif self._room is not None:
+            self._room = max(self._room, self.held)
         return mapped
 
     def unmap(self, handles: Iterable[int]) -> None:

@@ -70,6 +70,7 @@ class Weights:
         """Of handles that were filled, the number of the mapping."""
         self._loading: set[int] = set()
         self._shortage = Shortage("no layer fits into the memory that is granted; the job waits")
+        self._limit = Shortage("no layer fits into what the pod's memory limit leaves of the grant; the job waits")
         self._thread = ThreadPoolExecutor(1, "rowen-prefetch") if prefetch else None
         self._closed = False
         self._prefetching = False
@@ -88,6 +89,9 @@ class Weights:
                 raise RuntimeError("a pass of a layer whose window is closed")
             self._distances = distances(position, len(self._places))
             self._handles.notice()
+            if position.layer == 0:
+                # Once on each way through the model: what the process needs for itself comes and goes.
+                self._handles.look_again()
             self._make_room(0, 0)
             if self._handles.spare < 0:
                 self._yield_memory()
@@ -97,6 +101,7 @@ class Weights:
         while (ticket := self._ticket(position.layer)) is None:
             self._bring(position.layer)
         self._shortage.ends()
+        self._limit.ends()
         self._start_prefetch()
         return ticket
 
@@ -110,7 +115,7 @@ class Weights:
     def make_way(self, handles: int, others: int) -> bool:
         """Gives weights back for so many handles more of other use; False where two layers would have no room then."""
         two = 2 * max(len(place.handles) for place in self._places)
-        if self._handles.grant < two + others + handles:
+        if self._handles.most < two + others + handles:
             return False
         self._make_room(handles, 0)
         return self._handles.spare >= handles
@@ -148,16 +153,24 @@ class Weights:
             if layer in self._loading:
                 self._handles.lock.wait(_WAIT_SECONDS)
                 return
-            missing = self._unmapped(layer)
-            self._make_room(len(missing), 0)
-            if self._handles.spare < len(missing) and not self._loading:
-                self._yield_memory()
-            self._handles.map(missing)
+            self._obtain(layer)
+            if self._unmapped(layer) and self._handles.is_limited:
+                # How much room there is shows only where it ends. Now what is needed last makes way for the rest.
+                self._obtain(layer)
             load = self._begin(layer)
+            missing = self._unmapped(layer)
             if load is None and missing:
                 self._wait(len(missing))
         if load is not None:
             self._fill(load)
+
+    def _obtain(self, layer: int) -> None:
+        """Maps what the layer lacks, as far as there is room."""
+        missing = self._unmapped(layer)
+        self._make_room(len(missing), 0)
+        if self._handles.spare < len(missing) and not self._loading:
+            self._yield_memory()
+        self._handles.map(missing)
 
     def _wait(self, handles: int) -> None:
         self.counts.waits += 1
@@ -165,13 +178,18 @@ class Weights:
             # What is being prefetched can be given back when that is done.
             self._handles.lock.wait(_WAIT_SECONDS)
             return
-        self._shortage.lasts(
+        is_limited = self._handles.is_limited
+        (self._limit if is_limited else self._shortage).lasts(
             time.monotonic(),
             handle_bytes=self._handles.handle_bytes,
             handles_needed=self._handles.held + handles,
-            handles_granted=self._handles.grant,
+            handles_granted=self._handles.most,
         )
-        self._handles.wait(handles, _WAIT_SECONDS)
+        if is_limited:
+            # Nobody tells when the process needs less for itself, or the kernel has dropped pages of files.
+            self._handles.lock.wait(_WAIT_SECONDS)
+        else:
+            self._handles.wait(handles, _WAIT_SECONDS)
 
     def _make_room(self, handles: int, distance: int) -> None:
         """Gives memory of layers back that are needed later than that, as far as so many more handles need it."""
