@@ -35,7 +35,8 @@ def build(made: Path, sources: list[Path], *options: str) -> Path:
 def build_member(folder: Path) -> Path:
     """The program of `Process`; it parks as the gate library does."""
     (park,), (tenant,) = NATIVE.rglob("park.c"), NATIVE.rglob("tenant.h")
-    sources = [Path(__file__).parent / "member.c", park, *ARENA_SOURCES]
+    threads = NATIVE / "shared" / "threads.c"
+    sources = [Path(__file__).parent / "member.c", park, threads, *ARENA_SOURCES]
     return build(folder / "member", sources, "-include", str(tenant))
 
 
