@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
 
 import pytest
 from hypothesis import given, settings
@@ -172,32 +173,40 @@ MOST = T * 2 ** (1 / 8)
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds", "taken", "tau"),
+    ("tau", "seconds", "taken", "expected"),
     [
-        (state(), 0.0, 0, TAU),
-        (state(), 8 * T, 0, TAU / 2),
-        (state(), 16 * T, 0, TAU / 4),
-        (state(), T, 0, TAU / 2 ** (1 / 8)),
-        (state(), 0.0, 1, TAU * ROOT),
-        (state(), 8 * T, 30, TAU / 2 * ROOT),
-        (state(), -5.0, 0, TAU),
-        (state(tau=1.2), 8 * T, 0, T / 256),
-        (state(tau=1.2), 8 * T, 1, T / 256 * ROOT),
-        (state(tau=320.0), 0.0, 1, MOST),
-        (state(tau=1000.0), 0.0, 0, MOST),
-        (state(tau=0.1), 1.0, 0, T / 256),
+        (75.0, 0.0, 0, 75.0),
+        (75.0, 8 * T, 0, 37.5),
+        (75.0, 16 * T, 0, 18.75),
+        (75.0, T, 0, 75 / 2 ** (1 / 8)),
+        (75.0, 0.0, 1, 75 * ROOT),
+        (75.0, 8 * T, 30, 37.5 * ROOT),
+        (75.0, -5.0, 0, 75.0),
+        (1.2, T, 0, T / 256),
+        (1.2, T, 1, T / 256 * ROOT),
+        (320.0, 0.0, 1, MOST),
+        (1000.0, 0.0, 0, MOST),
+        (0.1, 1.0, 0, T / 256),
     ],
 )
-def test_tau_follows_the_reclaims(before: HeadroomState, seconds: float, taken: int, tau: float) -> None:
-    found = after(seconds, seen(10, taken=taken), before).state
-    assert found.tau == pytest.approx(tau, abs=1e-9)
+def test_tau_follows_the_reclaims(tau: float, seconds: float, taken: int, expected: float) -> None:
+    found = after(seconds, seen(10, 1200, pool=1200, taken=taken), state(headroom=1000, tau=tau)).state
+    assert found.headroom == 1200
+    assert found.tau == pytest.approx(expected, abs=1e-9)
     assert found.time == NOW + seconds
 
 
+@pytest.mark.parametrize(("used", "headroom"), [(10, 12), (0, 1), (90, 101), (900, 1000)])
+def test_at_its_lower_end_headroom_says_nothing_of_tau(used: int, headroom: int) -> None:
+    before = state(headroom=headroom)
+    assert after(8 * T, seen(used, headroom), before).state.tau == TAU
+    assert after(8 * T, seen(used, headroom, taken=1), before).state.tau == pytest.approx(TAU * ROOT)
+
+
 def test_seven_reclaims_in_eight_times_the_targets_interval_keep_tau() -> None:
-    found = state()
+    found = state(headroom=1000)
     for number in range(1, 15):
-        found = after(number * 8 * T / 7, seen(10, 100, taken=number), found).state
+        found = after(number * 8 * T / 7, seen(10, 1000, taken=number), found).state
     assert found.tau == pytest.approx(TAU, abs=1e-9)
 
 
@@ -313,9 +322,9 @@ def test_more_time_never_makes_more_headroom(used: int, one: float, other: float
 @given(st.floats(0, 5000), st.floats(0, 5000), services)
 def test_tau_falls_with_time_and_a_reclaim_raises_it(one: float, other: float, service: HarvestMemory) -> None:
     soon, late = sorted((one, other))
-    found = [decide(state(), seen(10), NOW + seconds, service).state.tau for seconds in (soon, late)]
+    found = [decide(state(), seen(10, 200), NOW + seconds, service).state.tau for seconds in (soon, late)]
     assert found[0] >= found[1]
-    raised = decide(state(), seen(10, taken=1), NOW + late, service).state.tau
+    raised = decide(state(), seen(10, 200, taken=1), NOW + late, service).state.tau
     assert raised > found[1] or found[1] == tau_max(service)
 
 
@@ -395,6 +404,13 @@ def test_a_bursty_load_makes_no_more_reclaims_than_the_target(target: int, gap: 
     device = Device(pool=500)
     load = bursts(random.Random(f"{target} {gap}"), gap, size, 400)
     assert late_rate(reclaim_times(device, lambda: next(load), 5, service)) <= target
+
+
+def test_a_quiet_night_does_not_make_the_morning_worse() -> None:
+    device, source = Device(pool=500), bursts(random.Random(7), 10.0, 60.0, 400)
+    load = chain(islice(source, 3 * 3600), repeat(0, 8 * 3600), source)
+    times = reclaim_times(device, lambda: next(load), 12, TWELVE)
+    assert 0 < len([at for at in times if at >= 11 * HOUR]) <= 1.5 * TWELVE.target_reclaims_per_hour
 
 
 def test_a_bursty_load_leaves_memory_for_offline_work() -> None:

@@ -9,7 +9,8 @@ Valve's MIAD (section 5), twice, but for how tau falls. *Headroom* H is in handl
    constant load changes nothing. Time at this lower end does not count towards the next release.
 3. A *reclaim* is pressure that took memory from offline work, and what was taken within a second after it. Pressure
    that free memory could meet is none.
-4. Each reclaim multiplies tau by the 7th root of 2; with time tau halves in each 8 T. So tau stays where 7 reclaims
+4. Each reclaim multiplies tau by the 7th root of 2; with time tau halves in each 8 T, but for time at the lower end:
+   there a shorter tau would release no more, and a quiet night says nothing of the day. So tau stays where 7 reclaims
    come in 8 T, a little below the target, whatever the load: were there more for long, tau would grow without end. A
    fixed amount that is taken off instead holds no target. Where tau is large it is next to nothing, and memory is kept
    for hours after a bad time; where tau is small it outweighs every increase (`benchmarks/headroom.py`).
@@ -97,7 +98,8 @@ def decide(state: HeadroomState | None, seen: Observation, now: float, settings:
     if state is None:
         state = _start(seen, now, settings)
     headroom, interval_start, reason = _headroom(state, seen, now, settings)
-    tau, reclaim = _tau(state, seen, now, settings)
+    lowest = headroom <= _least_headroom(min(seen.used, seen.pool), settings.pressure_threshold)
+    tau, reclaim = _tau(state, seen, 0.0 if lowest else max(0.0, now - state.time), now, settings)
     return HeadroomDecision(
         state=HeadroomState(headroom, tau, interval_start, time=now, taken=seen.taken, reclaim=reclaim),
         growth=_grown(headroom, headroom, seen.pool, settings.pressure_threshold),
@@ -115,9 +117,11 @@ def _start(seen: Observation, now: float, settings: HarvestMemory) -> HeadroomSt
     )
 
 
-def _tau(state: HeadroomState, seen: Observation, now: float, settings: HarvestMemory) -> tuple[float, float]:
-    """The next tau, and the start of the last reclaim."""
-    halvings = max(0.0, now - state.time) / (_HALVING_TIMES * reclaim_interval(settings))
+def _tau(
+    state: HeadroomState, seen: Observation, passed: float, now: float, settings: HarvestMemory
+) -> tuple[float, float]:
+    """The next tau, and the start of the last reclaim. `passed`: seconds that count towards its halving."""
+    halvings = passed / (_HALVING_TIMES * reclaim_interval(settings))
     tau = _bounded(state.tau * math.pow(2, -halvings), settings)
     if seen.taken <= state.taken or now - state.reclaim < RECLAIM_SECONDS:
         return tau, state.reclaim
