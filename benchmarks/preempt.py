@@ -43,6 +43,8 @@ from rowen.node_agent.devices.device import Closing
 
 BLOCKS = 2
 BACKSTOP_SECONDS = 0.5
+STEP_REST_SECONDS = 0.05
+"""More than the gate stays closed after a request of this load."""
 AGENT_BACKSTOP_SECONDS = 0.05
 """What an agent has by default."""
 BACKSTOP_STEPS = 60
@@ -175,7 +177,8 @@ class Ways:
             served = self.every_gap.serve(records, few, short, every_gap=True)
             self.samples["wake_every_gap"].add(served, acknowledged=True)
         with self.engine_step.stepping_tenant() as records:
-            self.samples["engine_step"].add(self.engine_step.serve(records, few, short), acknowledged=False)
+            served = self.engine_step.serve(records, few, short, rest=STEP_REST_SECONDS)
+            self.samples["engine_step"].add(served, acknowledged=False)
 
     def crowd(self, tenants: int, threads: int) -> Figures:
         """So many tenants with so many threads each behind Rowen's gate."""

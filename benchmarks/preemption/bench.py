@@ -116,7 +116,7 @@ class Bench:
             read(tenant)
             yield [record]
 
-    def serve(self, records: Sequence[Path], requests: int, seconds: float, **other: int | bool) -> Served:
+    def serve(self, records: Sequence[Path], requests: int, seconds: float, **other: float) -> Served:
         """Serves so many requests, or as many as go into the seconds. `other`: fields of `Load`."""
         self._seed += 1
         settings = {"steps": STEPS, "every_gap": False, **other}

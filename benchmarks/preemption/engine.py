@@ -40,6 +40,9 @@ class Load:
     seed: int
     records: tuple[str, ...]
     """Of the tenants. The next request comes some time after each of them has run again."""
+    rest: float = 0.0
+    """Seconds after a request in which that does not count: a tenant that stops between its steps runs on anyway, and
+    the next request is to find the gate open."""
 
     def to_json(self) -> str:
         """As `main` reads it."""
@@ -65,7 +68,7 @@ class Engine:
         served: list[tuple[int, int]] = []
         idle_since = 0
         while len(served) < load.requests and time.monotonic_ns() < deadline:
-            if any(record.last_ns() <= idle_since for record in records):
+            if any(record.last_ns() <= idle_since + round(load.rest * 1e9) for record in records):
                 time.sleep(0.0005)
                 continue
             time.sleep(source.uniform(_SHORTEST_PAUSE, _LONGEST_PAUSE))
