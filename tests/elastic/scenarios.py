@@ -211,6 +211,28 @@ def bursts(bench: Bench, expected: Expected) -> None:
     bench.scheduler._keeper = Keeper(bench.scheduler._cache)
 
 
+def beside_one_that_grows(bench: Bench, expected: Expected) -> None:
+    """The first that waits gets in although one that runs begins a block in the same step."""
+    scheduler = bench.scheduler
+    scheduler._keeper.stop()
+    with bench.arena.lock:
+        bench.arena.take_all()
+        bench.arena.set_grant(bench.arena.capacity)
+    names = [bench.submit(TOGETHER[0])]
+    bench.turn()
+    while not scheduler._growth(scheduler.running[0]):
+        bench.turn()
+    with scheduler._cache.lock:
+        # As many as the step itself can need, and fewer than the request that waits.
+        scheduler._cache.claim(scheduler.max_num_scheduled_tokens // scheduler.block_size + 2)
+    names.append(bench.submit(LONG))
+    bench.turn()
+    assert len(scheduler.running) == len(names)
+    scheduler._keeper = Keeper(scheduler._cache)
+    bench.finish()
+    assert [bench.answers[name] for name in names] == [expected[row] for row in (TOGETHER[0], LONG)]
+
+
 def scarce(bench: Bench, expected: Expected) -> None:
     """vLLM's own preemption, for the lack of blocks."""
     bench.arena.set_grant(len(bench.handles(range(2, 22))))
@@ -295,7 +317,7 @@ SCENARIOS: dict[str, Callable[[Bench, Expected], None]] = {
     scenario.__name__: scenario
     for scenario in (
         undisturbed, one_row_wants_little, a_handle_at_a_time, some_at_random, everything, in_the_last_step_of_each,
-        found_as_a_prefix, aborted, while_idle, halves, bursts, scarce, scarce_and_patient, the_grant_comes_and_goes,
-        too_little_for_one, forgotten_prefixes,
+        found_as_a_prefix, aborted, while_idle, halves, bursts, beside_one_that_grows, scarce, scarce_and_patient,
+        the_grant_comes_and_goes, too_little_for_one, forgotten_prefixes,
     )
 }  # fmt: skip

@@ -6,8 +6,9 @@ from elastic.modes import MODES
 
 SCENARIOS = [
     "undisturbed", "one_row_wants_little", "a_handle_at_a_time", "some_at_random", "everything",
-    "in_the_last_step_of_each", "found_as_a_prefix", "aborted", "while_idle", "halves", "bursts", "scarce",
-    "scarce_and_patient", "the_grant_comes_and_goes", "too_little_for_one", "forgotten_prefixes",
+    "in_the_last_step_of_each", "found_as_a_prefix", "aborted", "while_idle", "halves", "bursts",
+    "beside_one_that_grows", "scarce", "scarce_and_patient", "the_grant_comes_and_goes",
+    "too_little_for_one", "forgotten_prefixes",
 ]  # fmt: skip
 """Written out: to import them is to import vLLM."""
 

@@ -155,10 +155,12 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         """Maps what the next step needs, as far as the grant goes; returns the blocks that running requests need."""
         self._drop_lost(cache)
         step = self.max_num_scheduled_tokens // self.block_size + 1
-        needed = 0
         # A step fills so many blocks, and each request may begin one.
-        if cache.free_blocks < step + len(self.running):
-            needed = sum(self._growth(request) for request in self.running)
+        most = step + len(self.running)
+        needed = 0
+        # Running requests get theirs first: what is claimed for those that wait has to be beside that.
+        if self.waiting or cache.free_blocks < most:
+            needed = min(most, sum(self._growth(request) for request in self.running))
             cache.claim(needed)
         if needed <= cache.free_blocks and self.waiting:
             begun = needed + self._begun_need()
