@@ -247,6 +247,18 @@ def test_two_slabs_of_which_a_part_was_taken_make_one(work: Callable[[Rig], None
 
 
 @pytest.mark.parametrize("work", [Rig.settle, Rig.claim])
+def test_they_make_one_where_the_pods_limit_is_near(work: Callable[[Rig], None]) -> None:
+    rig = Rig(EIGHT_HANDLES, 16)
+    rig.settle()
+    rig.lose([15, 23])
+    rig.arena.set_grant(48)
+    rig.arena.room = 14
+    work(rig)
+    assert rig.free_blocks() == [1]
+    rig.agree()
+
+
+@pytest.mark.parametrize("work", [Rig.settle, Rig.claim])
 def test_the_slab_that_lacks_the_fewest_handles_is_completed(work: Callable[[Rig], None]) -> None:
     rig = Rig(EIGHT_HANDLES, 16)
     rig.settle()
@@ -382,7 +394,7 @@ def test_a_wait_asks_for_whole_slabs_beyond_what_is_mapped(geometry: Geometry) -
 
 def _disturb(rig: Rig, held: list[list[int]], chance: random.Random) -> None:
     """Something that may happen."""
-    match chance.randrange(7):
+    match chance.randrange(8):
         case 0:
             rig.arena.set_grant(chance.randint(0, rig.geometry.handles))
         case 1:
@@ -399,6 +411,8 @@ def _disturb(rig: Rig, held: list[list[int]], chance: random.Random) -> None:
         case 6 if rig.arena.mapped:
             mapped = sorted(rig.arena.mapped)
             rig.arena.take(chance.sample(mapped, chance.randint(1, min(3, len(mapped)))))
+        case 7:
+            rig.arena.room = chance.randint(0, rig.geometry.handles)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -417,6 +431,7 @@ def test_everything_at_random(geometry: Geometry, seed: int) -> None:
                     rig.free(blocks)
         rig.agree()
     rig.arena.set_grant(geometry.handles)
+    rig.arena.room = geometry.handles
     with rig.cache.lock:
         rig.cache.scrub(rig.cache.lost_blocks())
     for blocks in held:

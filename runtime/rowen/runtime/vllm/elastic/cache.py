@@ -98,7 +98,7 @@ class ElasticCache:
             return False
         self._change(slab, lacks)
         with self.lock:
-            return self._place(slab) is lacks
+            return self._settle(slab, lacks)
 
     def _next_work(self) -> tuple[int | None, bool]:
         """A slab that is nobody else's until it is admitted or put out, and whether it is to be mapped."""
@@ -141,7 +141,7 @@ class ElasticCache:
         if slab is None:
             return False
         self._change(slab, lacks)
-        return self._place(slab) is lacks
+        return self._settle(slab, lacks)
 
     def _change(self, slab: int, lacks: bool) -> None:
         """Maps the slab or gives it back."""
@@ -149,6 +149,18 @@ class ElasticCache:
             self._memory.map(slab)
         else:
             self._memory.unmap(slab)
+
+    def _settle(self, slab: int, lacks: bool) -> bool:
+        """Places the slab that was mapped or given back; whether that worked, or may when it is tried again."""
+        if self._place(slab) is lacks:
+            return True
+        # Where the pod's memory limit leaves less than the grant, that shows only when mapping stops short.
+        other = self._slabs.take_scattered()
+        if other is None:
+            return False
+        self._memory.unmap(other)
+        self._put_out(other)
+        return True
 
     def _place(self, slab: int) -> bool:
         """Admits the slab if it is whole, and returns that; what was mapped may have been taken already."""
