@@ -56,6 +56,22 @@ def test_more_room_is_used(prefetch: bool, plain: Curve) -> None:
     assert len(held) == STEPS
 
 
+def test_many_layers_make_way_at_once(plain: Curve) -> None:
+    """The process has grown by more than the layer that lacks memory."""
+    model, arena = llama(), arena_of(WHOLE)
+
+    def take_room(*_: Any) -> None:
+        arena.room = LAYER_HANDLES
+        arena.take(sorted(arena.mapped)[-LAYER_HANDLES:])
+        arena.set_grant(WHOLE)
+        hook.remove()
+
+    hook = layers(model)[0].mlp.register_full_backward_pre_hook(take_room)
+    with Window(model, layers(model), arena, prefetch=False) as window:
+        assert train(model).is_same(plain)
+        assert window.counts.waits == 0
+
+
 def test_inputs_get_no_room_that_two_layers_need(plain: Curve) -> None:
     inputs = 4
     model, arena = llama(), arena_of(WHOLE + inputs, WHOLE + inputs)

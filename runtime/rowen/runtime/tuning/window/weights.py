@@ -154,9 +154,12 @@ class Weights:
                 self._handles.lock.wait(_WAIT_SECONDS)
                 return
             self._obtain(layer)
-            if self._unmapped(layer) and self._handles.is_limited:
-                # How much room there is shows only where it ends. Now what is needed last makes way for the rest.
+            # How much room there is shows only where it ends. What is needed last makes way until the rest fits.
+            while self._unmapped(layer) and self._handles.is_limited:
+                held = self._handles.held
                 self._obtain(layer)
+                if self._handles.held >= held:
+                    break
             load = self._begin(layer)
             missing = self._unmapped(layer)
             if load is None and missing:
