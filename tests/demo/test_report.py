@@ -244,7 +244,10 @@ def test_what_to_paste_is_one_line_however_narrow_the_terminal_is(tmp_path):
         ([], "no agent tells"),
         ([reading(1001.0, ahead=4, free=96)], "up to 0 MiB"),
         ([reading(1001.0, offline=96)], "0 MiB were taken back"),
-        ([reading(1001.0, offline=96, reclaims=7), reading(1002.0, used=2, offline=94, reclaims=7)], "0 MiB were taken back"),
+        (
+            [reading(1001.0, offline=96, reclaims=7), reading(1002.0, used=2, offline=94, reclaims=7)],
+            "0 MiB were taken back",
+        ),
     ],
 )
 def test_memory_that_did_not_change_its_owner_fails_the_run(readings, evidence):
