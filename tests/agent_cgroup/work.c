@@ -78,6 +78,20 @@ static int await(const char *path) {
     return 0;
 }
 
+/* Becomes the program that counts, when the second counter says so. */
+static void *replace(void *arguments) {
+    char **argv = arguments;
+    while (!atomic_load(&counts[1])) usleep(1000);
+    execl(argv[0], argv[0], argv[1], "1", NULL);
+    exit(1);
+}
+
+/* Waits for that lock, while another thread has the process become another program: execve() waits for this thread. */
+static int replace_while_awaiting(char **argv) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, replace, argv) != 0 || await(argv[3]);
+}
+
 /* Has the kernel work, and does nothing itself. */
 static int read_zeros(void) {
     static char zeros[16 << 20];
@@ -95,6 +109,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[2], "comet") == 0) return fork_on(1);
     if (strcmp(argv[2], "hold") == 0 && argc == 4) return hold(argv[3]);
     if (strcmp(argv[2], "await") == 0 && argc == 4) return await(argv[3]);
+    if (strcmp(argv[2], "replace") == 0 && argc == 4) return replace_while_awaiting(argv);
     if (strcmp(argv[2], "zeros") == 0) return read_zeros();
     if (strcmp(argv[2], "nobody") == 0) return setuid(NOBODY) != 0 || threads(1);
     return threads(atoi(argv[2]));

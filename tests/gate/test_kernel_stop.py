@@ -1,5 +1,8 @@
 """The kernel stops what does not stop by itself."""
 
+import contextlib
+import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -60,8 +63,37 @@ BLOCKED_LATER = """
 """
 
 
+@contextlib.contextmanager
+def lock_held(work, counts, lock):
+    """Keeps others from writing to the file, until what it gives is called."""
+    lock.touch()
+    command = [str(work), str(counts), "hold", str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+
+        def let_go():
+            print("go", file=holder.stdin, flush=True)
+            assert holder.wait(60) == 0
+
+        try:
+            assert holder.stdout.readline() == "held\n"
+            yield let_go
+        finally:
+            holder.kill()
+
+
+def awaits_lock(process):
+    assert process.stdout.readline() == "waits\n"
+    until(lambda: ") D " in Path(f"/proc/{process.pid}/stat").read_text(), "it cannot be interrupted")
+
+
 def held(rig):
     until(rig.pods[0].frozen, "the kernel has frozen the pod")
+
+
+def signalled(pid):
+    """Whether a process's first thread has SIGKILL pending, for itself alone."""
+    pending = re.search(r"^SigPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
+    return int(pending, 16) >> (signal.SIGKILL - 1) & 1 == 1
 
 
 def account(rig):
@@ -178,6 +210,34 @@ def test_killed_processes_of_a_frozen_pod_end_and_the_others_do_not_run_meanwhil
     other.advances()
 
 
+def test_a_process_that_becomes_another_program_stays_in_its_frozen_pod(rig, static_program, work, tmp_path):
+    """To become another program the kernel signals the others of its threads as it does those who have to die."""
+    engine = rig.engine()
+    rig.opened()
+    tenants = [rig.run([str(static_program)]) for _ in range(3)]
+    for tenant in tenants:
+        tenant.advances()
+    counts, own = tmp_path / "counts", tmp_path / "own"
+    for file in (counts, own):
+        file.write_bytes(bytes(4096))
+    with lock_held(work, counts, tmp_path / "lock") as let_go:
+        changing = Tenant(rig.run([str(work), str(own), "replace", str(tmp_path / "lock")]).process, own)
+        awaits_lock(changing.process)
+        changing.tell()
+        until(lambda: signalled(changing.process.pid), "its first thread has to end")
+        engine.call("busy")
+        until(lambda: account(rig).backstops == 1, "the kernel was asked")
+        # The second one is found at a look after that one at all of the pod's processes which found the first.
+        for tenant in tenants[:2]:
+            tenant.process.kill()
+            assert tenant.process.wait(60) == -signal.SIGKILL
+        let_go()
+    assert str(changing.process.pid) in (rig.pods[0].freezer / "cgroup.procs").read_text().split()
+    changing.stands_still()
+    engine.call("idle")
+    changing.advances()
+
+
 def test_work_that_the_kernel_does_is_stopped_and_is_no_offence(rig, work, counts):
     engine = rig.engine()
     rig.opened()
@@ -207,28 +267,19 @@ def test_nothing_is_left_frozen_by_an_agent_that_is_gone(rig, static_program):
 
 def test_what_an_agent_has_asked_to_freeze_is_let_go_by_the_next_one(rig, static_program, work, counts, tmp_path):
     """A thread that cannot be interrupted keeps the pod from being frozen until that agent is gone."""
-    lock = tmp_path / "lock"
-    lock.touch()
     engine = rig.engine()
     rig.opened()
     tenant = rig.run([str(static_program)])
     tenant.advances()
-    command = [str(work), str(counts), "hold", str(lock)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        try:
-            assert holder.stdout.readline() == "held\n"
-            stuck = rig.run([str(work), str(counts), "await", str(lock)]).process
-            assert stuck.stdout.readline() == "waits\n"
-            until(lambda: ") D " in Path(f"/proc/{stuck.pid}/stat").read_text(), "it cannot be interrupted")
-            engine.call("busy")
-            until(lambda: account(rig).backstops == 1, "the kernel was asked")
-            rig.agent.close()
-            assert (rig.pods[0].freezer / "freezer.state").read_text() == "FREEZING\n"
-            rig.serve().renew(time.monotonic() + 3600)
-            print("go", file=holder.stdin, flush=True)
-            assert holder.wait(60) == 0
-        finally:
-            holder.kill()
+    with lock_held(work, counts, tmp_path / "lock") as let_go:
+        stuck = rig.run([str(work), str(counts), "await", str(tmp_path / "lock")]).process
+        awaits_lock(stuck)
+        engine.call("busy")
+        until(lambda: account(rig).backstops == 1, "the kernel was asked")
+        rig.agent.close()
+        assert (rig.pods[0].freezer / "freezer.state").read_text() == "FREEZING\n"
+        rig.serve().renew(time.monotonic() + 3600)
+        let_go()
     held(rig)
     tenant.stands_still()
     engine.call("idle")
