@@ -1,16 +1,19 @@
 """How processes come in, and what they can do with what they get."""
 
+import os
 import random
 import resource
 import socket
+import struct
 import subprocess
 import sys
 import time
 
 from descriptors import open_descriptors
-from gate.rig import COUNTER, Engine, until
+from gate.rig import COUNTER, Engine, acknowledged, until
 
 from rowen.node_agent.attach.message import MAGIC, welcome
+from rowen.node_agent.devices.library import ABI_VERSION
 
 
 def test_an_engine_that_comes_before_its_agent(rig):
@@ -43,6 +46,37 @@ def test_an_engine_that_cannot_map_its_files_counts_as_busy_until_it_can(rig):
         rig.opened()
     finally:
         engine.kill()
+
+
+def attach_as_engine(rig):
+    """This process, whose hands are its library: its member file. It says nothing in there by itself."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(60)
+        connection.connect(str(rig.socket(None)))
+        connection.send(struct.pack("<QIIQ", MAGIC, ABI_VERSION, 24, 0))
+        _, (device, member), _, _ = socket.recv_fds(connection, 4096, 2)
+    os.close(device)
+    return os.fdopen(member, "r+b", buffering=0)
+
+
+def say_in_flight(member, requests):
+    os.pwrite(member.fileno(), requests.to_bytes(4, "little"), 128)
+
+
+def test_an_engine_that_attaches_again_counts_as_busy_before_it_says_so(rig):
+    with attach_as_engine(rig) as member:
+        rig.opened()
+        say_in_flight(member, 1)
+        until(lambda: acknowledged(rig.device), "its request closes the gate")
+        before = rig.device.closings(0)[-1].number
+        with attach_as_engine(rig) as again:
+            # For longer than any cooldown.
+            end = time.monotonic() + 0.6
+            until(lambda: rig.device.beat() > end, "the agent has come round")
+            assert acknowledged(rig.device)
+            assert rig.device.closings(0)[-1].number == before
+            say_in_flight(again, 0)
+            rig.opened()
 
 
 def test_a_tenant_that_comes_before_its_agent_waits(rig):

@@ -29,10 +29,21 @@ static struct rowen_member *place_for(struct rowen_agent *agent, pid_t pid) {
     return place;
 }
 
+/* Until the engine writes into its new page, what it wrote into the old one holds. And as it may have turned busy since,
+ * the device is not idle before it has had time for that. */
+static void carry_over(struct rowen_agent *agent, const struct rowen_member *old, struct rowen_member *new) {
+    if (new->slot != ROWEN_ENGINE) return;
+    agent->quiet_from_ns = rowen_now();
+    if (old->state == ROWEN_FREE || old->slot != ROWEN_ENGINE) return;
+    atomic_store(&new->page->block.idle_since_ns, atomic_load(&old->page->block.idle_since_ns));
+    atomic_store(&new->page->block.in_flight, atomic_load(&old->page->block.in_flight));
+}
+
 static int32_t put(struct rowen_agent *agent, struct rowen_member *new) {
     struct rowen_member *member = place_for(agent, new->pid);
     if (!member) return -EUSERS;
     new->control = member->control;
+    carry_over(agent, member, new);
     if (member->state != ROWEN_FREE) rowen_agent_forget(member);
     *member = *new;
     uint32_t number = (uint32_t)(member - agent->members);
@@ -141,7 +152,6 @@ void rowen_agent_scan(struct rowen_agent *agent, uint64_t now) {
         rowen_report_progress(agent, member);
     }
     rowen_agent_rank(agent, now);
-    if (engines > atomic_load(&agent->engines)) agent->quiet_from_ns = now;
     atomic_store(&agent->engines, engines);
     atomic_store(&agent->in_flight, rowen_agent_in_flight(agent));
     atomic_store(&agent->page->tenants, tenants);
