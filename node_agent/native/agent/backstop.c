@@ -15,8 +15,9 @@
 #define ALLOWED_NS (20 * ROWEN_MS)
 /* And after some time of rest. */
 #define MOST_NS (100 * ROWEN_MS)
-/* A pod that is being started uses some before its processes load the library. */
+/* A pod that is being started uses some before its processes load the library, whatever closes come meanwhile. */
 #define START_NS (500 * ROWEN_MS)
+#define STARTS_FOR_NS (10 * ROWEN_SECOND)
 /* What the kernel may use for them: calls begun before the stop run to their end, and giving much memory back is one. */
 #define MOST_CALLS_NS ROWEN_SECOND
 /* Counting begins a tick of any kernel after the acknowledgement: what ran before it is accounted for by then. */
@@ -52,7 +53,8 @@ static void note(struct rowen_slot *slot, uint64_t now) {
     struct rowen_usage usage;
     slot->restless_ns = 0;
     if (!slot->known || rowen_cgroup_usage(&slot->cgroup, &usage) != 0) return;
-    slot->programs = (struct rowen_allowance){ALLOWED_NS, usage.programs_ns};
+    bool keeps = slot->programs.left_ns > ALLOWED_NS && now < slot->adopted_ns + STARTS_FOR_NS;
+    slot->programs = (struct rowen_allowance){keeps ? slot->programs.left_ns : ALLOWED_NS, usage.programs_ns};
     /* Not anew at each close: closes may follow each other quickly. */
     slot->calls.used_ns = usage.calls_ns;
     rowen_allowance_spend(&slot->calls, MOST_CALLS_NS, now - slot->spent_ns, usage.calls_ns);
@@ -189,7 +191,8 @@ void rowen_backstop_adopt(struct rowen_agent *agent, uint32_t index, uint64_t po
     uint64_t now = rowen_now();
     struct rowen_usage usage = {0};
     rowen_cgroup_usage(cgroup, &usage);
-    *slot = (struct rowen_slot){.cgroup = *cgroup, .known = true, .pod = pod, .held_ns = now, .spent_ns = now};
+    *slot = (struct rowen_slot){.cgroup = *cgroup, .known = true, .pod = pod};
+    slot->adopted_ns = slot->held_ns = slot->spent_ns = now;
     slot->programs = (struct rowen_allowance){START_NS, usage.programs_ns};
     slot->calls = (struct rowen_allowance){MOST_CALLS_NS, usage.calls_ns};
     slot->held = rowen_cgroup_requested(cgroup) == 1;

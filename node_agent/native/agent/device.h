@@ -50,6 +50,7 @@ struct rowen_slot {
     struct rowen_cgroup cgroup;
     bool known;    /* the cgroup is open */
     uint64_t pod;
+    uint64_t adopted_ns;
     bool held;     /* asked to freeze, by this device */
     bool frozen;   /* and seen to be */
     uint64_t held_ns;
