@@ -17,9 +17,10 @@
 #define MOST_TASKS 256 /* that are looked at; a library makes its control thread before the program makes others */
 #define MOST_RAISED 32 /* processes of a pod */
 #define LOOK_NS (50 * ROWEN_MS)
-/* A stop takes some 0.1 to 0.5 ms. */
-#define SHARE 10 /* a tenth of a CPU, for all of a pod together */
-#define MOST_SPENT_NS (200 * ROWEN_MS)
+/* Of a CPU, for all of a pod together: as many hundredths as it has such threads, but ten at least. A stop takes some 0.1
+ * to 0.5 ms of each, and there may be ten in a second. */
+#define LEAST_HUNDREDTHS 10
+#define BURST_NS (2 * ROWEN_SECOND) /* of that share */
 
 /* The thread's id in its innermost PID namespace; 0: gone. */
 static pid_t inner_tid(pid_t pid, const char *tid) {
@@ -95,11 +96,13 @@ void rowen_agent_raise(struct rowen_agent *agent, struct rowen_member *member) {
 }
 
 static void charge(struct rowen_slot *slot, uint64_t used_ns, uint64_t passed_ns) {
-    uint64_t spent = slot->control_ns + used_ns, earned = passed_ns / SHARE;
+    uint64_t hundredths = slot->raised > LEAST_HUNDREDTHS ? slot->raised : LEAST_HUNDREDTHS;
+    uint64_t spent = slot->control_ns + used_ns, earned = passed_ns / 100 * hundredths;
+    uint64_t most = BURST_NS / 100 * hundredths;
     spent = spent > earned ? spent - earned : 0;
-    if (spent > MOST_SPENT_NS) slot->lowered = true;
+    if (spent > most) slot->lowered = true;
     else if (spent == 0) slot->lowered = false;
-    slot->control_ns = spent < MOST_SPENT_NS ? spent : MOST_SPENT_NS;
+    slot->control_ns = spent < most ? spent : most;
 }
 
 void rowen_agent_rank(struct rowen_agent *agent, uint64_t now) {

@@ -33,7 +33,7 @@ class Disposal:
         return len(self._left) >= _MOST
 
     def close(self, *things: int | socket.socket) -> None:
-        """Has descriptors and sockets closed soon; they are not the caller's any more."""
+        """Has descriptors and sockets closed soon, and what is left; they are not the caller's any more."""
         with self._lock:
             self._left.extend(thing if isinstance(thing, int) else thing.detach() for thing in things)
             if self._closing or not self._left:

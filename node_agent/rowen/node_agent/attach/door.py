@@ -29,6 +29,8 @@ _HELLO_SECONDS = 2.0
 """A stranger that has said nothing for so long is sent away."""
 _MOST_STRANGERS = 64
 """At once, at one socket."""
+_PAUSE_SECONDS = 0.05
+"""After so long it is looked whether those who wait may go on."""
 _CLOSE_SECONDS = 1.0
 """So long an end of the door waits for what it has to close."""
 _MODE = 0o666
@@ -210,7 +212,7 @@ class Door:
     def _serve(self) -> None:
         while not self._stop:
             self._beat = time.monotonic()
-            for key, _ in self._selector.select(timeout=1.0):
+            for key, _ in self._selector.select(timeout=_PAUSE_SECONDS if self._paused else 1.0):
                 try:
                     key.data()
                 except Exception:
@@ -224,6 +226,7 @@ class Door:
 
     def _resume(self) -> None:
         for connection, (disposal, handle) in list(self._paused.items()):
+            disposal.close()  # tries again where there could be no thread for it
             if not disposal.full:
                 del self._paused[connection]
                 self._selector.register(connection, selectors.EVENT_READ, handle)
