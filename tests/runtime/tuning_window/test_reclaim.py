@@ -3,13 +3,13 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from memory.local_arena import LocalArena
+from runtime.tuning_window.beside import beside
 from runtime.tuning_window.models import (
     LAYER_HANDLES,
     LAYERS,
@@ -182,11 +182,9 @@ def test_a_larger_grant_is_used(plain: Curve) -> None:
     assert grown[-1] == WHOLE
 
 
-@contextmanager
-def taking(arena: LocalArena, seed: int) -> Iterator[None]:
+def taking(arena: LocalArena, seed: int) -> Callable[[threading.Event], None]:
     """Takes handles away and changes the grant at random moments, in the end all is granted again."""
     draw = random.Random(seed)
-    ended = threading.Event()
 
     def once() -> None:
         with arena.lock:
@@ -195,20 +193,14 @@ def taking(arena: LocalArena, seed: int) -> Iterator[None]:
             arena.take(draw.sample(mapped, count))
             arena.set_grant(draw.choice([0, LAYER_HANDLES, 2 * LAYER_HANDLES + 1, WHOLE, arena.capacity]))
 
-    def take() -> None:
+    def take(ended: threading.Event) -> None:
         for _ in range(60):
             if ended.wait(draw.uniform(0, 0.004)):
                 return
             once()
         arena.set_grant(arena.capacity)
 
-    thread = threading.Thread(target=take)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return take
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -217,7 +209,7 @@ def taking(arena: LocalArena, seed: int) -> Iterator[None]:
 def test_taken_at_random_moments(seed: int, prefetch: bool, recompute: bool, inputs: int, plain: Curve) -> None:
     model, arena = llama(), arena_of(WHOLE + inputs, WHOLE + inputs)
     window = Window(model, layers(model), arena, prefetch=prefetch, recompute=recompute, input_handles=inputs)
-    with window, taking(arena, seed):
+    with window, beside(taking(arena, seed)):
         assert train(model).is_same(plain)
     assert arena.taken > 0
 

@@ -1,13 +1,13 @@
 """Less memory than is granted: the pod's memory limit is near."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from gate.rig import until
+from runtime.tuning_window.beside import beside
 from runtime.tuning_window.models import LAYER_HANDLES, STEPS, WHOLE, Curve, arena_of, layers, llama, train
 from structlog.testing import capture_logs
 
@@ -106,28 +106,20 @@ def warnings(logs: list[Any]) -> list[Any]:
     return [entry for entry in logs if entry["log_level"] == "warning"]
 
 
-@contextmanager
-def changing(arena: Any) -> Iterator[None]:
+def changing(arena: Any) -> Callable[[threading.Event], None]:
     """Has the room change all the time."""
-    ended = threading.Event()
 
-    def change() -> None:
+    def change(ended: threading.Event) -> None:
         rooms = [0, LAYER_HANDLES, LAYER_HANDLES + 2, WHOLE]
         while not ended.wait(0.002):
             arena.room = rooms.pop(0)
             rooms.append(arena.room)
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return change
 
 
 @pytest.mark.parametrize("inputs", [0, 4])
 def test_room_that_comes_and_goes_changes_nothing(inputs: int, plain: Curve) -> None:
     model, arena = llama(), arena_of(WHOLE + inputs, WHOLE + inputs)
-    with Window(model, layers(model), arena, input_handles=inputs), changing(arena):
+    with Window(model, layers(model), arena, input_handles=inputs), beside(changing(arena)):
         assert train(model).is_same(plain)

@@ -11,9 +11,9 @@ Valve's MIAD (section 5), twice, but for how tau falls. *Headroom* H is in handl
    that free memory could meet is none.
 4. Each reclaim multiplies tau by the 7th root of 2; with time tau halves in each 8 T, but for time at the lower end:
    there a shorter tau would release no more, and a quiet night says nothing of the day. So tau stays where 7 reclaims
-   come in 8 T, a little below the target, whatever the load: were there more for long, tau would grow without end. A
-   fixed amount that is taken off instead holds no target. Where tau is large it is next to nothing, and memory is kept
-   for hours after a bad time; where tau is small it outweighs every increase (`benchmarks/headroom.py`).
+   come in 8 T, a little below the target: were there more for long, tau would grow without end. To take off a fixed
+   amount instead, as Valve does, keeps further below the target: where tau is large that is next to nothing, and memory
+   is kept for hours after a bad time (`benchmarks/headroom.py`).
 5. Tau is at most what falls to T within T. Then H loses at most a step while the target allows one reclaim, and each
    reclaim raises H by a step, or to the whole pool: no load makes many more reclaims than the target allows.
 """
