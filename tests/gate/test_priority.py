@@ -80,15 +80,22 @@ def test_what_was_given_is_taken_back(sleeper: Sleeper, niceness: int) -> None:
         os.setpriority(os.PRIO_PROCESS, sleeper.pid, niceness)
     else:
         agent_library().rowen_raise(sleeper.pid)
-    agent_library().rowen_lower(sleeper.pid)
+    assert agent_library().rowen_lower(sleeper.pid) == 1
     assert os.sched_getscheduler(sleeper.pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_OTHER
     assert os.getpriority(os.PRIO_PROCESS, sleeper.pid) == 0
+
+
+def test_where_nothing_was_given_nothing_is_taken(sleeper: Sleeper) -> None:
+    os.setpriority(os.PRIO_PROCESS, sleeper.pid, 10)
+    assert agent_library().rowen_lower(sleeper.pid) == 0
+    assert os.getpriority(os.PRIO_PROCESS, sleeper.pid) == 10
 
 
 def test_a_thread_that_is_gone_is_said_to_be() -> None:
     made = Sleeper()
     made.end()
     assert agent_library().rowen_raise(made.pid) == -3
+    assert agent_library().rowen_lower(made.pid) == 0
 
 
 def _control_threads() -> dict[int, int]:
@@ -165,9 +172,9 @@ def test_a_process_that_names_other_threads_has_one_that_goes_first(rig: Rig) ->
     assert _raised(tenant.process.pid) <= 2
 
 
-# Processes without the library that attach by themselves, name the threads made last as control threads, and compute
-# in the first ones while a file is there.
-NAMES_ITSELF = """
+# Processes without the library that attach by themselves; they name the threads made last as control threads, and
+# compute in the first ones while a file is there.
+ATTACHES_ITSELF = """
 import socket, struct
 for _ in range(int(os.environ["CHILDREN"])):
     if os.fork() == 0:
@@ -177,6 +184,8 @@ connection.connect(os.environ["ROWEN_TENANT_SOCKETS"])
 connection.send(struct.pack("<QIIQ", int(os.environ["MAGIC"]), int(os.environ["ABI"]), 24, 0))
 _, files, _, _ = socket.recv_fds(connection, 4096, 2)
 member = mmap.mmap(files[1], 4096)
+"""
+NAMES_ITSELF = """
 named = threading.get_native_id()
 for _ in range(int(os.environ["THREADS"])):
     thread = threading.Thread(target=threading.Event().wait)
@@ -190,13 +199,33 @@ while True:
 """
 
 
-def _names_itself(rig: Rig, computes: Path, children: int = 0, threads: int = 0) -> Tenant:
-    """Started while the gate is open, as it stays. `threads`: beside the first one."""
+# Or name another, which runs the next program once it is raised.
+RUNS_ANOTHER = """
+import sys
+def goes_first(tid):
+    return os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK in (1, 6) or os.getpriority(os.PRIO_PROCESS, tid) < 0
+def work():
+    tid = threading.get_native_id()
+    member[68:72] = tid.to_bytes(4, "little")
+    while not goes_first(tid):
+        time.sleep(0.01)
+    os.execv(sys.executable, [sys.executable, "-c", os.environ["ANOTHER"]])
+threading.Thread(target=work).start()
+time.sleep(3600)
+"""
+
+
+def _attaches_itself(rig: Rig, code: str, **extra: object) -> Tenant:
+    """Started while the gate is open, as it stays."""
     rig.engine()
     rig.opened()
-    own = {"MAGIC": MAGIC, "ABI": ABI_VERSION, "LD_PRELOAD": ""}
-    given = {"COMPUTES": computes, "CHILDREN": children, "THREADS": threads, **own}
-    return rig.tenant(NAMES_ITSELF, **{name: str(value) for name, value in given.items()})
+    own = {"MAGIC": MAGIC, "ABI": ABI_VERSION, "LD_PRELOAD": "", "CHILDREN": 0, **extra}
+    return rig.tenant(ATTACHES_ITSELF + code, **{name: str(value) for name, value in own.items()})
+
+
+def _names_itself(rig: Rig, computes: Path, children: int = 0, threads: int = 0) -> Tenant:
+    """`threads`: beside the first one."""
+    return _attaches_itself(rig, NAMES_ITSELF, COMPUTES=computes, CHILDREN=children, THREADS=threads)
 
 
 def _goes_first(pid: int) -> bool:
@@ -214,6 +243,13 @@ def test_a_thread_that_computes_goes_first_again_when_it_has_rested(rig: Rig, tm
     until(lambda: not _goes_first(pid), "it is lowered")
     computes.unlink()
     until(lambda: _goes_first(pid), "it is raised again")
+
+
+def test_a_thread_does_not_take_its_priority_along_into_another_program(rig: Rig) -> None:
+    another = COUNTER + "count()\ntime.sleep(3600)"
+    tenant = _attaches_itself(rig, RUNS_ANOTHER, ANOTHER=another)
+    tenant.advances()
+    until(lambda: not _goes_first(tenant.process.pid), "it is lowered")
 
 
 def test_so_many_processes_of_a_pod_have_a_thread_that_goes_first(rig: Rig, tmp_path: Path) -> None:

@@ -7,9 +7,12 @@
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/device.h"
@@ -68,10 +71,27 @@ static void put_first(struct rowen_member *member, bool first) {
     member->control.first = first;
 }
 
-static uint64_t used_since(struct rowen_member *member) {
+static uint64_t used_by(struct rowen_member *member) {
     uint64_t before = member->control.cpu_ns;
-    return cpu_time(member, &member->control.cpu_ns) ? member->control.cpu_ns - before : 0;
+    if (!cpu_time(member, &member->control.cpu_ns)) return 0;
+    return member->control.cpu_ns > before ? member->control.cpu_ns - before : 0;
 }
+
+static bool is_gone(const struct rowen_member *member) {
+    return syscall(SYS_tgkill, member->pid, member->control.tid, 0) != 0 && errno == ESRCH;
+}
+
+/* A thread that calls execve() goes on as its process's first one, with the priority and the CPU time that it had. */
+static uint64_t lose(struct rowen_member *member) {
+    struct pollfd process = {.fd = member->pidfd, .events = POLLIN};
+    member->control.tid = member->pid;
+    uint64_t used = poll(&process, 1, 0) == 0 && rowen_lower(member->pid) ? used_by(member) : 0;
+    member->control = (struct rowen_control){0};
+    return used;
+}
+
+/* CPU time since the last look. */
+static uint64_t used_since(struct rowen_member *member) { return is_gone(member) ? lose(member) : used_by(member); }
 
 /* A process has one thread with priority, whatever it names after it has attached again. */
 void rowen_agent_raise(struct rowen_agent *agent, struct rowen_member *member) {

@@ -54,7 +54,7 @@ int rowen_make_lock(pthread_mutex_t *lock);
 /* Gives a thread (0: the caller) the best priority that the kernel grants; returns its policy: SCHED_FIFO,
  * SCHED_DEADLINE (6), or SCHED_OTHER with the best niceness; -errno when not even that. */
 ROWEN_API int32_t rowen_raise(int32_t tid);
-/* Takes it back. */
-ROWEN_API void rowen_lower(int32_t tid);
+/* Takes it back. 1: the thread had some, or a niceness below 0. 0: it had none, and keeps its niceness; or it is gone. */
+ROWEN_API int32_t rowen_lower(int32_t tid);
 
 #endif

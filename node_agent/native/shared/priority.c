@@ -62,10 +62,19 @@ int32_t rowen_raise(int32_t tid) {
     return setpriority(PRIO_PROCESS, (id_t)tid, NICENESS) == 0 ? SCHED_OTHER : -errno;
 }
 
-void rowen_lower(int32_t tid) {
+static bool goes_first(pid_t tid) {
+    int policy = sched_getscheduler(tid) & ~SCHED_RESET_ON_FORK;
+    errno = 0;
+    return policy == SCHED_FIFO || policy == POLICY_DEADLINE ||
+           (getpriority(PRIO_PROCESS, (id_t)tid) < 0 && errno == 0);
+}
+
+int32_t rowen_lower(int32_t tid) {
+    if (!goes_first(tid)) return 0;
     struct sched_param none = {0};
     sched_setscheduler(tid, SCHED_OTHER | SCHED_RESET_ON_FORK, &none);
     setpriority(PRIO_PROCESS, (id_t)tid, 0);
+    return 1;
 }
 
 int rowen_make_lock(pthread_mutex_t *lock) {
