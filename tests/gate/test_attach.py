@@ -63,16 +63,52 @@ def say_in_flight(member, requests):
     os.pwrite(member.fileno(), requests.to_bytes(4, "little"), 128)
 
 
+def cooled_down(rig):
+    """Waits for longer than any cooldown."""
+    end = time.monotonic() + 1.1
+    until(lambda: rig.device.beat() > end, "the agent has come round")
+
+
+def test_an_engine_counts_as_busy_until_it_says_something(rig):
+    with attach_as_engine(rig) as member:
+        cooled_down(rig)
+        assert not rig.device.counts().gate_open
+        assert rig.device.counts().in_flight == 1
+        say_in_flight(member, 0)
+        rig.opened()
+
+
+def test_an_engine_that_has_gone_before_it_said_anything_keeps_nobody_waiting(rig):
+    code = """
+import os, socket, struct, sys, time
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(sys.argv[1])
+connection.send(struct.pack("<QIIQ", int(sys.argv[2]), int(sys.argv[3]), 24, 0))
+connection.recv(4096)
+os.closerange(3, 64)
+time.sleep(3600)
+"""
+    command = [sys.executable, "-c", code, str(rig.socket(None)), str(MAGIC), str(ABI_VERSION)]
+    with subprocess.Popen(command) as silent:
+        try:
+            until(lambda: rig.device.counts().online_processes == 1)
+            rig.engine()
+            cooled_down(rig)
+            assert not rig.device.counts().gate_open
+        finally:
+            silent.kill()
+    rig.opened()
+
+
 def test_an_engine_that_attaches_again_counts_as_busy_before_it_says_so(rig):
     with attach_as_engine(rig) as member:
+        say_in_flight(member, 0)
         rig.opened()
         say_in_flight(member, 1)
         until(lambda: acknowledged(rig.device), "its request closes the gate")
         before = rig.device.closings(0)[-1].number
         with attach_as_engine(rig) as again:
-            # For longer than any cooldown.
-            end = time.monotonic() + 0.6
-            until(lambda: rig.device.beat() > end, "the agent has come round")
+            cooled_down(rig)
             assert acknowledged(rig.device)
             assert rig.device.closings(0)[-1].number == before
             say_in_flight(again, 0)

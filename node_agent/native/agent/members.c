@@ -29,14 +29,14 @@ static struct rowen_member *place_for(struct rowen_agent *agent, pid_t pid) {
     return place;
 }
 
-/* Until the engine writes into its new page, what it wrote into the old one holds. And as it may have turned busy since,
- * the device is not idle before it has had time for that. */
+/* Until the engine writes into its new page, what it wrote into the old one holds; one that has none may have requests.
+ * And as it may have turned busy since, the device is not idle before it has had time for that. */
 static void carry_over(struct rowen_agent *agent, const struct rowen_member *old, struct rowen_member *new) {
     if (new->slot != ROWEN_ENGINE) return;
     agent->quiet_from_ns = rowen_now();
-    if (old->state == ROWEN_FREE || old->slot != ROWEN_ENGINE) return;
-    atomic_store(&new->page->block.idle_since_ns, atomic_load(&old->page->block.idle_since_ns));
-    atomic_store(&new->page->block.in_flight, atomic_load(&old->page->block.in_flight));
+    bool knows = old->state != ROWEN_FREE && old->slot == ROWEN_ENGINE;
+    if (knows) atomic_store(&new->page->block.idle_since_ns, atomic_load(&old->page->block.idle_since_ns));
+    atomic_store(&new->page->block.in_flight, knows ? atomic_load(&old->page->block.in_flight) : 1);
 }
 
 static int32_t put(struct rowen_agent *agent, struct rowen_member *new) {
