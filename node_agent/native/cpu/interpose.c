@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -88,6 +89,12 @@ ROWEN_API int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct ti
     NEXT(sigtimedwait)
     sigset_t copy;
     return next(without(set, &copy), info, timeout);
+}
+
+ROWEN_API int signalfd(int fd, const sigset_t *set, int flags) {
+    NEXT(signalfd)
+    sigset_t copy;
+    return next(fd, without(set, &copy), flags);
 }
 
 ROWEN_API int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *set) {

@@ -25,7 +25,10 @@
 #define TABLE_SIZE (1u << TABLE_BITS) /* threads that can be told apart */
 #define PROBES 64u
 #define RETRY_NS (100 * 1000ull)
-#define VERIFY_ROUNDS 32u /* holds after which a thread's signal mask is looked at again */
+#define VERIFY_HOLDS 16u /* after which a thread's signal mask is looked at again */
+/* Threads that the kernel makes in a process, io_uring's and vhost's: PF_IO_WORKER, and PF_USER_WORKER since Linux 6.4.
+ * No application can set them. */
+#define KERNEL_WORKER_FLAGS (0x10ull | 0x4000ull)
 
 /* Odd: hold. The handler waits on it. */
 static _Atomic uint32_t hold;
@@ -36,7 +39,7 @@ static _Atomic uint64_t inside[TABLE_SIZE];
 struct known {
     pid_t tid;
     uint32_t signalled; /* in this hold */
-    uint32_t verified;  /* its mask was seen to let the signal through, in this hold */
+    uint32_t verified;  /* it was seen to be held by the signal, in this hold */
 };
 static struct known known[TABLE_SIZE];
 static bool has_barrier;
@@ -117,20 +120,26 @@ static struct known *know(pid_t tid, uint32_t round) {
     return oldest;
 }
 
-/* Whether the thread can run no instruction of its own before the handler: it is dead or stopped, sleeps
- * uninterruptibly, or its mask lets the signal through. A mask that does not was set by a raw system call. */
-static bool lets_signal_through(pid_t tid) {
+static const char *skip(const char *at, int fields) {
+    for (; fields && at; fields--)
+        if ((at = strchr(at, ' '))) at++;
+    return at;
+}
+
+/* Whether the thread, which was signalled, runs no instruction of its own before the handler: it is dead or stopped,
+ * sleeps uninterruptibly, is the kernel's (those block every signal, and never leave the kernel), or its mask lets the
+ * signal through. A mask that does not was set by a raw system call. */
+static bool is_held(pid_t tid) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
     const char *at = rowen_stat(path, text, sizeof text);
     if (!at) return true;
     if (strlen(at) < 3) return false;
-    at += 2;
-    if (strchr("DZXTt", *at)) return true;
-    /* State is field 3, the mask of blocked signals (below 32) field 32. */
-    for (int field = 3; field < 32 && at; field++)
-        if ((at = strchr(at, ' '))) at++;
-    return at && !(strtoull(at, NULL, 10) >> (ROWEN_SIGNAL - 1) & 1);
+    /* State is field 3, the flags are field 9, the mask of blocked signals (below 32) is field 32. */
+    const char *state = at + 2, *flags = skip(state, 9 - 3), *blocked = skip(state, 32 - 3);
+    if (strchr("DZXTt", *state) || (flags && strtoull(flags, NULL, 10) & KERNEL_WORKER_FLAGS)) return true;
+    /* Without a barrier it may be on a CPU. */
+    return has_barrier && blocked && !(strtoull(blocked, NULL, 10) >> (ROWEN_SIGNAL - 1) & 1);
 }
 
 struct pass {
@@ -153,8 +162,9 @@ static void visit(pid_t tid, void *context) {
         return;
     }
     if (!pass->verify || find_inside(tid)) return;
-    if (has_barrier && thread->verified && pass->round - thread->verified < VERIFY_ROUNDS) return;
-    if (has_barrier && lets_signal_through(tid)) thread->verified = pass->round;
+    /* A hold and its end count two rounds. */
+    if (has_barrier && thread->verified && (pass->round - thread->verified) / 2 < VERIFY_HOLDS) return;
+    if (is_held(tid)) thread->verified = pass->round;
     else pass->pending = true;
 }
 
