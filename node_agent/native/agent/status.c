@@ -6,8 +6,8 @@
 
 void rowen_agent_status(struct rowen_agent *agent, struct rowen_status *status) {
     const struct rowen_state *state = agent->state;
-    uint64_t now = rowen_now();
     pthread_mutex_lock(&agent->lock);
+    uint64_t now = rowen_now(); /* not before: another look with a later one may come between */
     rowen_agent_scan(agent, now);
     *status = (struct rowen_status){
         .now_ns = now,
