@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gate.rig import DOOR_LATE, thread_names, until
+from gate.rig import COUNTER, DOOR_LATE, thread_names, until
 
 from rowen.node_agent.native import library_path
 
@@ -144,3 +144,68 @@ def test_the_next_agent_moves_a_tenant_only_to_other_cpus(rig):
     tenant.advances(2)
     # With a deadline reservation it is everywhere.
     assert tenant_cpus(tenant, control=True)[0] in (everywhere, everywhere - {min(everywhere)})
+
+
+@pytest.fixture
+def group():
+    """Makes cgroups of their own, by the controller and the settings of each."""
+    made = []
+
+    def make(controller, **settings):
+        parent = Path("/sys/fs/cgroup") / controller
+        if not (parent / "cgroup.procs").exists() or not os.access(parent, os.W_OK):
+            pytest.skip("this kernel has no such groups, or they cannot be made here")
+        made.append(parent / f"rowen-pin-{os.getpid()}")
+        made[-1].mkdir()
+        for name, value in settings.items():
+            (made[-1] / f"{controller}.{name}").write_text(value)
+        return made[-1]
+
+    yield make
+    for folder in made:
+        for pid in (folder / "cgroup.procs").read_text().split():
+            (folder.parent / "cgroup.procs").write_text(pid)
+        folder.rmdir()
+
+
+def tenant_in(rig, folder):
+    """Counts in two threads, from within the cgroup."""
+    program = "threading.Thread(target=spin, args=(1,)).start(); spin()"
+
+    def join():
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    return rig.run([sys.executable, "-c", COUNTER + program], before=join)
+
+
+def found_by_the_next_agent(rig, tenant):
+    rig.agent.close()
+    serve(rig)
+    until(lambda: rig.device.counts().tenants[0].attached == 1)
+    tenant.advances(2)
+
+
+def test_a_tenant_that_could_not_be_pinned_is_when_the_next_agent_comes(rig, group):
+    rig.engine()
+    elsewhere = min(os.sched_getaffinity(0) - set(rig.cpus))
+    folder = group("cpuset", mems="0", cpus=str(elsewhere))
+    tenant = tenant_in(rig, folder)
+    tenant.advances(2)
+    assert tenant_cpus(tenant) == [{elsewhere}] * 2
+    (folder / "cpuset.cpus").write_text(f"{elsewhere},{rig.cpus[0]}")
+    found_by_the_next_agent(rig, tenant)
+    assert tenant_cpus(tenant) == [set(rig.cpus)] * 2
+
+
+def test_a_control_thread_that_may_not_be_pinned_does_not_have_the_others_pinned_again(rig, group):
+    """In a cgroup without a real-time budget it has a deadline reservation, for every CPU."""
+    everywhere = os.sched_getaffinity(0)
+    rig.engine()
+    tenant = tenant_in(rig, group("cpu"))
+    tenant.advances(2)
+    rig.cpus = (min(everywhere),)
+    found_by_the_next_agent(rig, tenant)
+    assert tenant_cpus(tenant) == [{min(everywhere)}] * 2
+    os.sched_setaffinity(tenant.process.pid, everywhere)
+    found_by_the_next_agent(rig, tenant)
+    assert everywhere in tenant_cpus(tenant)

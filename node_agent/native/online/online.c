@@ -75,7 +75,7 @@ static cpu_set_t device_cpus(void) {
 }
 
 static int32_t pin_to(const cpu_set_t *cpus) {
-    int32_t error = CPU_COUNT(cpus) ? rowen_threads_pin(cpus) : 0; /* none: not said */
+    int32_t error = CPU_COUNT(cpus) ? rowen_threads_pin(cpus, 0) : 0; /* none: not said */
     pthread_mutex_lock(&lock);
     if (!error) pinned = *cpus;
     pthread_mutex_unlock(&lock);

@@ -37,16 +37,18 @@ void rowen_threads_visit(int threads, void (*visit)(pid_t tid, void *context), v
 
 struct pinning {
     const cpu_set_t *cpus;
+    pid_t except;
     int32_t error;
 };
 
 static void pin(pid_t tid, void *context) {
     struct pinning *pinning = context;
+    if (tid == pinning->except) return;
     if (sched_setaffinity(tid, sizeof *pinning->cpus, pinning->cpus) != 0 && errno != ESRCH) pinning->error = -errno;
 }
 
-int32_t rowen_threads_pin(const cpu_set_t *cpus) {
-    struct pinning pinning = {cpus, 0};
+int32_t rowen_threads_pin(const cpu_set_t *cpus, pid_t except) {
+    struct pinning pinning = {cpus, except, 0};
     int threads = rowen_threads_open();
     if (threads < 0) return threads;
     rowen_threads_visit(threads, pin, &pinning);

@@ -139,7 +139,7 @@ static void attach_again(struct rowen_place *place) {
     char reason[ROWEN_REASON_LENGTH];
     if (rowen_link_ask(&place->link, &files, reason, ASK_NS) != 0) return;
     if (rowen_link_adopt(&place->link, &files) != 0 || rowen_loan_hand_over(&place->link) != 0) return;
-    if (rowen_stay_on_devices()) leave_devices();
+    if (rowen_stay_on_devices(stopper.control_tid)) leave_devices();
     place->lost = false;
     atomic_store(&block_of(place)->control_tid, stopper.control_tid);
 }

@@ -69,15 +69,16 @@ static void enter_all(const char *list) {
 
 static cpu_set_t pinned; /* where the process was put last */
 
-bool rowen_stay_on_devices(void) {
+bool rowen_stay_on_devices(pid_t control_tid) {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     ROWEN_FOR_PLACES(place)
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (atomic_load(&place->link.device->cpus[cpu / 64]) >> (cpu % 64) & 1) CPU_SET(cpu, &cpus);
     if (!CPU_COUNT(&cpus) || CPU_EQUAL(&cpus, &pinned)) return false; /* none: not said */
-    pinned = cpus;
-    rowen_threads_pin(&cpus);
+    int32_t error = rowen_threads_pin(&cpus, control_tid);
+    if (!error) pinned = cpus;
+    else dprintf(STDERR_FILENO, "rowen: this process could not be pinned to its devices: %s\n", strerror(-error));
     return true;
 }
 
@@ -94,7 +95,7 @@ static void attach_child(void) {
         rowen_loan_forget(&place->link);
         enter(place);
     }
-    rowen_stay_on_devices();
+    rowen_stay_on_devices(0);
     start();
 }
 
@@ -102,7 +103,7 @@ __attribute__((constructor)) static void load(void) {
     const char *list = getenv(SOCKETS_VARIABLE);
     if (!list) return;
     enter_all(list);
-    rowen_stay_on_devices();
+    rowen_stay_on_devices(0);
     int error = rowen_stop_install();
     if (error) refuse("signal handler", error, "");
     atomic_store(&rowen_gated, true);

@@ -46,9 +46,10 @@ extern uint32_t rowen_place_count; /* 0: not attached */
 #define ROWEN_FOR_PLACES(place) \
     for (struct rowen_place *place = rowen_places; place < rowen_places + rowen_place_count; place++)
 
-/* Puts every thread of this process on the CPUs of all its devices, where those are others than before: what the
- * application has put elsewhere since stays there. Whether it did. */
-bool rowen_stay_on_devices(void);
+/* Puts every thread of this process but the control thread (0: there is none) on the CPUs of all its devices, where those
+ * are others than before: what the application has put elsewhere since stays there. False: they are the same. What could
+ * not be done is tried again the next time. */
+bool rowen_stay_on_devices(pid_t control_tid);
 
 /* The gate as it counts: a lease that has run out closes it too, and so does an agent that is gone. */
 bool rowen_must_stop(const struct rowen_place *place, uint32_t gate);
