@@ -67,8 +67,21 @@ class Job:
         return next((number for number, known in borrowers.items() if known.slot == 0), None)
 
     @property
+    def holds(self) -> int:
+        """Handles that it has mapped."""
+        return 0 if self.number is None else self._rig.device.loans.status().of(self.number).held
+
+    @property
     def steps(self) -> int:
         return self._rig.device.counts().tenants[0].completed
+
+    def has_made(self, step: int) -> bool:
+        """Whether it has made the step, or has ended."""
+        return self.steps > step or self.ended
+
+    def lost_in(self, step: int, taken: int) -> int:
+        """How many of the handles that were just taken were taken before it had made the step."""
+        return 0 if self.has_made(step) else taken
 
     def turn(self) -> None:
         os.write(self._turns, b".")
@@ -112,16 +125,20 @@ def test_whatever_is_taken_it_ends_with_the_same_bytes(
     assert job.number is not None, job.tenant.process.communicate()
     rig.device.loans.share(job.number, 0, HANDLES)
 
-    job.turn()
+    hits = 0
     for step in range(STEPS):
-        taken = 0
+        # From here on it has what it maps for this step.
+        engine.take(HANDLES)
+        job.turn()
         for _ in range(draw.randint(1, 3)):
             time.sleep(draw.random() * 0.03)
-            taken += engine.take(HANDLES - draw.choice([0, 4]))
-        until(lambda step=step: job.steps > step or job.ended, "the job makes a step")
-        # Whatever came of those, a step ends with a layer at least in memory, and the job waits for its next turn.
-        assert taken + engine.take(HANDLES) > 0, job.tenant.process.poll()
-        job.turn()
+            hits += job.lost_in(step, engine.take(HANDLES - draw.choice([0, 4])))
+        while not hits and not job.has_made(step):
+            until(lambda step=step: job.holds or job.has_made(step), "the job maps something")
+            hits += job.lost_in(step, engine.take(HANDLES))
+        until(lambda step=step: job.has_made(step), "the job makes a step")
+    assert hits > 0
+    job.turn()
     _, errors = job.tenant.process.communicate(timeout=120)
     assert job.tenant.process.returncode == 0, errors[-4000:]
     for name in ("adapter_model.safetensors", "metrics.json"):
