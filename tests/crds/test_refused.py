@@ -141,6 +141,7 @@ REFUSED: list[tuple[str, Manifest, str]] = [
             "--kv-transfer-config.kv_role",
             "--speculative-config={}",
             "-sc.method",
+            "--watermark=0.01",
         )
     ),
     ("unknown engine", changed(SERVICE, "spec.engine.type", "Other"), 'spec.engine.type.*supported values: "vLLM"'),
@@ -163,7 +164,11 @@ ACCEPTED: list[tuple[str, Manifest]] = [
     ("an engine with a limit", ELASTIC),
     (
         "arguments that only begin alike",
-        changed(ELASTIC, "spec.engine.args", ["--worker-cls-x", "--max-model-len=512", "-tpx", "x--worker-cls", "-O2"]),
+        changed(
+            ELASTIC,
+            "spec.engine.args",
+            ["--worker-cls-x", "--watermark-config={}", "--max-model-len=512", "-tpx", "x--worker-cls", "-O2"],
+        ),
     ),
     (
         "arguments beside a limit that adds nothing",

@@ -15,13 +15,14 @@ def test_every_option_that_the_worker_refuses_is_refused_in_an_engines_args() ->
     config = SimpleNamespace(
         parallel_config=SimpleNamespace(**dict.fromkeys(parallel, 2), distributed_executor_backend="mp"),
         cache_config=SimpleNamespace(num_gpu_blocks_override=0),
+        scheduler_config=SimpleNamespace(watermark=0.01),
         kv_transfer_config=object(),
         speculative_config=object(),
     )
     with pytest.raises(UnsuitableError) as refused:
         refuse(config)  # type: ignore[arg-type]
     options = re.findall(r"--[a-z-]+", str(refused.value))
-    assert len(options) >= len(parallel) + 4
+    assert len(options) >= len(parallel) + 5
     rules = Engine.model_json_schema()["x-kubernetes-validations"]
     message = next(rule["message"] for rule in rules if rule["message"].startswith("args must not name"))
     assert set(options) <= set(re.findall(r"--[a-z-]+", message))

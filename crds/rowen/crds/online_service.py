@@ -14,7 +14,7 @@ _INELASTIC_ARGS = (
     "--worker-cls", "--scheduler-cls", "--distributed-executor-backend",
     # What does not go with memory that goes away (`rowen.runtime.vllm.elastic.worker.refuse`).
     "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--decode-context-parallel-size",
-    "--kv-transfer-config", "--speculative-config",
+    "--kv-transfer-config", "--speculative-config", "--watermark",
 )  # fmt: skip
 _SHORT_ARGS = ("-tp", "-pp", "-dp", "-dcp", "-sc")
 """Their short forms."""

@@ -135,6 +135,8 @@ def refuse(config: "VllmConfig") -> None:
         "--decode-context-parallel-size": parallel.decode_context_parallel_size > 1,
         "--distributed-executor-backend": not issubclass(Executor.get_class(config), UniProcExecutor),
         "--num-gpu-blocks-override": config.cache_config.num_gpu_blocks_override is not None,
+        # Of all blocks of the range, most of which have no memory.
+        "--watermark": config.scheduler_config.watermark > 0,
         "--kv-transfer-config": config.kv_transfer_config is not None,
         "--speculative-config": config.speculative_config is not None,
     }
