@@ -58,6 +58,31 @@ def one_row_wants_little(bench: Bench, expected: Expected) -> None:
     assert max(wanted) <= len(bench.handles([2, 4, 6]))
 
 
+def counted(bench: Bench, expected: Expected) -> None:
+    """A step that loses nothing copies no list of a request's blocks."""
+    scheduler, manager = bench.scheduler, bench.scheduler.kv_cache_manager
+    schedule, list_blocks = scheduler.schedule, manager.get_block_ids
+    listed: list[str] = []
+
+    def note(name: str) -> Any:
+        listed.append(name)
+        return list_blocks(name)
+
+    def watched(*arguments: Any) -> Any:
+        manager.get_block_ids = note
+        try:
+            return schedule(*arguments)
+        finally:
+            del manager.get_block_ids
+
+    scheduler.schedule = watched
+    try:
+        check(bench, expected, [*BURST, *ROWS])
+    finally:
+        del scheduler.schedule
+    assert listed == []
+
+
 def a_handle_at_a_time(bench: Bench, expected: Expected) -> None:
     """Of each layer, in prefill and decode."""
 
@@ -305,6 +330,31 @@ def too_little_for_one(bench: Bench, expected: Expected) -> None:
     assert granted == little < wanted
 
 
+def too_little_room_for_one(bench: Bench, expected: Expected) -> None:
+    """The pod's memory limit leaves less than is granted."""
+    shortage.GRACE_SECONDS = shortage.REPEAT_SECONDS = 0.0
+    arena, needed = bench.arena, -(-(len(LONG.prompt) + LONG.tokens) // bench.scheduler.block_size)
+    with arena.lock:
+        arena.room = len(bench.handles(range(2, 2 + needed // 2)))
+        arena.take_all()
+        arena.set_grant(arena.capacity)
+    try:
+        with capture_logs() as logs:
+            name = bench.submit(LONG)
+            for _ in range(20):
+                bench.turn()
+        assert name not in bench.answers
+        [(line, granted, wanted)] = {
+            (entry["event"], entry["handles_granted"], entry["handles_needed"]) for entry in logs
+        }
+        assert "the pod's memory limit" in line
+        assert granted == arena.room < wanted
+    finally:
+        arena.room = arena.capacity
+    bench.finish()
+    assert bench.answers[name] == expected[LONG]
+
+
 def forgotten_prefixes(bench: Bench, expected: Expected) -> None:
     """vLLM's own reset works although most blocks have no memory."""
     bench.arena.set_grant(len(bench.handles(range(2, 40))))
@@ -316,8 +366,9 @@ def forgotten_prefixes(bench: Bench, expected: Expected) -> None:
 SCENARIOS: dict[str, Callable[[Bench, Expected], None]] = {
     scenario.__name__: scenario
     for scenario in (
-        undisturbed, one_row_wants_little, a_handle_at_a_time, some_at_random, everything, in_the_last_step_of_each,
-        found_as_a_prefix, aborted, while_idle, halves, bursts, beside_one_that_grows, scarce, scarce_and_patient,
-        the_grant_comes_and_goes, too_little_for_one, forgotten_prefixes,
+        undisturbed, one_row_wants_little, counted, a_handle_at_a_time, some_at_random, everything,
+        in_the_last_step_of_each, found_as_a_prefix, aborted, while_idle, halves, bursts, beside_one_that_grows,
+        scarce, scarce_and_patient, the_grant_comes_and_goes, too_little_for_one, too_little_room_for_one,
+        forgotten_prefixes,
     )
 }  # fmt: skip

@@ -2,10 +2,13 @@
 
 import random
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 from elastic.hostile_arena import HostileArena
+from memory.local_arena import RUBBISH
 
+from rowen.runtime.vllm.elastic import slab_memory
 from rowen.runtime.vllm.elastic.cache import ElasticCache
 from rowen.runtime.vllm.elastic.geometry import Geometry
 from rowen.runtime.vllm.elastic.keeper import Keeper
@@ -40,6 +43,11 @@ class Rig:
         """What the engine does that lacks a block."""
         with self.cache.lock:
             self.cache.claim(1)
+
+    def claim_all(self) -> None:
+        """What it does that lacks all of them."""
+        with self.cache.lock:
+            self.cache.claim(self.geometry.blocks)
 
     def lose(self, handles: Sequence[int]) -> set[int]:
         """They are taken, and the engine hears of it; returns the blocks."""
@@ -345,6 +353,23 @@ def test_meaningless_blocks_are_zeroed_and_not_found() -> None:
     assert rig.cached() == sorted({*blocks} - {first})
 
 
+def test_what_has_no_memory_is_not_zeroed(geometry: Geometry) -> None:
+    """It is when it gets memory again; until then each of its pages would be a page fault."""
+    rig = Rig(geometry)
+    rig.arena.set_grant(rig.most(geometry.handles))
+    rig.settle()
+    rig.take_all()
+    taken = sorted(rig.arena.mapped)[::3]
+    rig.arena.buffer[:] = bytes([RUBBISH]) * len(rig.arena.buffer)
+    rig.arena.take(taken)
+    with rig.cache.lock:
+        lost = rig.cache.lost_blocks()
+        rig.cache.scrub(lost)
+    size = geometry.handle_bytes
+    zeroed = {handle for handle in range(geometry.handles) if not any(rig.arena.buffer[handle * size :][:size])}
+    assert zeroed == geometry.handles_of_blocks(lost) - {*taken}
+
+
 @pytest.mark.parametrize(
     ("name", "used", "more", "expected"),
     [
@@ -390,6 +415,50 @@ def test_a_wait_asks_for_whole_slabs_beyond_what_is_mapped(geometry: Geometry) -
     rig.cache.wait(rig.cache.free_blocks + 4, 0.001)
     mapped, slabs = len(rig.arena.mapped), -(-4 // geometry.blocks_per_slab)
     assert asked == [mapped + geometry.handles_per_slab, mapped + slabs * geometry.handles_per_slab]
+
+
+def waits(rig: Rig, blocks: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the engine sleeps that waits 20 ms for so many blocks, which are granted."""
+    slept: list[float] = []
+    monkeypatch.setattr(slab_memory, "time", SimpleNamespace(sleep=slept.append))
+    rig.arena.on_wait = lambda grant: pytest.fail(f"it waits for a grant of {grant}")
+    rig.cache.wait(blocks, 0.02)
+    return slept
+
+
+def test_what_the_keeper_is_about_to_map_is_there_in_a_moment(
+    geometry: Geometry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(geometry, geometry.handles)
+    assert waits(rig, 1, monkeypatch) == [0.001]
+    rig.settle()
+    assert waits(rig, rig.cache.free_blocks, monkeypatch) == []
+
+
+@pytest.mark.parametrize("work", [Rig.settle, Rig.claim_all])
+def test_for_the_pods_limit_it_waits_as_long_as_it_may(
+    work: Callable[[Rig], None], geometry: Geometry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(geometry, geometry.handles)
+    rig.arena.room = rig.most(geometry.handles // 2)
+    work(rig)
+    assert rig.cache.is_limited
+    assert rig.cache.most == rig.arena.room
+    assert waits(rig, rig.cache.free_blocks + 1, monkeypatch) == [0.02]
+    rig.arena.room = geometry.handles
+    work(rig)
+    assert not rig.cache.is_limited
+    assert rig.cache.most == geometry.handles
+
+
+def test_what_is_not_granted_is_not_the_pods_limit(geometry: Geometry) -> None:
+    rig = Rig(geometry, geometry.handles - 1)
+    rig.arena.room = rig.most(geometry.handles // 2)
+    rig.settle()
+    assert rig.cache.is_limited
+    rig.arena.set_grant(rig.arena.room)
+    rig.claim_all()
+    assert not rig.cache.is_limited
 
 
 def _disturb(rig: Rig, held: list[list[int]], chance: random.Random) -> None:

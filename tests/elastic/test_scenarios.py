@@ -5,10 +5,10 @@ from elastic.conftest import Results
 from elastic.modes import MODES
 
 SCENARIOS = [
-    "undisturbed", "one_row_wants_little", "a_handle_at_a_time", "some_at_random", "everything",
+    "undisturbed", "one_row_wants_little", "counted", "a_handle_at_a_time", "some_at_random", "everything",
     "in_the_last_step_of_each", "found_as_a_prefix", "aborted", "while_idle", "halves", "bursts",
     "beside_one_that_grows", "scarce", "scarce_and_patient", "the_grant_comes_and_goes",
-    "too_little_for_one", "forgotten_prefixes",
+    "too_little_for_one", "too_little_room_for_one", "forgotten_prefixes",
 ]  # fmt: skip
 """Written out: to import them is to import vLLM."""
 

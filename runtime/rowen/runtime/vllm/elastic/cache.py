@@ -41,9 +41,14 @@ class ElasticCache:
         return int(self._queue.num_free_blocks)
 
     @property
-    def grant(self) -> int:
-        """Most handles that may be mapped now."""
-        return self._memory.grant
+    def most(self) -> int:
+        """Most handles that may be mapped now: what is granted, or less where the pod's memory limit is near."""
+        return self._memory.most
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether more is granted than can be mapped, as far as the last mapping has shown."""
+        return self._memory.is_limited
 
     def lost_blocks(self) -> set[int]:
         """Blocks whose memory was taken away since the last call; none of them is handed out or found any more.
@@ -79,7 +84,9 @@ class ElasticCache:
     def wait(self, blocks: int, timeout_seconds: float) -> None:
         """Waits until the grant allows for so many free blocks, or for so long. The caller does not hold `lock`."""
         slabs = -(-(blocks - self.free_blocks) // self._geometry.blocks_per_slab)
-        self._memory.wait(slabs, timeout_seconds)
+        # The keeper may have got them meanwhile.
+        if slabs > 0:
+            self._memory.wait(slabs, timeout_seconds)
 
     def tell(self, more_blocks: int) -> None:
         """Tells the owner what is in use, and that so many blocks more would be if they could. Never waits."""

@@ -42,6 +42,7 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._cache: ElasticCache | None = None
         self._shortage = Shortage("no request fits into the memory that is granted; they wait")
+        self._limit = Shortage("no request fits into what the pod's memory limit leaves of the grant; they wait")
         elastic = attachment()
         if elastic is None:
             return
@@ -132,11 +133,12 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
 
     def _holding(self, request: "Request") -> Holding:
         computed = request.num_computed_tokens - request.num_in_flight_tokens
-        return Holding(self._block_ids(request), max(0, computed) // self.block_size)
-
-    def _block_ids(self, request: "Request") -> list[int]:
         ids: list[int] = self.kv_cache_manager.get_block_ids(request.request_id)[0]
-        return ids
+        return Holding(ids, max(0, computed) // self.block_size)
+
+    def _held_blocks(self, request: "Request") -> int:
+        """Blocks that the request has. Their list is not copied: in each step that would be all blocks in use."""
+        return len(self.kv_cache_manager.get_blocks(request.request_id).blocks[0])
 
     def _make_room(self, cache: ElasticCache) -> None:
         """Maps at once what the next step cannot do without; waits a moment before a running request is preempted."""
@@ -172,7 +174,7 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         """Blocks that the running request needs in the next step."""
         left = request.num_tokens_with_spec + request.num_output_placeholders - request.num_computed_tokens
         tokens = request.num_computed_tokens + min(left, self.max_num_scheduled_tokens)
-        return max(0, self._blocks(tokens) - len(self._block_ids(request)))
+        return max(0, self._blocks(tokens) - self._held_blocks(request))
 
     def _seated(self) -> "Iterable[Request]":
         """The waiting requests that there is a seat for."""
@@ -210,8 +212,7 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
     def _tell(self, cache: ElasticCache) -> None:
         """Says what is in use, and what all requests that could run would use with a block to grow each."""
         filling = sum(
-            max(0, self._blocks(request.num_tokens) - len(self._block_ids(request)))
-            for request in self._inflight_prefills
+            max(0, self._blocks(request.num_tokens) - self._held_blocks(request)) for request in self._inflight_prefills
         )
         cache.tell(len(self.running) + filling + self._waiting_need())
 
@@ -220,14 +221,15 @@ class ElasticScheduler(AsyncScheduler):  # type: ignore[misc]
         first = next(iter(self.waiting), None)
         if self.running or first is None or not self.has_unfinished_requests():
             self._shortage.ends()
+            self._limit.ends()
             return
         needed = self._blocks(first.num_tokens)
         if needed <= cache.free_blocks:
             return
-        self._shortage.lasts(
+        (self._limit if cache.is_limited else self._shortage).lasts(
             time.monotonic(),
             handle_bytes=self._geometry.handle_bytes,
             handles_needed=len(self._geometry.handles_of_blocks(range(1, needed + 1))),
-            handles_granted=cache.grant,
+            handles_granted=cache.most,
         )
         cache.wait(needed, STARVED_WAIT_SECONDS)

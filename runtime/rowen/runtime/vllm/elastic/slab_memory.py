@@ -14,8 +14,8 @@ _RETRY_SECONDS = 0.001
 class SlabMemory:
     """Calls the arena from two threads, one call at a time, and knows which handles are mapped.
 
-    A call may wait for the other thread's, and mapping a slab may take milliseconds. `grant`, `taken`, `mapped` and
-    `say` never wait.
+    A call may wait for the other thread's, and mapping a slab may take milliseconds. The properties and `say` never
+    wait.
     """
 
     def __init__(self, arena: Arena, geometry: Geometry) -> None:
@@ -25,6 +25,8 @@ class SlabMemory:
         # Guards the fields below and all calls of the arena that are more than a reading.
         self._calls = threading.Lock()
         self._mapped: set[int] = set()
+        # Handles that were mapped when the last slab got no more, although more were granted; else None.
+        self._room: int | None = None
         self._taken = arena.taken
         self._said = self._to_say = (0, 0)
 
@@ -32,6 +34,18 @@ class SlabMemory:
     def grant(self) -> int:
         """Most handles that may be mapped now."""
         return self._arena.grant
+
+    @property
+    def most(self) -> int:
+        """The same, or fewer where the pod's memory limit is near, as far as the last mapping has shown."""
+        # Read once: the other thread may be mapping.
+        room = self._room
+        return self.grant if room is None else min(self.grant, room)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether more is granted than can be mapped."""
+        return self.most < self.grant
 
     @property
     def mapped(self) -> int:
@@ -63,6 +77,8 @@ class SlabMemory:
             handles = [handle for handle in self._geometry.handles_of(slab) if handle not in self._mapped]
             count = self._arena.map(handles)
             self._mapped.update(handles[:count])
+            stopped_short = count < len(handles) and self.mapped < self._arena.grant
+            self._room = self.mapped if stopped_short else None
 
     def unmap(self, slab: int) -> None:
         """Gives back what the slab has."""
@@ -79,8 +95,9 @@ class SlabMemory:
             if self._arena.grant < grant:
                 self._arena.wait(grant, timeout_seconds)
                 return
-        # It is granted and could not be mapped: the machine has no memory, or the other thread is about to.
-        time.sleep(min(timeout_seconds, _RETRY_SECONDS))
+        # It is granted. Either the other thread is about to map it, or it cannot be mapped: nobody tells when the
+        # process needs less for itself, and each try reads the files of the pod's limit.
+        time.sleep(timeout_seconds if self.is_limited else min(timeout_seconds, _RETRY_SECONDS))
 
     def say(self, used: int, wanted: int) -> None:
         """Tells the owner how many handles are in use and how many would be mapped if they could."""
@@ -96,9 +113,13 @@ class SlabMemory:
                 self._calls.release()
 
     def zero(self, block: int) -> None:
-        """Zeroes the block; what of it is not mapped stays meaningless."""
-        size = self._geometry.block_bytes
-        self._bytes[block * size : (block + 1) * size].zero_()
+        """Zeroes what of the block is mapped; the rest will be when it is, and would be a page fault for each page."""
+        block_bytes, handle_bytes = self._geometry.block_bytes, self._geometry.handle_bytes
+        size = min(block_bytes, handle_bytes)
+        for handle in self._geometry.handles_of(block // self._geometry.blocks_per_slab):
+            if handle in self._mapped:
+                begin = max(block * block_bytes, handle * handle_bytes)
+                self._bytes[begin : begin + size].zero_()
 
     def _speak(self) -> None:
         saying = self._to_say
