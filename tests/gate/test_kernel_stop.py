@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gate.rig import COUNTER, Tenant, until
+from gate.rig import COUNTER, Tenant, acknowledged, until
 
 from rowen.node_agent.devices.device import Offence
 
@@ -195,6 +195,31 @@ def test_a_process_that_cannot_answer_but_does_not_run_is_no_offence(make_rig):
     rig.acknowledged()
     assert account(rig).offence is Offence.BLAMELESS
     assert (account(rig).backstops, account(rig).offences) == (1, 0)
+
+
+def test_a_pod_that_runs_is_stopped_while_another_one_is_awaited(make_rig, static_program, work, counts, tmp_path):
+    """A process does not answer, and a thread that cannot be interrupted keeps its pod from being frozen."""
+    rig = make_rig(backstop=0.05)
+    engine = rig.engine()
+    rig.opened()
+    silent, spinning = rig.tenant("spin()"), rig.run([str(static_program)], slot=1)
+    silent.advances()
+    spinning.advances()
+    silent.freeze()
+    with lock_held(work, counts, tmp_path / "lock"):
+        awaits_lock(rig.run([str(work), str(counts), "await", str(tmp_path / "lock")]).process)
+
+        def is_stopped_early():
+            rig.opened()
+            engine.call("busy")
+            until(rig.pods[1].frozen, "the kernel has frozen the pod that runs")
+            awaited = not acknowledged(rig.device)
+            spinning.stands_still()
+            engine.call("idle")
+            return awaited
+
+        until(is_stopped_early, "what a new pod may use is used up")
+    assert rig.device.counts().tenants[1].offence is Offence.RAN
 
 
 def test_killed_processes_of_a_frozen_pod_end_and_the_others_do_not_run_meanwhile(rig, static_program):

@@ -155,14 +155,25 @@ static void look(struct rowen_agent *agent, uint32_t index, uint64_t now) {
     if (offence != ROWEN_NO_OFFENCE) rowen_backstop_hold(agent, index, offence, 0);
 }
 
+static void mark(struct rowen_agent *agent, uint64_t now) {
+    if (!agent->marked) rowen_backstop_note(agent, now);
+    agent->marked = true;
+}
+
 uint64_t rowen_backstop_watch(struct rowen_agent *agent, uint64_t now) {
     uint64_t since = now - agent->acknowledged_ns;
     if (since < MARK_NS) return MARK_NS - since;
-    if (!agent->marked) rowen_backstop_note(agent, now);
-    agent->marked = true;
+    mark(agent, now);
     for (uint32_t i = 0; i < agent->slots; i++) look(agent, i, now);
     bool awaited = rowen_agent_chase(agent, agent->followed_gate, now);
     return awaited || since < EARLY_NS ? EARLY_LOOK_NS : LATER_LOOK_NS;
+}
+
+void rowen_backstop_glance(struct rowen_agent *agent, uint64_t closed_ns, uint64_t now) {
+    if (now < closed_ns + agent->backstop_ns + MARK_NS) return;
+    mark(agent, now);
+    for (uint32_t i = 0; i < agent->slots; i++)
+        if (!agent->pods[i].held && now - agent->pods[i].spent_ns >= EARLY_LOOK_NS) look(agent, i, now);
 }
 
 static void let_go(struct rowen_agent *agent, struct rowen_slot *slot) {

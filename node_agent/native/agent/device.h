@@ -96,7 +96,7 @@ struct rowen_agent {
     uint32_t followed_gate; /* closed gate word that the current transition is about */
     bool acknowledged;
     uint64_t acknowledged_ns;
-    bool marked; /* the pods' CPU time was noted since */
+    bool marked; /* the pods' CPU time was noted since, or when the last of them had to have acknowledged */
     uint32_t reason;
     uint64_t memory_ns; /* when the gate was last closed for memory alone */
 };
@@ -138,6 +138,8 @@ void rowen_backstop_note(struct rowen_agent *agent, uint64_t now);
 bool rowen_backstop_done(struct rowen_agent *agent, uint32_t slot, uint64_t now);
 /* Holds pods that use their CPU behind the closed gate. Returns when to look again, in nanoseconds from now. */
 uint64_t rowen_backstop_watch(struct rowen_agent *agent, uint64_t now);
+/* The same while a pod that is held is awaited, from when all others must have acknowledged. For every round. */
+void rowen_backstop_glance(struct rowen_agent *agent, uint64_t closed_ns, uint64_t now);
 void rowen_backstop_release(struct rowen_agent *agent);
 /* The slot has this pod from now on. One that the last agent had asked to freeze is held, and let go when the gate is
  * open, whether or not everything in it has got there. */

@@ -156,7 +156,10 @@ static struct pause serve_closed(struct rowen_agent *agent, uint32_t gate) {
     if (!agent->acknowledged) {
         agent->acknowledged = rowen_agent_collect(agent, gate, current_transition(agent));
         agent->acknowledged_ns = rowen_now();
-        if (!agent->acknowledged) return (struct pause){NULL, 0, ACK_POLL_NS};
+        if (!agent->acknowledged) {
+            rowen_backstop_glance(agent, atomic_load(&current_transition(agent)->closed_ns), agent->acknowledged_ns);
+            return (struct pause){NULL, 0, ACK_POLL_NS};
+        }
     }
     return open_or_wait(agent);
 }
