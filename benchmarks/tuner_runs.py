@@ -82,8 +82,9 @@ class Tuning:
         admission = self._pool.admit(Kind.OFFLINE, handles)
         self._number = admission.number
         self._arena = NativeArena(ctypes.CDLL(str(library_path())), admission.arena, admission.memory)
-        self._part = PoolPart(self._arena, handles)
         self._places = find_places(self._arena, movable, torch.float32, other_handles=0)
+        # With room for all layers and no more: what is kept for the way back takes none of a window's handles.
+        self._part = PoolPart(self._arena, sum(len(place.handles) for place in self._places))
         self.place = Place(len(layers), max(len(place.handles) for place in self._places))
 
     def close(self) -> None:

@@ -16,6 +16,8 @@ from runtime.server import environment
 from runtime.tuning_runs import Ended, spec
 
 HANDLES = 12
+WANTED = 2 * 3 + 1
+"""Of two layers, and one handle for what the second one is given."""
 STEPS = 12
 SEED = 20261122
 
@@ -138,6 +140,7 @@ def test_whatever_is_taken_it_ends_with_the_same_bytes(
             hits += job.lost_in(step, engine.take(HANDLES))
         until(lambda step=step: job.has_made(step), "the job makes a step")
     assert hits > 0
+    assert rig.device.loans.status().of(job.number).wanted == WANTED
     job.turn()
     _, errors = job.tenant.process.communicate(timeout=120)
     assert job.tenant.process.returncode == 0, errors[-4000:]

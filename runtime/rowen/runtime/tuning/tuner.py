@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import structlog
 import torch
@@ -22,7 +23,9 @@ from rowen.runtime.tuning.examples import Example, encode_rows
 from rowen.runtime.tuning.fingerprint import model_digest
 from rowen.runtime.tuning.metrics import METRICS_FILE, Metrics, read_metrics
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE
-from rowen.runtime.tuning.window.layers import layers_of
+from rowen.runtime.tuning.window.layers import layers_of, movable_tensors
+from rowen.runtime.tuning.window.places import handle_counts
+from rowen.runtime.tuning.window.saved_inputs import most_handles
 from rowen.runtime.tuning.window.window import Window
 from rowen.runtime.worker import Progress
 
@@ -60,7 +63,8 @@ class Tuner:
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
         train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
         base = adapter.load_base(self._model, mapped=self._part is not None)
-        with self._placed(base):
+        batch_tokens = spec.batch_size * max(len(example.tokens) for example in examples.kept)
+        with self._placed(base, batch_tokens):
             model = adapter.add_adapter(base, spec)
             training = self._start(model)
             self._train(model, training, examples.kept, train)
@@ -79,13 +83,13 @@ class Tuner:
         return metrics
 
     @contextmanager
-    def _placed(self, base: torch.nn.Module) -> Iterator[None]:
+    def _placed(self, base: Any, batch_tokens: int) -> Iterator[None]:
         """Keeps the base model's layers in the part of the pool, if there is one. Raises `WorkerError`."""
         if self._part is None:
             yield
             return
         try:
-            window = Window(base, layers_of(base), self._part.arena, dtype=torch.float32, ledger=self._part.ledger)
+            window = _window(base, self._part, batch_tokens)
         except ValueError as error:
             message = f"with a memoryLimit the layers lie in the device's pool, but {error}: leave memoryLimit out"
             raise WorkerError("ModelUnsuitable", message) from error
@@ -130,6 +134,25 @@ class Tuner:
         adapter.write_adapter(self._folder, model, self._spec.base_model.name_or_path, self._digest)
         write_atomically(self._folder / METRICS_FILE, json.dumps(asdict(metrics), indent=1).encode())
         checkpoint.remove(self._folder)
+
+
+def _window(base: Any, part: PoolPart, batch_tokens: int) -> Window:
+    """The window over all layers. Raises `ValueError`.
+
+    Inputs get what the layers leave of the part: no job is refused because of them, or wants more than it may have.
+    """
+    layers, handle_bytes = layers_of(base), part.arena.handle_bytes
+    weights = sum(handle_counts(movable_tensors(base, layers), torch.float32, handle_bytes))
+    token_bytes = getattr(base.config.get_text_config(), "hidden_size", 0) * torch.float32.itemsize
+    inputs = most_handles(len(layers), batch_tokens * token_bytes, handle_bytes)
+    return Window(
+        base,
+        layers,
+        part.arena,
+        dtype=torch.float32,
+        ledger=part.ledger,
+        input_handles=max(0, min(inputs, part.handles - weights)),
+    )
 
 
 def _too_little(part: PoolPart, needed: int) -> WorkerError:

@@ -87,6 +87,11 @@ class Buddy:
             block = Block(block.handle, min(block.offset_bytes, block.buddy.offset_bytes), 2 * block.size_bytes)
         self._put(block)
 
+    @property
+    def free_bytes(self) -> int:
+        """Of all free blocks together."""
+        return sum(size * len(blocks) for size, blocks in self._free.items())
+
     def empty_handles(self) -> list[int]:
         """Handles that are free as a whole."""
         return sorted(block.handle for block in self._free.get(self._handle_bytes, ()))

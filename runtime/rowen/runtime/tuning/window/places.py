@@ -38,6 +38,11 @@ class Place:
     moves: list[Move]
 
 
+def handle_counts(layers: Sequence[Sequence[torch.Tensor]], dtype: torch.dtype | None, handle_bytes: int) -> list[int]:
+    """Of each layer, the handles that its tensors take in that type or their own."""
+    return [-(-_offsets(tensors, dtype)[-1] // handle_bytes) for tensors in layers]
+
+
 def find_places(
     arena: Arena, layers: Sequence[Sequence[torch.Tensor]], dtype: torch.dtype | None, *, other_handles: int
 ) -> list[Place]:
@@ -45,15 +50,14 @@ def find_places(
 
     Raises `ValueError` when the arena's range is too small for them and so many other handles.
     """
-    offsets = [_offsets(tensors, dtype) for tensors in layers]
-    counts = [-(-inside[-1] // arena.handle_bytes) for inside in offsets]
+    counts = handle_counts(layers, dtype, arena.handle_bytes)
     if sum(counts) + other_handles > arena.capacity:
         needed = f"the layers' weights take {sum(counts)} handles, besides {other_handles} for inputs"
         raise ValueError(f"{needed}; the arena has {arena.capacity}")
     places = []
     first = 0
-    for tensors, inside, count in zip(layers, offsets, counts, strict=True):
-        places.append(_place(arena, range(first, first + count), tensors, inside, dtype))
+    for tensors, count in zip(layers, counts, strict=True):
+        places.append(_place(arena, range(first, first + count), tensors, dtype))
         first += count
     return places
 
@@ -67,12 +71,10 @@ def _offsets(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None) -> list
     return offsets
 
 
-def _place(
-    arena: Arena, handles: range, tensors: Sequence[torch.Tensor], offsets: Sequence[int], dtype: torch.dtype | None
-) -> Place:
+def _place(arena: Arena, handles: range, tensors: Sequence[torch.Tensor], dtype: torch.dtype | None) -> Place:
     pieces: dict[int, list[Piece]] = {handle: [] for handle in handles}
     moves = []
-    for tensor, offset in zip(tensors, offsets, strict=False):
+    for tensor, offset in zip(tensors, _offsets(tensors, dtype), strict=False):
         kind, begin = dtype or tensor.dtype, handles.start * arena.handle_bytes + offset
         inside = torch.frombuffer(arena.buffer, dtype=kind, count=tensor.numel(), offset=begin)
         outside = tensor.detach()

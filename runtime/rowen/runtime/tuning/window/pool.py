@@ -154,11 +154,13 @@ class TensorPool:
         self._handles.unmap([handle])
 
     def _allocate(self, sizes: list[int]) -> list[Block] | None:
+        # All at once: for a part of them other use would make way in vain.
+        missing = -(-(sum(sizes) - self._buddy.free_bytes) // self._handle_bytes)
+        if missing > 0 and not self._grow(missing):
+            return None
         blocks: list[Block] = []
         for size in sizes:
             block = self._buddy.allocate(size)
-            if block is None and self._grow():
-                block = self._buddy.allocate(size)
             if block is None:
                 for done in blocks:
                     self._buddy.release(done)
@@ -166,12 +168,18 @@ class TensorPool:
             blocks.append(block)
         return blocks
 
-    def _grow(self) -> bool:
-        unused = [number for number in self._numbers if number not in self._buddy.handles]
-        if not unused or not self._make_way(1) or not self._handles.map(unused[:1]):
+    def _grow(self, handles: int) -> bool:
+        """Takes so many handles, or none and returns False."""
+        unused = [number for number in self._numbers if number not in self._buddy.handles][:handles]
+        if len(unused) < handles or not self._make_way(handles):
             return False
-        self._serials[unused[0]] = self._handles.serial(unused[0])
-        self._buddy.add(unused[0])
+        mapped = self._handles.map(unused)
+        if len(mapped) < handles:
+            self._handles.unmap(mapped)
+            return False
+        for handle in mapped:
+            self._serials[handle] = self._handles.serial(handle)
+            self._buddy.add(handle)
         return True
 
 

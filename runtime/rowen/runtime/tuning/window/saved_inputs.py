@@ -7,8 +7,14 @@ from typing import cast
 
 import torch
 
+from rowen.runtime.tuning.window.buddy import parts
 from rowen.runtime.tuning.window.passes import Pass
 from rowen.runtime.tuning.window.pool import Stored, TensorPool
+
+
+def most_handles(layers: int, input_bytes: int, handle_bytes: int) -> int:
+    """Handles that inputs of so many bytes take: all but the first layer's, which comes from no layer."""
+    return -(-(layers - 1) * sum(parts(input_bytes, handle_bytes)) // handle_bytes)
 
 
 @dataclass(eq=False)
