@@ -3,9 +3,11 @@
 import gc
 import random
 import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from chooser import Chooser, ledger_file
-from preempt import Jitter, percentile
+from jitter import Jitter, percentile
 from report import Figures
 
 from rowen.node_agent.devices.library import agent_library
@@ -17,6 +19,17 @@ PREFIXES, PREFIX_BLOCKS = 4, 128
 """Prompts begin with one of so many prefixes, whose blocks all of their requests share."""
 BLOCK_TOKENS = 16
 WANTED = (1, 10, 100, 1000, 5000)
+"""Handles; each as often as the others."""
+
+
+@dataclass
+class Times:
+    """Of choices of one number of handles. Milliseconds."""
+
+    choose_ms: list[float] = field(default_factory=list)
+    choose_cpu_ms: list[float] = field(default_factory=list)
+    """Of the processor, without the time in which others had it."""
+    charge_ms: list[float] = field(default_factory=list)
 
 
 def full_engine(source: random.Random) -> dict[int, list[int]]:
@@ -32,18 +45,24 @@ def full_engine(source: random.Random) -> dict[int, list[int]]:
     }
 
 
-def _percentiles(name: str, times: list[float]) -> dict[str, tuple[float, str]]:
-    return {f"{name}_p50": (percentile(times, 0.5), "ms"), f"{name}_p99": (percentile(times, 0.99), "ms")}
+def _percentiles(times: dict[int, Times]) -> dict[str, tuple[float, str]]:
+    found: dict[str, list[float]] = {}
+    for of_one in times.values():
+        for name, values in asdict(of_one).items():
+            found.setdefault(name, []).extend(values)
+    ranks = (("p50", 0.5), ("p99", 0.99))
+    return {f"{name}_{rank}": (percentile(all_, part), "ms") for name, all_ in found.items() for rank, part in ranks}
 
 
-def choosing_times(seed: int, quick: bool) -> Figures:
-    """Of choices of 1 to 5,000 among 40,000 handles of 1,000 requests, and of charging all of these anew."""
+def choosing_times(seed: int, quick: bool) -> tuple[Figures, dict[str, Any]]:
+    """Of choices of 1 to 5,000 among 40,000 handles of 1,000 requests, and of charging all of these anew.
+
+    Figures, over choices of every number of handles, and the raw values, number by number.
+    """
     source = random.Random(seed)
     found = full_engine(source)
     eligible = source.sample(range(HANDLES), HANDLES)
-    choices: list[float] = []
-    busy: list[float] = []
-    charges: list[float] = []
+    times = {wanted: Times() for wanted in WANTED}
     jitter = Jitter()
     with ledger_file(HANDLES, OWNERS) as descriptor:
         chooser = Chooser(descriptor, HANDLES, OWNERS)
@@ -54,20 +73,18 @@ def choosing_times(seed: int, quick: bool) -> Figures:
         gc.collect()
         with jitter.measured():
             for _ in range(20 if quick else 200):
-                for wanted in WANTED:
+                for wanted, of_one in times.items():
                     tokens = {number: cost + 1 for number, cost in tokens.items()}
                     begin = time.perf_counter()
                     ledger.charge(tokens)
-                    charges.append((time.perf_counter() - begin) * 1e3)
+                    of_one.charge_ms.append((time.perf_counter() - begin) * 1e3)
                     _, elapsed, computing = chooser.timed(eligible, wanted)
-                    choices.append(elapsed * 1e3)
-                    busy.append(computing * 1e3)
+                    of_one.choose_ms.append(elapsed * 1e3)
+                    of_one.choose_cpu_ms.append(computing * 1e3)
         chooser.close()
-    return {
-        **_percentiles("choose_ms", choices),
-        # Of the processor, without the time in which others had it.
-        **_percentiles("choose_cpu_ms", busy),
-        **_percentiles("charge_ms", charges),
+    figures: Figures = {
+        **_percentiles(times),
         "choose_edges": (float(sum(len({block // PACKED for block in own}) for own in found.values())), "1"),
         "choose_jitter_ms_p99": (percentile(jitter.samples, 0.99), "ms"),
     }
+    return figures, {**{str(wanted): asdict(of_one) for wanted, of_one in times.items()}, "jitter": jitter.raw()}

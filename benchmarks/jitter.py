@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,6 +13,10 @@ class Jitter:
 
     def __init__(self) -> None:
         self.samples: list[float] = []
+
+    def raw(self) -> list[tuple[float, int]]:
+        """All samples, to 0.01 ms, and how often each came: they are too many to be listed one by one."""
+        return sorted(Counter(round(sample, 2) for sample in self.samples).items())
 
     @contextmanager
     def measured(self) -> Iterator[None]:

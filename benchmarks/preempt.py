@@ -1,12 +1,13 @@
 """How fast offline work stops, and how often a request has to stop it, against two other ways of doing so.
 
 An engine process, pinned to the device's CPU, serves requests of several decode steps. A PyTorch tenant multiplies
-matrices in two threads of the same CPU; every other CPU is kept busy. Three ways take turns, block by block, in
-one run:
+matrices in two threads of the same CPU, in the third way in one; every other CPU is kept busy. Three ways take turns,
+block by block, in one run:
 
     rowen              the gate: closes when a request arrives, opens by the wake rule
     wake_every_gap     the same gate, told that the engine is idle after every step
-    engine_step        the tenant stops at the end of its own training step, as a cooperating tenant would
+    engine_step        the tenant stops at the end of its own training step, as a cooperating tenant would; its requests
+                       are longer than such a step, and come at any moment of one
 
 `stop_latency` is from the engine turning busy to the acknowledgement, which a tenant gives after the last of its
 threads has stopped; of several tenants, to the last one's. The machine's own jitter is how much a sleep of 1 ms
@@ -17,7 +18,8 @@ engine when a request begins and ends; counted are the pauses of the tenant that
 One that runs within the request makes two of them, and so does a machine that stands still for 2 ms before the stop:
 `repeats` has the times of each request with more than one. `preemptions_per_request_*_agent` is what the agent counted
 of the same requests. `ran_behind_gate` counts stops after whose acknowledgement a tenant noted that it ran, before the
-gate opened. Where a tenant does not acknowledge, the latency is until it notes nothing any more.
+gate opened. Where a tenant does not acknowledge, the latency is until it notes nothing any more; `never_stopped` counts
+closes at whose end it still ran: their latency is only the time until then.
 
 Then the same gate with more tenants and threads (`_tenants_N_threads_M`, of each tenant), and the backstop: the kernel
 freezes the cgroup of a tenant that blocks the signal (`_backstop_signal_blocked`), after the patience that the agent
@@ -43,8 +45,10 @@ from rowen.node_agent.devices.device import Closing
 
 BLOCKS = 2
 BACKSTOP_SECONDS = 0.5
-STEP_REST_SECONDS = 0.05
-"""More than the gate stays closed after a request of this load."""
+STEPPING_STEPS = 30
+"""Of a request, which so lasts some 150 ms: longer than a step, some 30 ms, of the tenant that stops at its end."""
+STEPPING_PAUSE_SECONDS = 0.2
+"""Several of the tenant's steps, so that requests find it at any point of one."""
 AGENT_BACKSTOP_SECONDS = 0.05
 """What an agent has by default."""
 BACKSTOP_STEPS = 60
@@ -80,51 +84,68 @@ FULL = Plan(requests=6000, seconds=480.0, crowd_requests=300, backstop_requests=
 class Samples:
     """What one way has shown so far."""
 
+    acknowledged: bool
+    """Tenants tell when they have stopped; else their records do."""
     latencies: list[float] = field(default_factory=list)
     """Milliseconds."""
     stops: list[int] = field(default_factory=list)
     """Within each request, by what tenants and engine wrote down."""
     stops_of_agent: list[int] = field(default_factory=list)
-    ran_behind_gate: int = 0
+    ran_behind_gate: list[float] = field(default_factory=list)
+    """How long after its acknowledgement a tenant noted that it ran, where one did; milliseconds."""
+    never_stopped: list[float] = field(default_factory=list)
+    """The latencies that are only the time to the gate's opening, since the tenant still ran then."""
     paused_again: list[dict[str, list[float]]] = field(default_factory=list)
     """Requests with more than one pause: when pauses began and ended, and when the gate was closed and that
     acknowledged, in milliseconds from the request's begin."""
 
-    def add(self, served: Served, *, acknowledged: bool) -> None:
-        """Takes over a block. `acknowledged`: tenants tell when they have stopped; else their records do."""
+    def add(self, served: Served) -> None:
+        """Takes over a block."""
         paused = pauses(served.runs)
         within = [(begin, pauses_of(paused, begin, end)) for begin, end in served.requests]
         self.stops += [len(found) for _, found in within]
         self.paused_again += [_times(begin, found, served.closings) for begin, found in within if len(found) > 1]
         self.stops_of_agent += served.preemptions
         for closing in served.closings:
-            if acknowledged:
+            if self.acknowledged:
                 self._add_acknowledged(closing, served.runs)
             elif closing.opened is not None:
-                closed, opened = round(closing.closed * 1e9), round(closing.opened * 1e9)
-                self.latencies.append((last_within(served.runs, closed, opened) - closed) / 1e6)
+                self._add_seen(_ns(closing.closed), _ns(closing.opened), served.runs)
 
     def _add_acknowledged(self, closing: Closing, runs: Sequence[Run]) -> None:
         if closing.acknowledged is None or not closing.tenants:
             return
-        stopped = round(closing.acknowledged * 1e9)
-        opened = NEVER if closing.opened is None else round(closing.opened * 1e9)
+        stopped = _ns(closing.acknowledged)
+        last = last_within(runs, stopped, NEVER if closing.opened is None else _ns(closing.opened))
         self.latencies.append((closing.acknowledged - closing.closed) * 1e3)
-        self.ran_behind_gate += last_within(runs, stopped, opened) > stopped
+        if last > stopped:
+            self.ran_behind_gate.append((last - stopped) / 1e6)
+
+    def _add_seen(self, closed: int, opened: int, runs: Sequence[Run]) -> None:
+        last = last_within(runs, closed, opened)
+        self.latencies.append((last - closed) / 1e6)
+        if last == opened:
+            self.never_stopped.append(self.latencies[-1])
 
     def latency_figures(self, suffix: str = "") -> dict[str, tuple[float | Missing, str]]:
         """As a report's figures."""
+        wrong = (
+            ("ran_behind_gate", self.ran_behind_gate) if self.acknowledged else ("never_stopped", self.never_stopped)
+        )
         return {
             f"stop_latency_ms_p50{suffix}": (percentile(self.latencies, 0.5), "ms"),
             f"stop_latency_ms_p99{suffix}": (percentile(self.latencies, 0.99), "ms"),
             f"stop_latency_ms_max{suffix}": (percentile(self.latencies, 1.0), "ms"),
             f"stops{suffix}": (float(len(self.latencies)), "1"),
+            f"{wrong[0]}{suffix}": (float(len(wrong[1])), "1"),
         }
 
     def raw(self) -> dict[str, Any]:
-        """All that the figures are made of."""
+        """All that the figures are made of, to 0.1 microseconds."""
         return {
-            "stop_ms": [round(latency, 4) for latency in self.latencies],
+            "stop_ms": _rounded(self.latencies),
+            "ran_behind_gate_ms": _rounded(self.ran_behind_gate),
+            "never_stopped_ms": _rounded(self.never_stopped),
             "preemptions": self.stops,
             "preemptions_agent": self.stops_of_agent,
             "paused_again": self.paused_again,
@@ -134,6 +155,14 @@ class Samples:
         """With the counts per request, the agent's where it had to do with them."""
         agent = _counts(self.stops_of_agent, "_agent") if any(self.stops_of_agent) else {}
         return {**self.latency_figures(), **_counts(self.stops, ""), **agent}
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _rounded(milliseconds: Sequence[float]) -> list[float]:
+    return [round(time, 4) for time in milliseconds]
 
 
 def _times(begin_ns: int, paused: Sequence[Pause], closings: Sequence[Closing]) -> dict[str, list[float]]:
@@ -163,7 +192,7 @@ class Ways:
         )
         # The kernel must not stop what this way leaves running.
         self.engine_step = Bench(stack, jitter, seed, backstop=BACKSTOP_SECONDS, pods=False)
-        self.samples = {"rowen": Samples(), "wake_every_gap": Samples(), "engine_step": Samples()}
+        self.samples = {name: Samples(name != "engine_step") for name in ("rowen", "wake_every_gap", "engine_step")}
         self.crowds: dict[str, Samples] = {}
 
     def block(self) -> None:
@@ -172,45 +201,46 @@ class Ways:
         few, short = requests // 6, BASELINE_PART * seconds
         with self.rowen.tenants(1, 2) as records:
             served = self.rowen.serve(records, requests, ROWEN_PART * seconds)
-            self.samples["rowen"].add(served, acknowledged=True)
+            self.samples["rowen"].add(served)
         with self.every_gap.tenants(1, 2) as records:
             served = self.every_gap.serve(records, few, short, every_gap=True)
-            self.samples["wake_every_gap"].add(served, acknowledged=True)
+            self.samples["wake_every_gap"].add(served)
         with self.engine_step.stepping_tenant() as records:
-            served = self.engine_step.serve(records, few, short, rest=STEP_REST_SECONDS)
-            self.samples["engine_step"].add(served, acknowledged=False)
+            load = {"steps": STEPPING_STEPS, "longest_pause": STEPPING_PAUSE_SECONDS}
+            self.samples["engine_step"].add(self.engine_step.serve(records, few, short, **load))
 
     def crowd(self, tenants: int, threads: int) -> Figures:
         """So many tenants with so many threads each behind Rowen's gate."""
-        samples, plan = Samples(), self._plan
+        samples, plan = Samples(acknowledged=True), self._plan
         with self.rowen.tenants(tenants, threads) as records:
-            samples.add(self.rowen.serve(records, plan.crowd_requests, plan.part_seconds), acknowledged=True)
+            samples.add(self.rowen.serve(records, plan.crowd_requests, plan.part_seconds))
         suffix = f"_tenants_{tenants}_threads_{threads}"
         self.crowds[suffix.removeprefix("_")] = samples
         return {
             **samples.latency_figures(suffix),
             f"preemptions_per_request_max_agent{suffix}": (float(max(samples.stops_of_agent, default=0)), "1"),
-            f"ran_behind_gate{suffix}": (float(samples.ran_behind_gate), "1"),
         }
 
 
-def backstop_figures(stack: ExitStack, jitter: Jitter, seed: int, plan: Plan) -> Figures:
-    """How long a tenant runs that does not stop by itself."""
+def measure_backstop(stack: ExitStack, jitter: Jitter, seed: int, plan: Plan) -> tuple[Figures, dict[str, Samples]]:
+    """How long a tenant runs that does not stop by itself: figures, and the samples of each kind."""
     bench = Bench(stack, jitter, seed, backstop=AGENT_BACKSTOP_SECONDS, pods=True)
     kinds = {"signal_blocked": bench.stubborn_tenant, "not_attached": bench.foreign_tenant}
     refused = bench.served.without_backstop
     figures: dict[str, tuple[float | Missing, str]] = {}
+    found: dict[str, Samples] = {}
     for name, tenant in kinds.items():
         if refused is not None:
             figures[f"stop_latency_ms_p99_backstop_{name}"] = (Missing(refused), "ms")
             continue
-        samples, before = Samples(), bench.device.counts().backstops
+        samples, before = Samples(acknowledged=False), bench.device.counts().backstops
         with tenant() as records:
             served = bench.serve(records, plan.backstop_requests, plan.part_seconds, steps=BACKSTOP_STEPS)
-            samples.add(served, acknowledged=False)
+            samples.add(served)
+        found[f"backstop_{name}"] = samples
         figures |= samples.latency_figures(f"_backstop_{name}")
         figures[f"backstops_{name}"] = (float(bench.device.counts().backstops - before), "1")
-    return figures
+    return figures, found
 
 
 def keep_busy(stack: ExitStack, cpus: Sequence[int]) -> None:
@@ -230,11 +260,9 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         refused = ways.rowen.served.without_backstop
         backstops = Missing(refused) if refused else float(ways.rowen.device.counts().backstops)
         crowds = [ways.crowd(tenants, threads) for tenants, threads in plan.crowds]
-        backstop = backstop_figures(stack, jitter, seed, plan)
-    rowen = ways.samples["rowen"]
+        backstop, backstop_samples = measure_backstop(stack, jitter, seed, plan)
     figures: Figures = {
-        **rowen.figures(),
-        "ran_behind_gate": (float(rowen.ran_behind_gate), "1"),
+        **ways.samples["rowen"].figures(),
         "jitter_ms_p50": (percentile(jitter.samples, 0.5), "ms"),
         "jitter_ms_p99": (percentile(jitter.samples, 0.99), "ms"),
         "backstops": (backstops, "1"),
@@ -244,7 +272,8 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     }
     baselines = {name: samples.figures() for name, samples in ways.samples.items() if name != "rowen"}
     obj = report("preempt", seed, figures, baselines, ("rowen", "torch"))
-    obj["repeats"] = {name: samples.raw() for name, samples in (ways.samples | ways.crowds).items()}
+    samples = ways.samples | ways.crowds | backstop_samples
+    obj["repeats"] = {**{name: each.raw() for name, each in samples.items()}, "jitter": jitter.raw()}
     return obj
 
 

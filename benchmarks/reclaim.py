@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import Any
 from child import read
 from jitter import Jitter, percentile
 from report import Figures, Missing, print_report, report
-from selection import measure_selection
+from selection import Selection, measure_selection
 
 from rowen.node_agent.devices.library import agent_library
 from rowen.node_agent.memory.pool import HANDLE_BYTES, Kind, Pool
@@ -231,8 +231,8 @@ def figures_of(pages: str, samples: dict[int, Samples]) -> dict[str, tuple[float
     return figures
 
 
-def run(rounds: int, seed: int, selection: tuple[Figures, Mapping[str, Figures]]) -> dict[str, Any]:
-    """So many rounds per page size and number of handles, beside the figures and baselines of the selection."""
+def run(rounds: int, seed: int, selection: Selection) -> dict[str, Any]:
+    """So many rounds per page size and number of handles, beside what was found of the selection."""
     jitter = Jitter()
     plain = measure(rounds, seed, jitter, huge=False)
     with huge_pages(HELD) as refused:
@@ -246,13 +246,13 @@ def run(rounds: int, seed: int, selection: tuple[Figures, Mapping[str, Figures]]
         "jitter_ms_p50": (percentile(jitter.samples, 0.5), "ms"),
         "jitter_ms_p99": (percentile(jitter.samples, 0.99), "ms"),
         "load_average": (os.getloadavg()[0], "1"),
-        **selection[0],
+        **selection.figures,
     }
-    obj = report("reclaim", seed, figures, selection[1], ("rowen",))
+    obj = report("reclaim", seed, figures, selection.baselines, ("rowen",))
     obj["repeats"] = {
         pages: {str(count): {f"{name}_ms": times for name, times in asdict(found).items()} for count, found in by_count}
         for pages, by_count in (("4kib", plain.items()), ("2mib", (large or {}).items()))
-    }
+    } | {"jitter": jitter.raw(), **selection.repeats}
     return obj
 
 

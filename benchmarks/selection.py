@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from batching import Engine, Machine, draw_requests
 from blocks import LEAST_BLOCKS, LEAST_COVERAGE, median_interval
@@ -43,6 +43,15 @@ OWNERS = 512
 ARMS = ("selective", "fifo", "random", "nothing_recomputed")
 
 Choose = Callable[[Engine, int, random.Random], list[int]]
+
+
+class Selection(NamedTuple):
+    """What was found: figures, baselines and the raw values of both."""
+
+    figures: Figures
+    baselines: Mapping[str, Figures]
+    repeats: Mapping[str, Any]
+    """`losses`: cell → of each seed, arm → loss; `choosing`: number of handles → times, beside the jitter."""
 
 
 @dataclass(frozen=True)
@@ -171,31 +180,35 @@ def loss_figures(cells: Mapping[Cell, Sequence[Mapping[str, float]]]) -> tuple[F
     return figures, by_arm
 
 
-def selective_vs_fifo(seed: int, quick: bool) -> tuple[Figures, dict[str, Figures]]:
-    """Figures and baselines. Quick: a shorter job, the corners and the middle of the grid, as few seeds as will do."""
+def measure_losses(seed: int, quick: bool) -> dict[Cell, list[dict[str, float]]]:
+    """Cell → losses of each seed. Quick: a shorter job, the grid's corners and middle, as few seeds as will do."""
     requests, seeds = (500, LEAST_BLOCKS) if quick else (1200, 8)
     corners = [(rate, size) for rate in PER_MINUTE[::2] for size in PERCENT[::2]]
     middle = (PER_MINUTE[1], PERCENT[1])
     grid = [*corners, middle] if quick else [(rate, size) for rate in PER_MINUTE for size in PERCENT]
     cells = [Cell(*where) for where in grid] + [Cell(*middle, packed) for packed in OTHER_PACKED]
-    return loss_figures({cell: [losses(requests, seed + number, cell) for number in range(seeds)] for cell in cells})
+    return {cell: [losses(requests, seed + number, cell) for number in range(seeds)] for cell in cells}
 
 
-def measure_selection(seed: int, quick: bool) -> tuple[Figures, dict[str, Figures]]:
-    """Figures and baselines, with the time of a choice."""
-    figures, baselines = selective_vs_fifo(seed, quick)
-    return {**figures, **choosing_times(seed, quick)}, baselines
+def measure_selection(seed: int, quick: bool) -> Selection:
+    """What the choice is worth, and its time."""
+    cells = measure_losses(seed, quick)
+    figures, baselines = loss_figures(cells)
+    times, raw_times = choosing_times(seed, quick)
+    raw = {"losses": {cell.name: found for cell, found in cells.items()}, "choosing": raw_times}
+    return Selection({**figures, **times}, baselines, raw)
 
 
 def run(seed: int, quick: bool) -> dict[str, Any]:
     """The whole benchmark."""
-    return report("selection", seed, *measure_selection(seed, quick), ("rowen",))
+    found = measure_selection(seed, quick)
+    return report("selection", seed, found.figures, found.baselines, ("rowen",)) | {"repeats": found.repeats}
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
     parser.add_argument("--quick", action="store_true", help="the corners and the middle of the grid, some 3 minutes")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

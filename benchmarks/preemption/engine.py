@@ -22,7 +22,7 @@ from preemption.record import Record
 STEP_NS = 1_000_000
 NICE = -10
 """The engine goes before whatever else runs on the machine, as its share of CPU makes it do in a cluster."""
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.004
+_SHORTEST_PAUSE = 0.001
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ class Load:
     seed: int
     records: tuple[str, ...]
     """Of the tenants. The next request comes some time after each of them has run again."""
-    rest: float = 0.0
-    """Seconds after a request in which that does not count: a tenant that stops between its steps runs on anyway, and
-    the next request is to find the gate open."""
+    longest_pause: float = 0.004
+    """Of that time; seconds."""
 
     def to_json(self) -> str:
         """As `main` reads it."""
@@ -68,10 +67,10 @@ class Engine:
         served: list[tuple[int, int]] = []
         idle_since = 0
         while len(served) < load.requests and time.monotonic_ns() < deadline:
-            if any(record.last_ns() <= idle_since + round(load.rest * 1e9) for record in records):
+            if any(record.last_ns() <= idle_since for record in records):
                 time.sleep(0.0005)
                 continue
-            time.sleep(source.uniform(_SHORTEST_PAUSE, _LONGEST_PAUSE))
+            time.sleep(source.uniform(_SHORTEST_PAUSE, load.longest_pause))
             served.append(self._serve(load))
             idle_since = time.monotonic_ns()
         return served

@@ -45,7 +45,8 @@ def main() -> None:
     """Command line."""
     record, gate = Record(Path(sys.argv[1])), Gate(sys.argv[2])
     os.sched_setaffinity(0, {int(sys.argv[3])})
-    torch.set_num_threads(2)
+    # More than it has CPUs would wait for one another in loops, whole time slices long.
+    torch.set_num_threads(1)
     a, b = torch.rand(SIZE, SIZE), torch.rand(SIZE, SIZE)
     print("running", flush=True)
     while True:

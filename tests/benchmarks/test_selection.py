@@ -1,11 +1,15 @@
 """The simulated engine that loses memory, and the figures that are made of its losses."""
 
+import json
 import random
 
+import choosing_time
 import pytest
+import selection
 from batching import BLOCK_TOKENS, STEP_TOKENS, Engine, Machine, Request, draw_requests
+from jitter import percentile
 from report import Missing
-from selection import Cell, any_at_all, by_ledger, job_seconds, loss_figures, oldest
+from selection import Cell, any_at_all, by_ledger, job_seconds, loss_figures, measure_selection, oldest
 
 ANY = random.Random(0)
 
@@ -188,3 +192,19 @@ def test_the_figure_is_the_least_of_the_medians_over_the_grid():
 def test_too_few_seeds_have_no_interval():
     figures, _ = loss_figures({Cell(2, 2): [loss(0.05, 0.1)] * 5})
     assert isinstance(figures["selective_vs_fifo_loss_reduction_low"][0], Missing)
+
+
+def test_the_raw_values_are_those_that_the_figures_are_made_of(monkeypatch):
+    monkeypatch.setattr(choosing_time, "HANDLES", 2_000)
+    monkeypatch.setattr(choosing_time, "OWNERS", 50)
+    monkeypatch.setattr(selection, "losses", lambda requests, seed, cell: loss(0.001 * (seed + cell.packed), 0.1))
+    found = measure_selection(3, quick=True)
+    raw = json.loads(json.dumps(found.repeats))
+    assert [each["selective"] for each in raw["losses"]["6pm_5pct_packed8"]] == [
+        0.001 * (seed + 8) for seed in range(3, 9)
+    ]
+    assert raw["losses"].keys() == {name.removeprefix("loss_") for name in found.figures if name.startswith("loss_")}
+    assert sum(count for _, count in raw["choosing"].pop("jitter")) > 0
+    assert [len(times["choose_ms"]) for times in raw["choosing"].values()] == [20] * len(choosing_time.WANTED)
+    choices = [time for times in raw["choosing"].values() for time in times["choose_ms"]]
+    assert found.figures["choose_ms_p99"] == (percentile(choices, 0.99), "ms")
