@@ -126,7 +126,7 @@ def test_stops_that_the_agent_did_not_see_leave_the_fault_open():
     given = busy()
     record = given.world.devices["rowen-node-1", "cpu1"]
     record.see([replace(transition, tenants=0) for transition in record.transitions.values()], [])
-    assert "the engine counts 60 requests that met offline work" in check_of(given).evidence
+    assert "the agent counted 60 requests that met offline work" in check_of(given).evidence
 
 
 def test_each_latency_is_held_against_its_own_objective():

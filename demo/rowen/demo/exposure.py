@@ -27,7 +27,7 @@ class Exposure:
     tenant: bool
     """Offline work had been stopped for it or for the burst that it belongs to."""
     preempted: bool
-    """The gate closed on offline work after it was sent, as the engine counts preemptions of a request."""
+    """The gate closed on offline work after it was sent: a preemption, by the replayer's clock."""
     met_stop: bool
     """Offline work did not stand still yet when it was sent, whether or not it closed the gate itself."""
     way: float
@@ -107,7 +107,7 @@ def doubt(found: Sequence[Exposure], requests: Iterable[ServedRequest]) -> str:
 
     Args:
         found: Exposures of the requests that were answered.
-        requests: The same requests as the engine's plugin saw them.
+        requests: The same requests as the agent recorded them, by the times that the engine's plugin noted.
     """
     recorded = sum(exposure.recorded for exposure in found)
     if not found or recorded < _COVERED * len(found):
@@ -115,5 +115,5 @@ def doubt(found: Sequence[Exposure], requests: Iterable[ServedRequest]) -> str:
     here = sum(exposure.preempted for exposure in found)
     there = sum(request.preemptions > 0 and request.tenant_present for request in requests)
     if abs(here - there) > max(_FEW, _PART * max(here, there)):
-        return f"the engine counts {there} requests that met offline work, the agent's record of the gate {here}"
+        return f"the agent counted {there} requests that met offline work; by its record of the gate there were {here}"
     return ""
