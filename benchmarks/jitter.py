@@ -24,10 +24,12 @@ class Jitter:
         stop = threading.Event()
 
         def sleep() -> None:
-            while not stop.is_set():
+            while True:
                 begin = time.perf_counter()
                 time.sleep(0.001)
                 self.samples.append((time.perf_counter() - begin - 0.001) * 1e3)
+                if stop.is_set():
+                    return
 
         thread = threading.Thread(target=sleep)
         thread.start()

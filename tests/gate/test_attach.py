@@ -38,6 +38,9 @@ def test_an_engine_that_cannot_map_its_files_counts_as_busy_until_it_can(rig):
         resource.prlimit(engine.process.pid, resource.RLIMIT_AS, (4096, limits[1]))
         rig.serve().renew(time.monotonic() + 3600)
         until(lambda: rig.device.counts().in_flight == 1, "it could not, and the agent knows")
+        # For longer than it takes until it is tried again.
+        time.sleep(0.6)
+        assert rig.device.counts().in_flight == 1
         resource.prlimit(engine.process.pid, resource.RLIMIT_AS, limits)
         until(lambda: rig.device.counts().in_flight == 0, "it can")
         engine.call("busy")

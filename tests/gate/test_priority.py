@@ -248,7 +248,7 @@ def test_a_thread_that_computes_goes_first_again_when_it_has_rested(rig: Rig, tm
 def test_a_thread_does_not_take_its_priority_along_into_another_program(rig: Rig) -> None:
     another = COUNTER + "count()\ntime.sleep(3600)"
     tenant = _attaches_itself(rig, RUNS_ANOTHER, ANOTHER=another)
-    tenant.advances()
+    until(lambda: tenant.counts() == [1], "it runs the other program")
     until(lambda: not _goes_first(tenant.process.pid), "it is lowered")
 
 

@@ -26,9 +26,9 @@
 #define PROBES 64u
 #define RETRY_NS (100 * 1000ull)
 #define VERIFY_HOLDS 16u /* after which a thread's signal mask is looked at again */
-/* Threads that the kernel makes in a process, io_uring's and vhost's: PF_IO_WORKER, and PF_USER_WORKER since Linux 6.4.
- * No application can set them. */
-#define KERNEL_WORKER_FLAGS (0x10ull | 0x4000ull)
+/* PF_IO_WORKER: a thread that the kernel has made for io_uring. No application can set it. Before Linux 5.12, where such
+ * threads are not the process's, the bit had another meaning, and no thread but a virtual machine's had it. */
+#define IO_WORKER_FLAG 0x10ull
 
 /* Odd: hold. The handler waits on it. */
 static _Atomic uint32_t hold;
@@ -137,7 +137,7 @@ static bool is_held(pid_t tid) {
     if (strlen(at) < 3) return false;
     /* State is field 3, the flags are field 9, the mask of blocked signals (below 32) is field 32. */
     const char *state = at + 2, *flags = skip(state, 9 - 3), *blocked = skip(state, 32 - 3);
-    if (strchr("DZXTt", *state) || (flags && strtoull(flags, NULL, 10) & KERNEL_WORKER_FLAGS)) return true;
+    if (strchr("DZXTt", *state) || (flags && strtoull(flags, NULL, 10) & IO_WORKER_FLAG)) return true;
     /* Without a barrier it may be on a CPU. */
     return has_barrier && blocked && !(strtoull(blocked, NULL, 10) >> (ROWEN_SIGNAL - 1) & 1);
 }

@@ -76,9 +76,7 @@ bool rowen_stay_on_devices(pid_t control_tid) {
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
             if (atomic_load(&place->link.device->cpus[cpu / 64]) >> (cpu % 64) & 1) CPU_SET(cpu, &cpus);
     if (!CPU_COUNT(&cpus) || CPU_EQUAL(&cpus, &pinned)) return false; /* none: not said */
-    int32_t error = rowen_threads_pin(&cpus, control_tid);
-    if (!error) pinned = cpus;
-    else dprintf(STDERR_FILENO, "rowen: this process could not be pinned to its devices: %s\n", strerror(-error));
+    if (rowen_threads_pin(&cpus, control_tid) == 0) pinned = cpus;
     return true;
 }
 

@@ -63,7 +63,7 @@ class Tuner:
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
         train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
         base = adapter.load_base(self._model, mapped=self._part is not None)
-        batch_tokens = spec.batch_size * max(len(example.tokens) for example in examples.kept)
+        batch_tokens = spec.batch_size * max(len(examples.kept[index].tokens) for index in train)
         with self._placed(base, batch_tokens):
             model = adapter.add_adapter(base, spec)
             training = self._start(model)
