@@ -18,6 +18,7 @@ import vllm
 from harvest.tally import Counts, Tally
 
 from rowen.demo.samples import requests as sample_rows
+from rowen.runtime.batch import precision
 from rowen.runtime.batch.engine import VllmEngine
 from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES
 from rowen.runtime.batch.requests import CompletionBody, CompletionRow, Request
@@ -99,7 +100,8 @@ def main() -> None:
     if part is None:
         raise RuntimeError("the worker has no part of the device's pool")
     # As the server beside it: every CPU is fast in float32, and a block is a handle.
-    vllm.EngineArgs = partial(vllm.EngineArgs, dtype="float32", block_size=int(sys.argv[3]))  # type: ignore[misc]
+    precision.chosen = lambda: precision.FLOAT32
+    vllm.EngineArgs = partial(vllm.EngineArgs, block_size=int(sys.argv[3]))  # type: ignore[misc]
     losses = Losses()
     worker = Worker(VllmEngine(model, OVERHEAD_BYTES + weights, part), losses, rows())
     kills = 0

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoConfig
 
 from rowen.crds.worker import ExitCode
+from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, start_failure, useful_bytes
 from rowen.runtime.failure import WorkerError
 
@@ -30,17 +32,36 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_it_takes_what_is_left(model: Path) -> None:
-    assert cache_bytes(model, OVERHEAD_BYTES + WEIGHTS + 5000) == 5000
+    assert cache_bytes(model, OVERHEAD_BYTES + WEIGHTS + 5000, "auto") == 5000
 
 
 def test_it_takes_no_more_than_it_can_use(model: Path) -> None:
-    assert cache_bytes(model, 2**50) == useful_bytes(CONFIG) == 16 * 8192 * 2 * 32 * 8 * 128 * 4
+    assert cache_bytes(model, 2**50, "auto") == useful_bytes(CONFIG) == 16 * 8192 * 2 * 32 * 8 * 128 * 4
 
 
 def test_too_little_memory_is_said_in_numbers(model: Path) -> None:
     with pytest.raises(WorkerError, match="weights 1000") as caught:
-        cache_bytes(model, OVERHEAD_BYTES)
+        cache_bytes(model, OVERHEAD_BYTES, "auto")
     assert caught.value.reason == "MemoryTooSmall"
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_weights_that_are_stored_in_16_bits_take_twice_that_in_float32(model: Path, name: str) -> None:
+    (model / "config.json").write_text(json.dumps({**CONFIG, name: "bfloat16"}))
+    memory = OVERHEAD_BYTES + 2 * WEIGHTS + 5000
+    assert cache_bytes(model, memory, "float32") == 5000
+    assert cache_bytes(model, memory, "auto") == 5000 + WEIGHTS
+    (model / "config.json").write_text(json.dumps({**CONFIG, name: "float32"}))
+    assert cache_bytes(model, memory, "float32") == 5000 + WEIGHTS
+
+
+@pytest.mark.parametrize(("gpu", "instructions", "dtype"), [(0, 0, "float32"), (0, 1, "auto"), (1, 0, "auto")])
+def test_a_cpu_without_instructions_for_16_bits_computes_in_float32(
+    monkeypatch: pytest.MonkeyPatch, gpu: bool, instructions: bool, dtype: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: instructions)
+    assert precision.chosen() == dtype
 
 
 def test_a_cache_without_a_token_is_too_little_memory() -> None:
@@ -66,7 +87,7 @@ def configured(folder: Path, config: object) -> int:
     """Bytes of the cache of a model with that configuration, when there is no end of memory."""
     text = config if isinstance(config, str) else json.dumps(config)
     (folder / "config.json").write_text(text)
-    return cache_bytes(folder, 2**60)
+    return cache_bytes(folder, 2**60, "auto")
 
 
 def whole(length: int, layers: int, key_value_heads: int, head: int) -> int:
@@ -136,7 +157,7 @@ def test_a_disk_that_fails_is_tried_again(model: Path) -> None:
     (model / "config.json").unlink()
     (model / "config.json").symlink_to("/proc/self/mem")
     with pytest.raises(WorkerError, match=str(model / "config.json")) as caught:
-        cache_bytes(model, 2**60)
+        cache_bytes(model, 2**60, "auto")
     assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
 
 
@@ -148,12 +169,12 @@ def test_a_disk_that_fails_at_the_second_look_does_not_change_the_size(
 
     monkeypatch.setattr(AutoConfig, "from_pretrained", gone)
     with pytest.raises(WorkerError) as caught:
-        cache_bytes(model, 2**60)
+        cache_bytes(model, 2**60, "auto")
     assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
 
 
 def test_no_configuration_is_the_users_error(model: Path) -> None:
     (model / "config.json").unlink()
     with pytest.raises(WorkerError) as caught:
-        cache_bytes(model, 2**60)
+        cache_bytes(model, 2**60, "auto")
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import structlog
 from typing_extensions import override
 
+from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import MAX_SEQUENCES, bytes_left, cache_bytes, start_failure
 from rowen.runtime.batch.requests import ChatRow, CompletionRow, Request
 from rowen.runtime.batch.results import Answer
@@ -78,18 +79,20 @@ class VllmEngine(Engine):
             "VLLM_NO_USAGE_STATS": "1",
             "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         }
+        dtype = precision.chosen()
         if part is None:
-            cache, classes = cache_bytes(model, memory_bytes), _OWN_MEMORY
+            cache, classes = cache_bytes(model, memory_bytes, dtype), _OWN_MEMORY
             given = f"weights and vLLM leave {cache} bytes for the cache"
         else:
             cache, classes = part.bytes, _ELASTIC
             given = part.in_words
-            bytes_left(model, memory_bytes, 0)
+            bytes_left(model, memory_bytes, dtype, 0)
             attach(part)
         from vllm import EngineArgs, LLMEngine
 
         arguments = EngineArgs(
             model=str(model),
+            dtype=dtype,
             enforce_eager=True,
             max_num_seqs=MAX_SEQUENCES,
             # As long as the model and the cache allow.

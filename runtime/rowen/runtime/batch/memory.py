@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rowen.runtime.batch.precision import weights_bytes
 from rowen.runtime.failure import WorkerError, input_failure, is_passing, reading
 
 OVERHEAD_BYTES = 1536 * 2**20
@@ -21,12 +22,12 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def cache_bytes(model: Path, memory_bytes: int) -> int:
-    """Bytes for the cache: what the weights leave, and no more than all sequences at full length can use.
+def cache_bytes(model: Path, memory_bytes: int, dtype: str) -> int:
+    """Bytes for the cache: what the weights, in this type, leave, and no more than all sequences at full length can use.
 
     Raises `WorkerError` when the weights leave nothing, and when the configuration does not tell the model's size.
     """
-    left = bytes_left(model, memory_bytes, 1)
+    left = bytes_left(model, memory_bytes, dtype, 1)
     try:
         return min(left, useful_bytes(text_configuration(model)))
     except (OSError, RecursionError, ValueError) as error:
@@ -34,10 +35,10 @@ def cache_bytes(model: Path, memory_bytes: int) -> int:
         raise input_failure("ModelMissing", message, error) from error
 
 
-def bytes_left(model: Path, memory_bytes: int, least: int) -> int:
+def bytes_left(model: Path, memory_bytes: int, dtype: str, least: int) -> int:
     """What weights and vLLM leave of so many bytes. Raises `WorkerError` when it is less than `least`."""
     with reading("ModelMissing", model):
-        weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+        weights = weights_bytes(model, dtype)
     left = memory_bytes - weights - OVERHEAD_BYTES
     if left < least:
         message = f"memory: {memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
