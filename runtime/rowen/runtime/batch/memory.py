@@ -23,7 +23,7 @@ _FIELDS = (
 
 
 def cache_bytes(model: Path, memory_bytes: int, dtype: str) -> int:
-    """Bytes for the cache: what the weights, in this type, leave, and no more than all sequences at full length can use.
+    """Bytes for the cache: what weights of this type leave, and no more than all sequences at full length can use.
 
     Raises `WorkerError` when the weights leave nothing, and when the configuration does not tell the model's size.
     """
