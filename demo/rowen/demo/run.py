@@ -105,6 +105,9 @@ async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, c
             outcomes = await _replay(requests, endpoint, progress, view, settings.seconds)
             seconds = time.time() - progress.started
             await _wait_for_jobs(world, view, settings.job_limit)
+        if not _have_finished(world):
+            limit = f"{settings.job_limit:.0f} s after the replay"
+            console.print(f"  {limit} not all jobs have ended: not waited for any longer", style="yellow", highlight=False)
     _step(console, "Reading what the jobs left, and loading the adapter in vLLM")
     return Run(
         service=SERVICE,
@@ -148,11 +151,13 @@ async def _replay(
 async def _wait_for_jobs(world: World, view: View, limit: float) -> None:
     deadline = time.monotonic() + limit
     settled = time.monotonic() + _SETTLE
-    while time.monotonic() < settled or (
-        time.monotonic() < deadline and not all(world.job_result(name).finished for name in JOBS)
-    ):
+    while time.monotonic() < settled or (time.monotonic() < deadline and not _have_finished(world)):
         view.refresh()
         await asyncio.sleep(_REFRESH)
+
+
+def _have_finished(world: World) -> bool:
+    return all(world.job_result(name).finished for name in JOBS)
 
 
 async def _evidence(cluster: Cluster, images: Images, console: Console) -> PodEvidence:
