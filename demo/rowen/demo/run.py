@@ -107,7 +107,9 @@ async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, c
             await _wait_for_jobs(world, view, settings.job_limit)
         if not _have_finished(world):
             limit = f"{settings.job_limit:.0f} s after the replay"
-            console.print(f"  {limit} not all jobs have ended: not waited for any longer", style="yellow", highlight=False)
+            console.print(
+                f"  {limit} not all jobs have ended: not waited for any longer", style="yellow", highlight=False
+            )
     _step(console, "Reading what the jobs left, and loading the adapter in vLLM")
     return Run(
         service=SERVICE,
