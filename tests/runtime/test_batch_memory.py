@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from rowen.crds.worker import ExitCode
@@ -45,14 +46,23 @@ def test_too_little_memory_is_said_in_numbers(model: Path) -> None:
     assert caught.value.reason == "MemoryTooSmall"
 
 
-@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
-def test_weights_that_are_stored_in_16_bits_take_twice_that_in_float32(model: Path, name: str) -> None:
-    (model / "config.json").write_text(json.dumps({**CONFIG, name: "bfloat16"}))
-    memory = OVERHEAD_BYTES + 2 * WEIGHTS + 5000
-    assert cache_bytes(model, memory, "float32") == 5000
-    assert cache_bytes(model, memory, "auto") == 5000 + WEIGHTS
-    (model / "config.json").write_text(json.dumps({**CONFIG, name: "float32"}))
-    assert cache_bytes(model, memory, "float32") == 5000 + WEIGHTS
+@pytest.mark.parametrize("halves", [torch.bfloat16, torch.float16])
+def test_weights_that_are_stored_in_16_bits_take_twice_that_in_float32(tmp_path: Path, halves: torch.dtype) -> None:
+    file = tmp_path / "model-00001-of-00002.safetensors"
+    # The configuration names no type, as it may: the files count.
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    save_file({"a": torch.zeros(30, 10, dtype=halves), "b": torch.zeros(500), "c": torch.zeros(7)}, file)
+    save_file({"d": torch.zeros(11, dtype=halves)}, tmp_path / "model-00002-of-00002.safetensors")
+    stored = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
+    assert precision.weights_bytes(tmp_path, "auto") == stored
+    assert precision.weights_bytes(tmp_path, "float32") == stored + 2 * (300 + 11)
+    memory = OVERHEAD_BYTES + stored + 5000
+    assert cache_bytes(tmp_path, memory, "float32") == 5000 - 2 * (300 + 11)
+    assert cache_bytes(tmp_path, memory, "auto") == 5000
+
+
+def test_a_damaged_file_counts_as_it_lies_there(model: Path) -> None:
+    assert precision.weights_bytes(model, "float32") == WEIGHTS
 
 
 @pytest.mark.parametrize(("gpu", "instructions", "dtype"), [(0, 0, "float32"), (0, 1, "auto"), (1, 0, "auto")])

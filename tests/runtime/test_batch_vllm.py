@@ -12,10 +12,11 @@ from runtime.server import environment
 
 from rowen.crds.worker import BatchSpec, ModelLocation
 from rowen.demo.samples import requests, write_lines
+from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 
-CACHE_BYTES = 5 * 128 * 2 * 2 * 32 * 2
-"""Five blocks of 128 tokens: two layers, keys and values of 32 numbers in half precision. vLLM keeps one to itself."""
+CACHE_NUMBERS = 5 * 128 * 2 * 2 * 32
+"""Five blocks of 128 tokens: two layers, keys and values of 32 numbers. vLLM keeps one block to itself."""
 TAKES = "the model takes 1024, of which 512 fit into the job's memory"
 ODD: list[tuple[dict[str, Any], str]] = [
     ({"prompt": list(range(10, 40)) * 40}, f"the prompt has 1200 tokens, {TAKES}"),
@@ -49,11 +50,13 @@ def test_rows_are_answered_in_the_openai_format(tiny_model: Path, tmp_path: Path
         stream.write("broken\n")
         stream.writelines(_line(f"odd-{number}", body) for number, (body, _) in enumerate(ODD))
         stream.writelines(_line(f"fitting-{number}", body) for number, body in enumerate(FITTING))
+    dtype = precision.chosen()
+    cache_bytes = CACHE_NUMBERS * (4 if dtype == precision.FLOAT32 else 2)
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(tiny_model)),
         input_path=str(tmp_path / "in.jsonl"),
         output_path=str(tmp_path / "out" / "results.jsonl"),
-        memory_bytes=OVERHEAD_BYTES + (tiny_model / "model.safetensors").stat().st_size + CACHE_BYTES,
+        memory_bytes=OVERHEAD_BYTES + precision.weights_bytes(tiny_model, dtype) + cache_bytes,
     )
     command = [sys.executable, "-m", "rowen.runtime.batch"]
     settings = environment(ROWEN_JOB_SPEC=job.model_dump_json(by_alias=True), ROWEN_ATTEMPT="1")
