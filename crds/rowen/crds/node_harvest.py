@@ -54,7 +54,7 @@ class OnlineTenant(ReadModel):
     attached: bool
     """Whether the engine's plugin has attached; without it nothing is harvested."""
     in_flight: int
-    """Requests in flight now."""
+    """Requests in flight now, and one more for each engine process that has work."""
     ttft: Quantiles | None = None
     """Time to first token."""
     tpot: Quantiles | None = None

@@ -69,7 +69,7 @@ def slo_met(snapshot: ServiceSnapshot, ttft: ObservedLatency | None, tpot: Obser
     if not snapshot.devices:
         return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
     if ttft is None and tpot is None:
-        return Say("Unknown", "NoTraffic", "no request has finished within the report window")
+        return Say("Unknown", "NoTraffic", "no streamed response has ended within the report window")
     late = [
         (name, seen)
         for name, seen in (("Ttft", ttft), ("Tpot", tpot))
