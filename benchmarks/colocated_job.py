@@ -6,12 +6,12 @@ python -m colocated_job tuning|batch FLAGS
 import runpy
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flags import Flags, Mode
 
+from rowen.runtime.batch import precision
 from rowen.runtime.worker import Progress
 
 _LOOK_SECONDS = 0.0005
@@ -34,10 +34,8 @@ def main() -> None:
     kind = sys.argv[1]
     stop_at_steps(Flags(Path(sys.argv[2])))
     if kind == "batch":
-        import vllm
-
         # As the server beside it: every CPU is fast in float32.
-        vllm.EngineArgs = partial(vllm.EngineArgs, dtype="float32")  # type: ignore[misc]
+        precision.chosen = lambda _: precision.FLOAT32
     runpy.run_module(f"rowen.runtime.{kind}", run_name="__main__")
 
 

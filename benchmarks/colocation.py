@@ -31,6 +31,8 @@ from rowen.crds.offline_job import Lora
 from rowen.crds.worker import BatchSpec, ModelLocation, TuningSpec
 from rowen.demo import samples
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
+from rowen.runtime.batch.precision import FLOAT32
+from rowen.runtime.batch.weights import weights_bytes
 
 CORE = 1
 MODEL = "llama-demo"
@@ -86,7 +88,7 @@ class Colocation:
     def _spec(self, name: str) -> TuningSpec | BatchSpec:
         model = ModelLocation(name_or_path=str(self._folder / MODEL))
         if self._job == "batch":
-            weights = (self._folder / MODEL / "model.safetensors").stat().st_size
+            weights = weights_bytes(self._folder / MODEL, FLOAT32)
             return BatchSpec(
                 model=model,
                 input_path=str(self._folder / "requests.jsonl"),

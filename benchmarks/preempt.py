@@ -18,7 +18,7 @@ engine when a request begins and ends; counted are the pauses of the tenant that
 One that runs within the request makes two of them, and so does a machine that stands still for 2 ms before the stop:
 `repeats` has the times of each request with more than one. `preemptions_per_request_*_agent` is what the agent counted
 of the same requests. `ran_behind_gate` counts stops after whose acknowledgement a tenant noted that it ran, before the
-gate opened. Where a tenant does not acknowledge, the latency is until it notes nothing any more; `never_stopped` counts
+gate opened; stops of less than 2 ms, which notes do not show, are left out. Where a tenant does not acknowledge, the latency is until it notes nothing any more; `never_stopped` counts
 closes at whose end it still ran: their latency is only the time until then.
 
 Then the same gate with more tenants and threads (`_tenants_N_threads_M`, of each tenant), and the backstop: the kernel
@@ -38,7 +38,7 @@ from typing import Any
 from child import process
 from jitter import Jitter, percentile
 from preemption.bench import Bench, Served
-from preemption.record import NEVER, Pause, Run, last_within, pauses, pauses_of
+from preemption.record import APART_NS, NEVER, Pause, Run, last_within, pauses, pauses_of
 from report import Figures, Missing, print_report, report
 
 from rowen.node_agent.devices.device import Closing
@@ -115,10 +115,11 @@ class Samples:
     def _add_acknowledged(self, closing: Closing, runs: Sequence[Run]) -> None:
         if closing.acknowledged is None or not closing.tenants:
             return
-        stopped = _ns(closing.acknowledged)
-        last = last_within(runs, stopped, NEVER if closing.opened is None else _ns(closing.opened))
+        stopped, opened = _ns(closing.acknowledged), NEVER if closing.opened is None else _ns(closing.opened)
+        last = last_within(runs, stopped, opened)
         self.latencies.append((closing.acknowledged - closing.closed) * 1e3)
-        if last > stopped:
+        # Within a run of the record there may be pauses that are shorter.
+        if last > stopped and opened - stopped >= APART_NS:
             self.ran_behind_gate.append((last - stopped) / 1e6)
 
     def _add_seen(self, closed: int, opened: int, runs: Sequence[Run]) -> None:

@@ -22,6 +22,7 @@ from rowen.runtime.batch import precision
 from rowen.runtime.batch.engine import VllmEngine
 from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES
 from rowen.runtime.batch.requests import CompletionBody, CompletionRow, Request
+from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.device_memory import worker_part
 from rowen.runtime.vllm.elastic.scheduler import ElasticScheduler
 
@@ -95,12 +96,12 @@ class Worker:
 def main() -> None:
     """Runs until it is killed."""
     model, tally = Path(sys.argv[1]), Tally(Path(sys.argv[2]))
-    weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+    weights = weights_bytes(model, precision.FLOAT32)
     part = worker_part()
     if part is None:
         raise RuntimeError("the worker has no part of the device's pool")
     # As the server beside it: every CPU is fast in float32, and a block is a handle.
-    precision.chosen = lambda: precision.FLOAT32
+    precision.chosen = lambda _: precision.FLOAT32
     vllm.EngineArgs = partial(vllm.EngineArgs, block_size=int(sys.argv[3]))  # type: ignore[misc]
     losses = Losses()
     worker = Worker(VllmEngine(model, OVERHEAD_BYTES + weights, part), losses, rows())

@@ -35,6 +35,14 @@ def test_stops_are_counted_by_what_tenants_and_engine_wrote_down():
     assert samples.raw()["ran_behind_gate_ms"] == [0.5, 5.0]
 
 
+@pytest.mark.parametrize(("opened", "behind"), [(51.9, []), (52, [2.0]), (53, [3.0])])
+def test_a_stop_too_short_for_the_notes_says_nothing(opened, behind):
+    samples = Samples(acknowledged=True)
+    samples.add(Served([], RUNS, [closing(49, 50, opened)], []))
+    assert samples.latencies == pytest.approx([1])
+    assert samples.ran_behind_gate == pytest.approx(behind)
+
+
 def test_a_tenant_that_does_not_acknowledge_stops_when_it_was_seen_last():
     samples = Samples(acknowledged=False)
     closings = [closing(4, 4, 39, tenants=0), closing(41, 41, 50, tenants=0), closing(91, 91, None, tenants=0)]

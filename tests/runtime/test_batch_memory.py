@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from transformers import AutoConfig
 from rowen.crds.worker import ExitCode
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, start_failure, useful_bytes
+from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError
 
 CONFIG = {
@@ -37,7 +39,7 @@ def test_it_takes_what_is_left(model: Path) -> None:
 
 
 def test_it_takes_no_more_than_it_can_use(model: Path) -> None:
-    assert cache_bytes(model, 2**50, "auto") == useful_bytes(CONFIG) == 16 * 8192 * 2 * 32 * 8 * 128 * 4
+    assert cache_bytes(model, 2**50, "auto") == useful_bytes(CONFIG) == (16 * 8192 + 128) * 2 * 32 * 8 * 128 * 4
 
 
 def test_too_little_memory_is_said_in_numbers(model: Path) -> None:
@@ -54,24 +56,67 @@ def test_weights_that_are_stored_in_16_bits_take_twice_that_in_float32(tmp_path:
     save_file({"a": torch.zeros(30, 10, dtype=halves), "b": torch.zeros(500), "c": torch.zeros(7)}, file)
     save_file({"d": torch.zeros(11, dtype=halves)}, tmp_path / "model-00002-of-00002.safetensors")
     stored = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
-    assert precision.weights_bytes(tmp_path, "auto") == stored
-    assert precision.weights_bytes(tmp_path, "float32") == stored + 2 * (300 + 11)
+    assert weights_bytes(tmp_path, "auto") == stored
+    assert weights_bytes(tmp_path, "float32") == stored + 2 * (300 + 11)
     memory = OVERHEAD_BYTES + stored + 5000
     assert cache_bytes(tmp_path, memory, "float32") == 5000 - 2 * (300 + 11)
     assert cache_bytes(tmp_path, memory, "auto") == 5000
 
 
+@pytest.mark.parametrize(
+    ("index", "names", "counted"),
+    [
+        (None, ["a", "b"], {"a", "b"}),
+        (None, ["a", "consolidated", "consolidated.01"], {"consolidated", "consolidated.01"}),
+        ("model", ["a", "b", "copy"], {"a", "b"}),
+        ("model", ["consolidated", "a", "b"], {"consolidated"}),
+        ("consolidated", ["consolidated-a", "consolidated-b", "a"], {"consolidated-a", "consolidated-b"}),
+    ],
+)
+def test_the_files_that_vllm_loads_count(
+    tmp_path: Path, index: str | None, names: list[str], counted: set[str]
+) -> None:
+    for number, name in enumerate(names):
+        (tmp_path / f"{name}.safetensors").write_bytes(bytes(10**number))
+    if index:
+        listed = {name: f"{name}.safetensors" for name in ("a", "b", "consolidated-a", "consolidated-b")}
+        (tmp_path / f"{index}.safetensors.index.json").write_text(json.dumps({"weight_map": listed}))
+    assert weights_bytes(tmp_path, "auto") == sum(10 ** names.index(name) for name in counted)
+
+
+@pytest.mark.parametrize("index", ["[]", "{", '{"weight_map": [1]}', '{"weight_map": {"a": {}}}'])
+def test_a_damaged_index_leaves_all_files(model: Path, index: str) -> None:
+    (model / "model.safetensors.index.json").write_text(index)
+    assert weights_bytes(model, "auto") == WEIGHTS
+
+
+def test_a_file_that_cannot_be_read_is_the_users_error(model: Path) -> None:
+    (model / "x.safetensors").mkdir()
+    with pytest.raises(WorkerError) as caught:
+        cache_bytes(model, 2**50, "float32")
+    assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
+
+
 def test_a_damaged_file_counts_as_it_lies_there(model: Path) -> None:
-    assert precision.weights_bytes(model, "float32") == WEIGHTS
+    assert weights_bytes(model, "float32") == WEIGHTS
 
 
 @pytest.mark.parametrize(("gpu", "instructions", "dtype"), [(0, 0, "float32"), (0, 1, "auto"), (1, 0, "auto")])
 def test_a_cpu_without_instructions_for_16_bits_computes_in_float32(
-    monkeypatch: pytest.MonkeyPatch, gpu: bool, instructions: bool, dtype: str
+    monkeypatch: pytest.MonkeyPatch, model: Path, gpu: bool, instructions: bool, dtype: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: instructions)
-    assert precision.chosen() == dtype
+    assert precision.chosen(model) == dtype
+
+
+def test_quantized_weights_stay_with_their_kernels(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    (model / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": {"quant_method": "fp8"}}))
+    assert precision.chosen(model) == "auto"
+    (model / "config.json").write_text("[")
+    assert precision.chosen(model) == "float32"
 
 
 def test_a_cache_without_a_token_is_too_little_memory() -> None:
@@ -101,7 +146,9 @@ def configured(folder: Path, config: object) -> int:
 
 
 def whole(length: int, layers: int, key_value_heads: int, head: int) -> int:
-    return MAX_SEQUENCES * length * 2 * layers * key_value_heads * head * 4
+    # In whole blocks, and one of vLLM's own.
+    tokens = (1 + MAX_SEQUENCES * math.ceil(length / 128)) * 128
+    return tokens * 2 * layers * key_value_heads * head * 4
 
 
 GEMMA_3 = {

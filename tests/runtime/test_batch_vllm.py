@@ -14,6 +14,7 @@ from rowen.crds.worker import BatchSpec, ModelLocation
 from rowen.demo.samples import requests, write_lines
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
+from rowen.runtime.batch.weights import weights_bytes
 
 CACHE_NUMBERS = 5 * 128 * 2 * 2 * 32
 """Five blocks of 128 tokens: two layers, keys and values of 32 numbers. vLLM keeps one block to itself."""
@@ -50,13 +51,13 @@ def test_rows_are_answered_in_the_openai_format(tiny_model: Path, tmp_path: Path
         stream.write("broken\n")
         stream.writelines(_line(f"odd-{number}", body) for number, (body, _) in enumerate(ODD))
         stream.writelines(_line(f"fitting-{number}", body) for number, body in enumerate(FITTING))
-    dtype = precision.chosen()
+    dtype = precision.chosen(tiny_model)
     cache_bytes = CACHE_NUMBERS * (4 if dtype == precision.FLOAT32 else 2)
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(tiny_model)),
         input_path=str(tmp_path / "in.jsonl"),
         output_path=str(tmp_path / "out" / "results.jsonl"),
-        memory_bytes=OVERHEAD_BYTES + precision.weights_bytes(tiny_model, dtype) + cache_bytes,
+        memory_bytes=OVERHEAD_BYTES + weights_bytes(tiny_model, dtype) + cache_bytes,
     )
     command = [sys.executable, "-m", "rowen.runtime.batch"]
     settings = environment(ROWEN_JOB_SPEC=job.model_dump_json(by_alias=True), ROWEN_ATTEMPT="1")

@@ -79,7 +79,7 @@ class VllmEngine(Engine):
             "VLLM_NO_USAGE_STATS": "1",
             "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         }
-        dtype = precision.chosen()
+        dtype = precision.chosen(model)
         if part is None:
             cache, classes = cache_bytes(model, memory_bytes, dtype), _OWN_MEMORY
             given = f"weights and vLLM leave {cache} bytes for the cache"

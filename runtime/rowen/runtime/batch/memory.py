@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rowen.runtime.batch.precision import weights_bytes
+from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError, input_failure, is_passing, reading
 
 OVERHEAD_BYTES = 1536 * 2**20
@@ -15,7 +15,10 @@ MAX_SEQUENCES = 16
 
 _NOTHING_FITS = "Cannot auto-fit max_model_len"
 """How vLLM says so; it has no kind of error of its own for it."""
-_HALF_PRECISION_BYTES = 2
+_FLOAT32_BYTES = 4
+"""The widest type of a cache."""
+_BLOCK_TOKENS = 128
+"""vLLM's on a CPU, its largest."""
 _FIELDS = (
     "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size",
     "max_position_embeddings",
@@ -54,7 +57,7 @@ def start_failure(error: ValueError, given: str) -> Exception:
 
 
 def useful_bytes(config: Mapping[str, Any]) -> int:
-    """Bytes of the keys and values of all sequences at full length, with the attention that takes the most.
+    """Bytes of the keys and values of all sequences at full length, in whole blocks, and of vLLM's own block.
 
     Layers that look back over a window only are counted as if they kept everything. Raises `ValueError` that names
     the field.
@@ -63,7 +66,8 @@ def useful_bytes(config: Mapping[str, Any]) -> int:
     head = _optional(config, "head_dim") or _number(config, "hidden_size") // heads
     key_value_heads = _optional(config, "num_key_value_heads") or heads
     token = 2 * _number(config, "num_hidden_layers") * key_value_heads * head
-    return MAX_SEQUENCES * _number(config, "max_position_embeddings") * token * 2 * _HALF_PRECISION_BYTES
+    blocks = 1 + MAX_SEQUENCES * -(-_number(config, "max_position_embeddings") // _BLOCK_TOKENS)
+    return blocks * _BLOCK_TOKENS * token * _FLOAT32_BYTES
 
 
 def text_configuration(model: Path) -> Mapping[str, Any]:

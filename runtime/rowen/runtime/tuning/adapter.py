@@ -13,7 +13,7 @@ from transformers.utils import logging as transformers_logging
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import WorkerError, input_failure, reading
 from rowen.runtime.files import write_atomically
-from rowen.runtime.tuning.header import add_metadata, read_header
+from rowen.runtime.tensor_header import add_metadata, read_header
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY
 
 _TYPES = {"BF16": torch.bfloat16, "F16": torch.float16}

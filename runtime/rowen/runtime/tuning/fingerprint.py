@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from rowen.runtime.failure import WorkerError, reading
-from rowen.runtime.tuning.header import read_header
+from rowen.runtime.tensor_header import read_header
 
 WHOLE_BYTES = 64 * 2**20
 """Larger files of weights are not read whole."""

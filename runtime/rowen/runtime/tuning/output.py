@@ -5,7 +5,7 @@ from pathlib import Path
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import has_owner
 from rowen.runtime.files import has_file
-from rowen.runtime.tuning.header import read_header
+from rowen.runtime.tensor_header import read_header
 from rowen.runtime.tuning.metrics import METRICS_FILE, is_metrics
 
 OWNER_FILE = ".rowen-owner"
