@@ -18,8 +18,9 @@ engine when a request begins and ends; counted are the pauses of the tenant that
 One that runs within the request makes two of them, and so does a machine that stands still for 2 ms before the stop:
 `repeats` has the times of each request with more than one. `preemptions_per_request_*_agent` is what the agent counted
 of the same requests. `ran_behind_gate` counts stops after whose acknowledgement a tenant noted that it ran, before the
-gate opened; stops of less than 2 ms, which notes do not show, are left out. Where a tenant does not acknowledge, the latency is until it notes nothing any more; `never_stopped` counts
-closes at whose end it still ran: their latency is only the time until then.
+gate opened; stops of less than 2 ms, which notes do not show, are left out. Where a tenant does not acknowledge, the
+latency is until it notes nothing any more; `never_stopped` counts closes at whose end it still ran: their latency is
+only the time until then.
 
 Then the same gate with more tenants and threads (`_tenants_N_threads_M`, of each tenant), and the backstop: the kernel
 freezes the cgroup of a tenant that blocks the signal (`_backstop_signal_blocked`), after the patience that the agent
