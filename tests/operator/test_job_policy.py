@@ -135,6 +135,63 @@ def test_decision(snapshot: JobSnapshot, reason: str, state_: str, made: int, re
     assert len(decision.removals) == removed
 
 
+def withdrawn(reason: str, message: str) -> dict[str, Any]:
+    """The status of a job from which the scheduler has taken its place."""
+    return {"conditions": [{**condition("Placed", "False", reason), "message": message}]}
+
+
+LOST = withdrawn("SLAViolated", "n/cpu0: measured 0.10 < SLA 0.30")
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "why"),
+    [
+        (SPEC, LOST, "its assignment was withdrawn: SLAViolated: n/cpu0: measured 0.10 < SLA 0.30"),
+        (SPEC, withdrawn("NodeLost", ""), "its assignment was withdrawn: NodeLost"),
+        # Why a job waits is not why it lost its place.
+        (SPEC, withdrawn("Waiting", "no candidate holds"), "its assignment was withdrawn"),
+        (SPEC, {"conditions": []}, "its assignment was withdrawn"),
+        (
+            SPEC, placed("a2", node="node-2"),
+            "its assignment was withdrawn; assignment a2 on node node-2 has taken its place",
+        ),
+        ({**SPEC, "suspend": True}, LOST, "the job is suspended"),
+    ],
+)  # fmt: skip
+def test_a_removal_says_why_the_scheduler_took_the_place_away(
+    spec: dict[str, Any], status: dict[str, Any], why: str
+) -> None:
+    decision = decide(job(spec, status, pods=(running(),)), NOW)
+    assert [removal.reason for removal in decision.removals] == [why]
+    assert [note.message for note in decision.notes] == [f"pod job-1 removed: {why}"]
+
+
+def test_of_two_pods_the_older_goes_for_the_later_one() -> None:
+    decision = decide(job(status=placed(), pods=(running(1), running(2))), NOW)
+    assert [(removal.pod, removal.reason) for removal in decision.removals] == [
+        ("job-1", "a later pod has its assignment")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (
+            LOST,
+            "the scheduler has not placed the job; "
+            "it withdrew the last assignment: SLAViolated: n/cpu0: measured 0.10 < SLA 0.30",
+        ),
+        (withdrawn("Waiting", "no candidate holds"), "the scheduler has not placed the job"),
+        (withdrawn("Suspended", "spec.suspend is set"), "the scheduler has not placed the job"),
+    ],
+)
+def test_a_job_that_lost_its_place_says_why(status: dict[str, Any], message: str) -> None:
+    decision = decide(job(status=status), NOW)
+    assert decision.status is not None
+    running_ = next(entry for entry in decision.status["conditions"] if entry["type"] == "Running")
+    assert (running_["reason"], running_["message"]) == ("NotPlaced", message)
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_a_decision_is_stable(case: tuple[str, JobSnapshot, str, str, int, int]) -> None:
     """Decided again on its own status, nothing is counted twice and no transition moves."""

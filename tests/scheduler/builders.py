@@ -16,7 +16,8 @@ POLICY = Policy()
 
 def device(node: str, id_: str = "cpu0", *, idle: float = 0.8, **fields: Any) -> DeviceView:
     """An open device with a pool of 8 GiB, 2 GiB of it held by the online pod."""
-    return DeviceView(node, id_, "cpu", **{"memory": 8 * GIB, "idle": idle, "online_memory": 2 * GIB, **fields})
+    fields = {"memory": 8 * GIB, "idle": idle, "online_memory": 2 * GIB, "service": "ns/chat", **fields}
+    return DeviceView(node, id_, "cpu", **fields)
 
 
 def node(name: str, *devices: DeviceView, **fields: Any) -> NodeView:

@@ -89,6 +89,13 @@ def test_a_device_is_offered_by_its_service(
 
 
 @pytest.mark.parametrize(
+    ("report", "service"), [(harvest(online()), "ns/chat"), (harvest(online(None)), ""), (harvest(None), "")]
+)
+def test_a_device_has_the_name_of_its_service(report: dict[str, Any], service: str) -> None:
+    assert one_device(report, pod(), services=(CHAT,)).service == service
+
+
+@pytest.mark.parametrize(
     ("pods", "memory"),
     [((pod(),), 2 * 2**30), ((pod(memory=None),), None), ((), None), ((pod(memory="0.5Gi"),), 2**29)],
 )

@@ -34,7 +34,7 @@ def test_the_idlest_device_is_taken() -> None:
     [
         (node("n", device("n", idle=0.12)), job("j", sla=0.2), "n/cpu0: idle 0.12 < SLA 0.20 + margin 0.02"),
         (node("n", device("n", idle=0.0)), job("j"), "idle 0.000: nothing to harvest"),
-        (node("n"), job("j", memory=7 * GIB), "memory 0: needs 7.00Gi, 6.00Gi of 8.00Gi free on cpu0"),
+        (node("n"), job("j", memory=7 * GIB), "7.00Gi, the most that a service leaves is 6.00Gi of 8.00Gi"),
         (node("n", slots=0), job("j"), "no free harvest slot (0 of 0 free on the node)"),
         (node("n", reported=NOW - 20), job("j"), "report is 20 s old > 15 s"),
         (node("n", reported=None), job("j"), "no report of its agent"),
@@ -93,13 +93,13 @@ def test_the_device_with_the_least_memory_is_named(devices: tuple[str, str]) -> 
     pools = {"g0": 8 * GIB, "g1": 3 * GIB}
     world = node("n", *(device("n", id_, memory=pools[id_]) for id_ in devices))
     found = outcome(run(world, job("j", devices=2, memory=2 * GIB)), "j")
-    assert "memory 0: needs 2.00Gi, 1.00Gi of 3.00Gi free on g1" in found.message
+    assert "memory 0: needs 2.00Gi, 1.00Gi of 3.00Gi left on g1" in found.message
     assert found.candidates[0].prediction.memory == 0.0
 
 
 def test_a_pool_that_is_overdrawn_has_nothing_free() -> None:
     world = [node("n"), pod(job("big", memory=7 * GIB), "n"), job("j")]
-    assert "0.00Gi of 8.00Gi free" in outcome(run(*world), "j").message
+    assert "0.00Gi of 8.00Gi left" in outcome(run(*world), "j").message
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_set_needs_a_slot_for_each_device() -> None:
 def test_two_slots_on_one_device_hold_the_memory_of_two() -> None:
     world = [node("n", slots=4), placed(job("wide", devices=2, memory=2 * GIB), "n", "cpu0")]
     assert outcome(run(*world, job("j", memory=2 * GIB)), "j").action is Action.PLACE
-    assert "2.00Gi of 8.00Gi free" in outcome(run(*world, job("j", memory=3 * GIB)), "j").message
+    assert "2.00Gi of 8.00Gi left" in outcome(run(*world, job("j", memory=3 * GIB)), "j").message
 
 
 def test_an_assignment_without_devices_takes_slots_alone() -> None:
@@ -206,7 +206,7 @@ def test_two_jobs_share_a_device_up_to_its_slots() -> None:
 def test_a_pod_without_assignment_still_holds_its_slot_and_memory() -> None:
     old = job("old", memory=4 * GIB)
     decision = run(node("n", device("n", tenants=(tenant(old),))), pod(old, "n"), job("j", memory=3 * GIB))
-    assert "memory 0: needs 3.00Gi, 2.00Gi of 8.00Gi free" in outcome(decision, "j").message
+    assert "memory 0: needs 3.00Gi, 2.00Gi of 8.00Gi left" in outcome(decision, "j").message
 
 
 def test_backoff_keeps_a_job_off_its_node_only() -> None:

@@ -80,7 +80,8 @@ def _running(
     if attempts.last_ended and attempts.next_start is not None and attempts.next_start > now:
         return waiting(attempts.last_ended, attempts.failures)
     if assignment is None:
-        return Say("False", "NotPlaced", "the scheduler has not placed the job")
+        why = f"; it withdrew the last assignment: {snapshot.withdrawal}" if snapshot.withdrawal else ""
+        return Say("False", "NotPlaced", f"the scheduler has not placed the job{why}")
     return _obstacle(snapshot, assignment, now) or Say(
         "False", "Starting", f"pod {pod_name(snapshot.name, attempts.started + 1)} is starting"
     )

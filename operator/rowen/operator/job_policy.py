@@ -102,9 +102,22 @@ def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, 
 
 
 def _removals(snapshot: JobSnapshot, keep: PodView | None) -> tuple[Removal, ...]:
-    """Live pods that must go: the job is suspended, or their assignment was withdrawn; the newest stays."""
-    why = "the job is suspended" if snapshot.spec.suspend else "its assignment was withdrawn"
-    return tuple(Removal(pod.name, pod.uid, why) for pod in snapshot.pods if pod.lives and pod != keep)
+    """Live pods that must go: of a suspended job all, else all but the newest of the present assignment."""
+    return tuple(
+        Removal(pod.name, pod.uid, _removal_reason(snapshot, pod)) for pod in snapshot.pods if pod.lives and pod != keep
+    )
+
+
+def _removal_reason(snapshot: JobSnapshot, pod: PodView) -> str:
+    """In the scheduler's words where they are still there: a new assignment has taken their place."""
+    if snapshot.spec.suspend:
+        return "the job is suspended"
+    held = snapshot.assignment
+    if held and held.id == pod.assignment:
+        return "a later pod has its assignment"
+    if held:
+        return f"its assignment was withdrawn; assignment {held.id} on node {held.node} has taken its place"
+    return f"its assignment was withdrawn{f': {snapshot.withdrawal}' if snapshot.withdrawal else ''}"
 
 
 def _says(snapshot: JobSnapshot, running: Say, preempted_: Say, finished: Say) -> dict[str, Say]:

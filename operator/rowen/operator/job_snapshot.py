@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowen.crds.common import is_true
+from rowen.crds.common import find_condition, is_true
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
 from rowen.operator.decision import Refusal
 from rowen.operator.listening import Listening
 from rowen.operator.pods import PodView
 from rowen.operator.reports import Report
 from rowen.operator.start_wait import StartWait
+
+_NOT_WITHDRAWN = ("Waiting", "Suspended", "Finished")
+"""Reasons of `Placed` that a job has, too, whose place nobody has taken away."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,14 @@ class JobSnapshot:
     def assignment(self) -> Assignment | None:
         """Where the job may run now."""
         return self.status.assignment if is_true(self.status.conditions, "Placed") else None
+
+    @property
+    def withdrawal(self) -> str:
+        """Why the scheduler withdrew the last assignment, in its own words; empty where it has said nothing of it."""
+        placed = find_condition(self.status.conditions, "Placed")
+        if placed is None or placed.status != "False" or placed.reason in _NOT_WITHDRAWN:
+            return ""
+        return f"{placed.reason}: {placed.message}" if placed.message else placed.reason
 
     @property
     def kind(self) -> str:

@@ -65,10 +65,15 @@ def _device(
         idle=min(1.0, max(0.0, report.idle_fraction)),
         busy=device.busy,
         online_memory=pod.most_memory if pod else None,
+        service=_service(report.online) if report.online else "",
         attached=report.harvestable,
         refusal=_refusal(report.online, services) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),
     )
+
+
+def _service(online: OnlineTenant) -> str:
+    return f"{online.pod.namespace}/{online.service}" if online.service else ""
 
 
 def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> str:

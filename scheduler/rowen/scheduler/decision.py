@@ -11,8 +11,9 @@ from rowen.scheduler.disruption import spared
 from rowen.scheduler.fleet import Claim, Fleet
 from rowen.scheduler.history import History
 from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, silence, violation
+from rowen.scheduler.memory_words import above_all_devices, gib, never_fits
 from rowen.scheduler.occupancy import devices_of, pod_of, pods_by_job
-from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of, gib
+from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, JobView, Placement, PodView, Snapshot
 
@@ -200,7 +201,8 @@ def _hold(job: JobView) -> Outcome:
 def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, *, silent: bool) -> Outcome:
     fraction = fleet.fraction(claim)
     place = f"{placement.node}/{'+'.join(placement.devices)}"
-    message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone{_memory_told(job)}"
+    message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
+    message += _memory_told(job, fleet)
     if silent:
         message += "; the node is silent, as most nodes are, so it is waited for"
     return Outcome(job, Action.KEEP, message, placement=placement, fraction=fraction)
@@ -224,23 +226,25 @@ def _place(
         if choice.chosen is None and not request.backoffs:
             known[shape] = choice
     if choice.chosen is None:
-        return Outcome(job, Action.WAIT, _refused(job, choice), candidates=choice.candidates)
+        return Outcome(job, Action.WAIT, _refused(job, choice, fleet), candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), policy)
     fleet.add(claim_of(job, best.node, best.devices, request.need))
     candidates = tuple(replace(candidate, chosen=candidate is best) for candidate in choice.candidates)
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f}){_memory_told(job)}"
+        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f}){_memory_told(job, fleet)}"
     )
     return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
 
 
-def _memory_told(job: JobView) -> str:
+def _memory_told(job: JobView, fleet: Fleet) -> str:
     """What it has for itself and what it may have, where these differ."""
     if not job.pool:
         return ""
-    return f"; {gib(job.memory)} of memory of its own, up to {gib(job.memory + job.pool)} with the device's pool"
+    most = gib(job.memory + job.pool)
+    told = f"; {gib(job.memory)} of memory of its own, up to {most} with the device's pool"
+    return told + above_all_devices(job, fleet.largest)
 
 
 def request_of(job: JobView, fleet: Fleet, history: History, backoffs: Mapping[str, Backoff]) -> Request:
@@ -260,8 +264,11 @@ def _placement(job: JobView, best: Candidate, now: float, heard: float, policy: 
     return Placement(digest[:16], best.node, best.devices, best.prediction.fraction, now, heard, policy.lease_seconds)
 
 
-def _refused(job: JobView, choice: Choice) -> str:
-    if not choice.candidates:
+def _refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
+    """What can never be comes before what is in the way now."""
+    if fleet.largest is None or fleet.roomiest is None or not choice.candidates:
         return "no node reports a harvested device"
     best = choice.candidates[0]
-    return f"no candidate holds: {best.place}: {best.refusal}"
+    never = never_fits(job, fleet.largest, fleet.roomiest)
+    told = never or f"no candidate holds: {best.place}: {best.refusal}"
+    return told + above_all_devices(job, fleet.largest)

@@ -131,6 +131,11 @@ class Fleet:
         self._eligible: dict[Constraints, frozenset[str]] = {}
         for name in sorted(nodes):
             self._enter(nodes[name], now, policy)
+        views = [state.view for state in self.devices.values()]
+        self.largest = max(views, key=lambda view: view.memory, default=None)
+        """The first by name of the devices with the most memory, closed ones too; None where there is none."""
+        self.roomiest = max(views, key=lambda view: view.room, default=None)
+        """The same of the memory beside what the online pod may have."""
         self._all.ranks.sort()
 
     def _enter(self, node: NodeView, now: float, policy: Policy) -> None:
@@ -138,7 +143,7 @@ class Fleet:
         self.nodes[node.name] = NodeState(node, node.slots, refusal)
         each = -(-node.slots // max(1, len(node.devices)))
         for device in node.devices:
-            state = DeviceState(device, device.memory - (device.online_memory or 0), each)
+            state = DeviceState(device, device.room, each)
             self.devices[device.key] = state
             reason = refusal or device_refusal(device)
             if reason:

@@ -8,6 +8,7 @@ from itertools import islice
 from rowen.scheduler.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.eligibility import exclusion
 from rowen.scheduler.fleet import EMPTY, FULL, SHARED, Claim, DeviceState, Fleet, Impact
+from rowen.scheduler.memory_words import memory_refusal
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.prediction import Prediction
 from rowen.scheduler.snapshot import JobView
@@ -241,8 +242,7 @@ def _refusal(
         return f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
     if prediction.memory == 0.0:
         tightest = min(devices, key=lambda state: state.free)
-        have, pool = gib(max(0, tightest.free)), gib(tightest.view.memory)
-        return f"memory 0: needs {gib(request.job.memory)}, {have} of {pool} free on {tightest.view.id}"
+        return memory_refusal(request.job, tightest.view, tightest.free)
     full = next((state for state in devices if len(state.claims) >= state.slots), None)
     if full is not None or node.free_slots < len(devices):
         return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
@@ -277,8 +277,3 @@ def claim_of(job: JobView, node: str, devices: tuple[str, ...], need: float) -> 
     """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
     memory = job.memory * job.devices // max(1, len(devices))
     return Claim(job.uid, job.label, node, devices, job.devices, memory, need, job.priority)
-
-
-def gib(bytes_: int) -> str:
-    """Bytes for people."""
-    return f"{bytes_ / 2**30:.2f}Gi"

@@ -42,6 +42,8 @@ class DeviceView:
     """Merged busy intervals within the window."""
     online_memory: int | None = 0
     """Bytes that the online pod may have at most, as no job's own memory is taken back for it; None: not known."""
+    service: str = ""
+    """Namespace and name of the engine's OnlineService, for people; empty where it has none."""
     attached: bool = True
     """Whether the online engine is there and attached."""
     refusal: str = ""
@@ -52,6 +54,11 @@ class DeviceView:
     def key(self) -> DeviceKey:
         """Node and id."""
         return self.node, self.id
+
+    @property
+    def room(self) -> int:
+        """Bytes beside all that the online pod may have: what jobs have for themselves at most, below 0 for none."""
+        return self.memory - (self.online_memory or 0)
 
 
 @dataclass(frozen=True, slots=True)

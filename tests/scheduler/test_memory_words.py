@@ -1,0 +1,105 @@
+"""What is told of memory: who takes it, and what can never be had."""
+
+import pytest
+from scheduler.builders import GIB, device, job, node, outcome, placed, pod, run
+
+from rowen.scheduler.memory_words import above_all_devices, memory_refusal, never_fits
+from rowen.scheduler.snapshot import DeviceView, JobView
+
+SMALL = device("a", memory=4 * GIB, online_memory=GIB)
+"""Leaves 3 GiB."""
+LARGE = device("b", memory=8 * GIB, online_memory=6 * GIB, service="team/chat")
+"""Leaves 2 GiB."""
+
+
+@pytest.mark.parametrize(
+    ("memory", "left", "ending"),
+    [
+        (2, 1, "1.00Gi of 8.00Gi left on cpu0: service team/chat may take 6.00Gi, offline jobs have 1.00Gi"),
+        (2, -1, "0.00Gi of 8.00Gi left on cpu0: service team/chat may take 6.00Gi, offline jobs have 3.00Gi"),
+        (3, 2, "offline jobs have 0.00Gi; the service leaves too little, whichever jobs end"),
+        (8, 2, "offline jobs have 0.00Gi; the service leaves too little, whichever jobs end"),
+        (9, 2, "offline jobs have 0.00Gi; the device is too small"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_who_takes_the_memory(memory: int, left: int, ending: str) -> None:
+    told = memory_refusal(job("j", memory=memory * GIB), LARGE, left * GIB)
+    assert told.startswith(f"memory 0: needs {memory}.00Gi, ")
+    assert told.endswith(ending)
+
+
+def test_a_device_without_a_service_names_the_pod() -> None:
+    assert "the online pod may take 2.00Gi" in memory_refusal(job("j"), device("n", service=""), 0)
+
+
+def test_a_service_that_may_take_more_than_the_device_leaves_nothing() -> None:
+    full = device("n", online_memory=9 * GIB)
+    told = memory_refusal(job("j"), full, full.room)
+    assert "0.00Gi of 8.00Gi left on cpu0: service ns/chat may take 9.00Gi, offline jobs have 0.00Gi" in told
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        (3 * GIB, ""),
+        (
+            3 * GIB + 1,
+            "no device has room for it, whichever jobs end: spec.memory is 3.00Gi, the most that a service leaves is "
+            "3.00Gi of 4.00Gi on a/cpu0, where service ns/chat may take 1.00Gi",
+        ),
+        (9 * GIB, "it can never fit: spec.memory is 9.00Gi, the largest device, b/cpu0, has 8.00Gi"),
+    ],
+)
+def test_what_never_fits_is_told_with_the_device_that_comes_closest(memory: int, told: str) -> None:
+    assert never_fits(job("j", memory=memory), LARGE, SMALL) == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "largest", "told"),
+    [
+        (job("j", memory=9 * GIB), LARGE, ""),
+        (job("j", memory=9 * GIB, pool=GIB), LARGE, ""),
+        (job("j", memory=GIB, pool=7 * GIB), LARGE, ""),
+        (job("j", memory=GIB, pool=8 * GIB), None, ""),
+        (
+            job("j", memory=GIB, pool=8 * GIB), LARGE,
+            "; spec.memoryLimit 9.00Gi is above every device's memory: the largest device, b/cpu0, has 8.00Gi",
+        ),
+    ],
+)  # fmt: skip
+def test_a_limit_above_every_device_is_told(asked: JobView, largest: DeviceView | None, told: str) -> None:
+    assert above_all_devices(asked, largest) == told
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        (2, "no candidate holds: a/cpu0: memory 0: needs 2.00Gi, 1.00Gi of 4.00Gi left on cpu0: "
+            "service ns/chat may take 1.00Gi, offline jobs have 2.00Gi"),
+        (4, "no device has room for it, whichever jobs end: spec.memory is 4.00Gi, the most that a service leaves is "
+            "3.00Gi of 4.00Gi on a/cpu0, where service ns/chat may take 1.00Gi"),
+        (9, "it can never fit: spec.memory is 9.00Gi, the largest device, b/cpu0, has 8.00Gi"),
+    ],
+)  # fmt: skip
+def test_a_job_that_waits_is_told_apart_from_one_that_never_fits(memory: int, told: str) -> None:
+    held = [pod(job("x", memory=2 * GIB), "a"), pod(job("y", memory=GIB), "b")]
+    world = [node("a", SMALL, slots=4), node("b", LARGE, slots=4), *held]
+    found = outcome(run(*world, job("j", memory=memory * GIB)), "j")
+    # Devices that only wait for a report are not forgotten.
+    silent = outcome(run(*world, node("c", device("c", memory=16 * GIB), reported=None), job("j", memory=9 * GIB)), "j")
+    assert found.message == told
+    assert silent.message.startswith("no candidate holds")
+
+
+def test_a_limit_above_every_device_is_told_of_jobs_that_wait_and_that_are_placed() -> None:
+    told = "; spec.memoryLimit 9.00Gi is above every device's memory: the largest device, n/cpu0, has 8.00Gi"
+    elastic = job("j", memory=GIB, pool=8 * GIB)
+    worlds = [
+        [node("n"), elastic],
+        [node("n"), placed(elastic, "n")],
+        [node("n", slots=0), elastic],
+        [node("n", device("n", online_memory=8 * GIB)), elastic],
+    ]
+    messages = [outcome(run(*world), "j").message for world in worlds]
+    assert [message.endswith(told) for message in messages] == [True] * 4
+    assert [message.startswith("placed on n/cpu0") for message in messages] == [True, True, False, False]
