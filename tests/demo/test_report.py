@@ -140,9 +140,20 @@ def test_each_latency_is_held_against_its_own_objective():
 def test_a_machine_that_is_too_slow_is_marked_apart(changes, mark):
     given = busy(**changes)
     console = Console(record=True, width=400)
-    show(make_report(given), given, console)
-    marks = [line.split()[0] for line in console.export_text().splitlines() if LATE in line]
-    assert marks == [mark]
+    report = make_report(given)
+    show(report, given, console)
+    lines = console.export_text().splitlines()
+    assert [line.split()[0] for line in lines if LATE in line] == [mark]
+    assert report.passed is (mark == "SLOW")
+    count, missed = len(report.checks), len(failing(report))
+    slow = f"{count - missed} of {count} checks hold; for the other {missed} this machine is too slow."
+    assert lines[-1] == (slow if mark == "SLOW" else f"{missed} of {count} checks do not hold.")
+
+
+def test_one_that_fails_beside_a_slow_one_fails_the_run():
+    report = make_report(replace(busy(), found=PodEvidence(adapter_error="no pod")))
+    assert any(check.slow for check in report.checks)
+    assert not report.passed
 
 
 def test_the_last_line_counts_what_does_not_hold():

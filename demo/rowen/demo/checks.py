@@ -22,6 +22,11 @@ class Check:
     cause: Cause | None = None
     """Whose fault it is; of a missed objective only."""
 
+    @property
+    def slow(self) -> bool:
+        """Whether it does not hold since the machine is too slow for the service alone."""
+        return not self.passed and self.cause is Cause.SERVICE
+
 
 _VERDICTS = {
     Cause.SERVICE: "The service alone; this machine is too slow for the objective at this load",
