@@ -29,7 +29,7 @@ $(VENV)/.locked: requirements/dev.txt
 	@$(VENV)/bin/uv pip sync --quiet --python $(PYTHON) --require-hashes requirements/dev.txt
 	@touch $@
 
-NATIVE := $(wildcard node_agent/native/*.h node_agent/native/*/*.[ch]) setup.py pyproject.toml
+NATIVE := $(wildcard node_agent/native/*.h $(addprefix node_agent/native/*/,*.[ch] */*.[ch])) setup.py pyproject.toml
 $(VENV)/.installed: $(VENV)/.locked $(NATIVE)
 	@echo "==> Rowen itself, editable, with the native gate library"
 	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation --editable .

@@ -23,7 +23,7 @@ HEADERS = sorted(map(str, NATIVE.rglob("*.h")))
 
 
 def _sources(library: str) -> list[str]:
-    return sorted(str(source) for folder in FOLDERS_OF[library] for source in (NATIVE / folder).glob("*.c"))
+    return sorted(str(source) for folder in FOLDERS_OF[library] for source in (NATIVE / folder).rglob("*.c"))
 
 
 def _library(name: str) -> Extension:

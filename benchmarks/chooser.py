@@ -1,4 +1,4 @@
-"""The agent's choice of handles (node_agent/native/memory/selection.h), as ctypes calls it."""
+"""The agent's choice of handles (node_agent/native/memory/ledger/selection.h), as ctypes calls it."""
 
 import ctypes
 import os

@@ -4,7 +4,7 @@ An engine (batching.py) works through a batch job. At random moments the online 
 gives it back 5 s later. The loss is how much slower the job is than without that, over how often memory is taken and
 how much. Four ways meet the same requests at the same moments; handles with nothing in them go first in all of them:
 
-    selective           the agent's choice, by the ledger (node_agent/native/memory/selection.c)
+    selective           the agent's choice, by the ledger (node_agent/native/memory/ledger/selection.c)
     fifo                the handle with the oldest block first
     random              any
     nothing_recomputed  the agent's choice, and requests go on where they were once there is memory for them: what the

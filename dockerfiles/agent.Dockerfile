@@ -10,8 +10,8 @@ RUN cd /opt/rowen-build/native \
     && build() { gcc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,now \
         -I . -o "/opt/rowen-build/lib/$@" -pthread -ldl; } \
     && mkdir ../lib \
-    && build librowen.so shared/*.c tenant/*.c cpu/*.c online/*.c agent/*.c memory/*.c \
-    && build librowen_nvidia.so shared/*.c tenant/*.c nvidia/*.c memory/*.c
+    && build librowen.so shared/*.c tenant/*.c cpu/*.c online/*.c agent/*.c memory/*.c memory/*/*.c \
+    && build librowen_nvidia.so shared/*.c tenant/*.c nvidia/*.c memory/*.c memory/*/*.c
 
 FROM ${BASE}
 

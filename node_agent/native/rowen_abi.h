@@ -6,8 +6,8 @@
  *   member   one per process, read-write. The agent trusts nothing it reads there.
  * Once it is in it may send `struct rowen_request_message` on the same connection, any number of times, and gets a
  * welcome each time: ROWEN_ASK_MEMORY, answered with the two files of an arena (memory/memory_abi.h); ROWEN_HAND_OVER,
- * sent with the two files of the arena that it has. A third file is a tenant's ledger (memory/ledger_abi.h), where both
- * sides know of it: an agent gives one to a library that says so, and does without where none is handed over.
+ * sent with the two files of the arena that it has. A third file is a tenant's ledger (memory/ledger/ledger_abi.h),
+ * where both sides know of it: an agent gives one to a library that says so, and does without where none is handed over.
  * A process that has lost its agent connects again, gets new files and goes on with those; one that has an arena says so
  * in its hello, and hands it over before anything else.
  *
@@ -176,10 +176,10 @@ ROWEN_API void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t
 ROWEN_API uint32_t rowen_online_tenants(void);
 ROWEN_API int32_t rowen_online_pin(void);
 
-/* An arena of the device's memory, once per process (memory/arena.h says what can be done with it); 0: with as many
- * handles as the pool has. NULL and *error, -errno: -ENOTCONN: no agent yet; -ENODEV: the device has no pool; -EEXIST:
- * the process has its arena already. The library hands it to each new agent. Children after fork() have no part in it,
- * and may open their own. Waits for the agent, 10 s at most. */
+/* An arena of the device's memory, once per process (memory/arena/arena.h says what can be done with it); 0: with as
+ * many handles as the pool has. NULL and *error, -errno: -ENOTCONN: no agent yet; -ENODEV: the device has no pool;
+ * -EEXIST: the process has its arena already. The library hands it to each new agent. Children after fork() have no part
+ * in it, and may open their own. Waits for the agent, 10 s at most. */
 struct rowen_arena;
 ROWEN_API struct rowen_arena *rowen_online_memory(uint32_t capacity, int32_t *error);
 

@@ -61,7 +61,7 @@ def grown_library(tmp_path_factory):
             assert made == 1, pattern
         header.write_text(text)
     parts = ("shared", "tenant", "cpu", "online", "agent", "memory")
-    files = sorted(str(path) for part in parts for path in (sources / part).glob("*.c"))
+    files = sorted(str(path) for part in parts for path in (sources / part).rglob("*.c"))
     compiler = sysconfig.get_config_var("CC").split()[0]
     made = folder / "librowen_grown.so"
     options = ["-std=c11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{sources}"]

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 
 #define THREADS 16
 #define WORDS (handle_bytes / sizeof(uint64_t))

@@ -9,8 +9,8 @@ from typing import Any
 from rowen.node_agent.memory.pool import Admission, Kind, Pool
 
 NATIVE = Path(__file__).parents[2] / "node_agent" / "native"
-ARENA_SOURCES = [*(NATIVE / "memory" / f"{name}.c" for name in ("arena", "range", "room", "file")),
-                 NATIVE / "shared" / "page.c"]  # fmt: skip
+ARENA_SOURCES = [*(NATIVE / "memory" / "arena" / f"{name}.c" for name in ("arena", "range", "room")),
+                 NATIVE / "memory" / "file.c", NATIVE / "shared" / "page.c"]  # fmt: skip
 
 
 def build(made: Path, sources: list[Path], *options: str) -> Path:

@@ -97,7 +97,7 @@ ROWEN_API struct rowen_agent *rowen_agent_open(const char *directory, uint32_t s
                                                uint64_t backstop_ns, int32_t *error);
 /* Before the start: pods may use their CPUs while the gate is closed, as on a device that computes for itself. */
 ROWEN_API void rowen_agent_allow_cpu(struct rowen_agent *agent);
-/* The device's memory (memory/pool.h); before it is started. It is the agent's from then on, and ends with it. */
+/* The device's memory (memory/pool/pool.h); before it is started. It is the agent's from then on, and ends with it. */
 ROWEN_API void rowen_agent_set_pool(struct rowen_agent *agent, struct rowen_pool *pool);
 ROWEN_API int32_t rowen_agent_start(struct rowen_agent *agent);
 /* When the thread last came round (CLOCK_MONOTONIC, nanoseconds); before its first round: when it was started. It

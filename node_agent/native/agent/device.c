@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "agent/device.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #define PATH_LENGTH 512
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/device.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #define SCAN_NS (100 * ROWEN_MS)
 #define ACK_POLL_NS (500 * 1000ull)

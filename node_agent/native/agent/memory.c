@@ -1,6 +1,6 @@
 /* The device's pool of memory: when handles may be taken, and when the thread looks. */
 #include "agent/device.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 /* A process that has closed its connection comes back within 0.1 s. One that has not by then runs another program, which
  * has no arena. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/loan.h"
+#include "memory/arena/loan.h"
 #include "shared/threads.h"
 
 #define ASK_NS ROWEN_SECOND

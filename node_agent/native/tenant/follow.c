@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory/loan.h"
+#include "memory/arena/loan.h"
 #include "tenant/tenant.h"
 
 #define POLL_NS (100 * ROWEN_MS)

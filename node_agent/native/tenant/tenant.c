@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memory/loan.h"
+#include "memory/arena/loan.h"
 #include "shared/threads.h"
 
 #define SOCKETS_VARIABLE "ROWEN_TENANT_SOCKETS"

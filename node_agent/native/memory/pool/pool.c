@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "memory/file.h"
-#include "memory/round.h"
+#include "memory/pool/round.h"
 
 #define HUGE_FREE "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 

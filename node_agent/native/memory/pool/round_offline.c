@@ -1,5 +1,5 @@
 /* One round of a pool: what is taken from offline members, and what they get. */
-#include "memory/round.h"
+#include "memory/pool/round.h"
 
 /* Handles are taken and handed on in portions, so that the engine fills the first while the next are still being freed:
  * one, then twice as many each time, up to this. */

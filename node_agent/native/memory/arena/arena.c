@@ -17,7 +17,7 @@
  *                                written the grant, P writes the state before it reads the grant.
  */
 #define _GNU_SOURCE
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +26,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory/arena/range.h"
+#include "memory/arena/room.h"
 #include "memory/file.h"
-#include "memory/range.h"
-#include "memory/room.h"
 
 struct rowen_arena {
     struct rowen_arena_page *page;

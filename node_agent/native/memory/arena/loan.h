@@ -2,7 +2,7 @@
 #ifndef ROWEN_LOAN_H
 #define ROWEN_LOAN_H
 
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 #include "shared/link.h"
 
 /* Asks for an arena and opens it. Any thread of the application's may call. NULL and *error, -errno: -ENODEV: the device

@@ -35,8 +35,8 @@ ROWEN_API void rowen_arena_use(struct rowen_arena *arena, uint32_t handles);
 /* Waits until the grant is at least that; false when the time was up first. */
 ROWEN_API bool rowen_arena_wait(const struct rowen_arena *arena, uint32_t grant, uint64_t timeout_ns);
 
-/* The descriptor of the ledger that came with the arena (memory/ledger.h), which stays the arena's. -ENODEV: none did.
- * -EBADF: the application has closed it. */
+/* The descriptor of the ledger that came with the arena (memory/ledger/ledger.h), which stays the arena's. -ENODEV: none
+ * did. -EBADF: the application has closed it. */
 ROWEN_API int32_t rowen_arena_ledger(const struct rowen_arena *arena);
 
 /* Notes the ledger that came with the arena; takes a duplicate of the descriptor. 0 or -errno. */

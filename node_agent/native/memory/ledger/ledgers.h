@@ -4,7 +4,7 @@
 #ifndef ROWEN_LEDGERS_H
 #define ROWEN_LEDGERS_H
 
-#include "memory/choose.h"
+#include "memory/pool/choose.h"
 #include "shared/page.h"
 
 struct rowen_ledgers;

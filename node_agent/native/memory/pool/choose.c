@@ -1,8 +1,8 @@
-#include "memory/choose.h"
+#include "memory/pool/choose.h"
 
 #include <stddef.h>
 
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 /* What is left of a candidate: handles at and above `next` have been looked at. */
 struct rest {

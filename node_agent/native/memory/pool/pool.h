@@ -11,8 +11,8 @@
 #ifndef ROWEN_POOL_H
 #define ROWEN_POOL_H
 
-#include "memory/choose.h"
 #include "memory/memory_abi.h"
+#include "memory/pool/choose.h"
 #include "shared/page.h"
 
 #define ROWEN_POOL_HANDLES (1u << 20)

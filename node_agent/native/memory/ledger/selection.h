@@ -2,7 +2,7 @@
 #ifndef ROWEN_SELECTION_H
 #define ROWEN_SELECTION_H
 
-#include "memory/ledger_abi.h"
+#include "memory/ledger/ledger_abi.h"
 #include "shared/page.h"
 
 struct rowen_selection;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/loan.h"
+#include "memory/arena/loan.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/ledger.h"
+#include "memory/ledger/ledger.h"
 
 #include <errno.h>
 #include <stdlib.h>

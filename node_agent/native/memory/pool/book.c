@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/book.h"
+#include "memory/pool/book.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 #include "shared/page.h"
 
 #define MAGIC 0x4b4f4f424e574f52ull

@@ -2,7 +2,7 @@
 #ifndef ROWEN_LEDGER_H
 #define ROWEN_LEDGER_H
 
-#include "memory/ledger_abi.h"
+#include "memory/ledger/ledger_abi.h"
 #include "shared/page.h"
 
 struct rowen_ledger;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/room.h"
+#include "memory/arena/room.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include <sys/types.h>
 
-#include "memory/book.h"
-#include "memory/pool.h"
+#include "memory/pool/book.h"
+#include "memory/pool/pool.h"
 
 struct rowen_member {
     uint32_t number;

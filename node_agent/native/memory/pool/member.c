@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/member.h"
+#include "memory/pool/member.h"
 
 #include <errno.h>
 #include <fcntl.h>

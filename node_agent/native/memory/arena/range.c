@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/range.h"
+#include "memory/arena/range.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "memory/member.h"
+#include "memory/pool/member.h"
 
 struct rowen_pool {
     pthread_mutex_t lock;

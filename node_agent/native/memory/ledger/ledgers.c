@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/ledgers.h"
+#include "memory/ledger/ledgers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "memory/ledger.h"
-#include "memory/pool.h"
-#include "memory/selection.h"
+#include "memory/ledger/ledger.h"
+#include "memory/ledger/selection.h"
+#include "memory/pool/pool.h"
 
 /* Handles, and places of handles in chunks, that are looked at to compare members: some 10 ms, while the engine waits.
  * By count and not by the clock, so that a busy machine chooses as an idle one does. */

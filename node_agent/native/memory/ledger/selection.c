@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "memory/selection.h"
+#include "memory/ledger/selection.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* One round of a pool: what the online side owns. */
-#include "memory/round.h"
+#include "memory/pool/round.h"
 
 void rowen_round_look(struct rowen_pool *pool) {
     for (uint32_t i = 0; i < pool->count; i++) rowen_member_look(pool->members[i]);
