@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from gate import rm_calls
 from gate.borrower import BYTES, Borrower
+from gate.nvidia import rm_calls
+from gate.nvidia.rm_calls import context
+from gate.nvidia.test_nvidia import environment, fake_driver
 from gate.rig import Rig, Tenant, until
-from gate.rm_calls import context
-from gate.test_nvidia import environment, fake_driver
 from node_agent.test_allocation import UUIDS, driver
 
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
@@ -27,7 +27,7 @@ from rowen.node_agent.native import library_path
 HANDLES = 8
 REPLAY = """
     from pathlib import Path
-    from gate.rm_calls import Replay, parse
+    from gate.nvidia.rm_calls import Replay, parse
     replay = Replay()
     for text in Path({record!r}).read_text().splitlines():
         replay.call(parse(text))

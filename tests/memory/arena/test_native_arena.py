@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from memory.kernel import active_file_bytes, huge_pages, memory_group
+from memory.arena.kernel import active_file_bytes, huge_pages, memory_group
 from memory.members import admit, held_bytes, quarantine
 
 from rowen.node_agent.memory.pool import Kind

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from gate.borrower import BYTES, Borrower
-from gate.node_rig import NodeRig
+from gate.memory.node_rig import NodeRig
+from gate.memory.test_memory import REQUEST
 from gate.rig import until
-from gate.test_memory import REQUEST
 
 from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import structlog
-from gate.node_rig import DEVICE, WINDOW, NodeRig
+from gate.memory.node_rig import DEVICE, WINDOW, NodeRig
 from gate.test_failures import agent_environment
 
 from rowen.node_agent.attach.offence import Evict, Reason
@@ -26,7 +26,7 @@ class AgentApart:
         """Starts it; the device must be nobody's. It serves from then on."""
         given = pickle.dumps((rig.settings, rig.config, rig.holders(), list(rig.views.values()))).hex()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gate.agent_apart", given],
+            [sys.executable, "-m", "gate.memory.agent_apart", given],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -29,7 +29,7 @@ def static_program(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    return built(Path(__file__).parents[1] / "agent_cgroup" / "work.c", tmp_path_factory.mktemp("work"))
+    return built(Path(__file__).parents[2] / "agent_cgroup" / "work.c", tmp_path_factory.mktemp("work"))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from gate.borrower import BYTES, Borrower
 from gate.rig import until
 from gate.test_failures import agent_environment
 
-NATIVE = Path(__file__).parents[2] / "node_agent" / "native"
+NATIVE = Path(__file__).parents[3] / "node_agent" / "native"
 GROWN = {
     "rowen_abi.h": {
         r"(_Atomic uint32_t tenants;[^\n]*\n)": r"\1    _Atomic uint64_t news_of_the_device[5000];\n",

@@ -8,7 +8,7 @@ import pytest
 from chooser import Chooser, ledger_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.ledger_rig import Rig, ledger_rig, loss, reference
+from memory.ledger.ledger_rig import Rig, ledger_rig, loss, reference
 
 from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger

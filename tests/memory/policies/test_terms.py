@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory.statuses import BYTES, member, pool
+from memory.policies.statuses import BYTES, member, pool
 
 from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory.owners import memory_sample, owners

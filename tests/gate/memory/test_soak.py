@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from gate.agent_apart import AgentApart
 from gate.borrower import Borrower
-from gate.node_rig import NodeRig
+from gate.memory.agent_apart import AgentApart
+from gate.memory.node_rig import NodeRig
 from gate.rig import until
 
 from rowen.crds.online_service import HarvestMemory

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from memory.statuses import BYTES, member, pool
+from memory.policies.statuses import BYTES, member, pool
 
 from rowen.node_agent.memory.keepers import Keepers
 from rowen.node_agent.memory.loans import Borrower

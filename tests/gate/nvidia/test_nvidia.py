@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate import rm_calls
+from gate.nvidia import rm_calls
+from gate.nvidia.rm_calls import CHANNEL, COMPUTE, COPY, CTL_FD, alloc, client, context, control, free, group
 from gate.rig import Rig, Tenant, until
-from gate.rm_calls import CHANNEL, COMPUTE, COPY, CTL_FD, alloc, client, context, control, free, group
 from gpu import trace
 
 from rowen.node_agent.native import library_path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OWNER = 0xC1D00001
 GPU = library_path("librowen_nvidia")
 
@@ -229,7 +229,7 @@ def test_a_gate_stops_the_channels_and_not_the_threads(rig: Rig, fake: Path, tmp
 def _behind(rig: Rig, fake: Path, record: Path, log: Path) -> Tenant:
     code = f"""
         from pathlib import Path
-        from gate.rm_calls import Replay, parse
+        from gate.nvidia.rm_calls import Replay, parse
         replay = Replay()
         for text in Path({str(record)!r}).read_text().splitlines():
             replay.call(parse(text))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.ledger_rig import Owners, algorithm_1, ledger_rig, loss, owners_of, reference
+from memory.ledger.ledger_rig import Owners, algorithm_1, ledger_rig, loss, owners_of, reference
 
 CAPACITY = 200
 

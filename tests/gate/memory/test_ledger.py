@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from gate.borrower import BYTES
+from gate.memory.test_memory import HANDLES, REQUEST, a_tenant, an_engine, come_back, number_of, status_of
 from gate.rig import Rig, until
-from gate.test_memory import HANDLES, REQUEST, a_tenant, an_engine, come_back, number_of, status_of
 
 from rowen.node_agent.attach import message, teller
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from chooser import Choice, Chooser
-from memory.ledger_rig import Rig, ledger_rig
+from memory.ledger.ledger_rig import Rig, ledger_rig
 
 from rowen.node_agent.native import library_path
 
