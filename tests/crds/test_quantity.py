@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowen.crds.base import quantity_bytes, stored_quantity_bytes
+from rowen.crds.base import quantity_bytes, quantity_text, stored_quantity_bytes
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,22 @@ def test_what_the_api_takes_means_the_same(text):
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="no quantity of bytes"):
         stored_quantity_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("number_bytes", "text"),
+    [
+        (0, "0"),
+        (1023, "1023"),
+        (1024, "1Ki"),
+        (1536, "1.5Ki"),
+        (2**30 - 2**21, "1022Mi"),
+        (3 * 2**29, "1.5Gi"),
+        # 3,070 of 1,024 Mi each: a handle less than 3Gi does not look like it.
+        (3070 * 2**20, "2.998Gi"),
+        (10 * 2**30, "10Gi"),
+        (100 * 2**40, "100Ti"),
+    ],
+)
+def test_bytes_for_people(number_bytes, text):
+    assert quantity_text(number_bytes) == text

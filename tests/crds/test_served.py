@@ -8,7 +8,7 @@ from kubectl import Kubectl
 from samples import TEMPLATE, offline_job, online_service
 
 from rowen.crds.kinds import KINDS, Kind
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, Preemptions
+from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners, Preemptions
 from rowen.crds.offline_job import OfflineJobSpec, OfflineJobStatus, Progress
 from rowen.crds.online_service import ObservedLatency, OnlineServiceSpec, OnlineServiceStatus
 
@@ -131,10 +131,15 @@ def test_node_row(kubectl: Kubectl, namespace: str) -> None:
         _device("cpu0", harvestable=True, idle=0.75, harvested=0.5),
         _device("cpu1", harvestable=False, idle=1.0, harvested=0.0),
     ]
+    pool = PoolOwners(
+        fixed_bytes=5 << 30, online_used_bytes=0, online_ahead_bytes=0, offline_bytes=3 << 29, free_bytes=0
+    )
+    devices[0] = devices[0].model_copy(update={"pool": pool})
     status = NodeHarvestStatus(update_time=NOW, backend="cpu", devices=devices).to_wire()
     row = _row(kubectl, f"nh/{namespace}", status)
     assert row.pop("AGE")
     assert row.pop("REPORTED")
     assert row == {
         "NAME": namespace, "DEVICES": "2", "HARVESTABLE": "1", "TENANTS": "0", "IDLE": "75%", "HARVESTED": "50%",
+        "LENT": "1.5Gi",
     }  # fmt: skip

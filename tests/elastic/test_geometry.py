@@ -103,5 +103,7 @@ def test_with_a_free_choice_little_is_wasted(token_bytes: int, handle_bytes: int
 
 def test_a_given_size_that_wastes_too_much_is_refused() -> None:
     assert best_fit(MIB // 4, 2 * MIB, [3], preferred=3).waste == WASTE_LIMIT
-    with pytest.raises(UnsuitableError, match=r"blocks of 5 tokens with 262144 bytes each would waste 38% .* 2097152"):
+    with pytest.raises(
+        UnsuitableError, match=r"blocks of 5 tokens with 256Ki each would waste 38% of handles with 2Mi,"
+    ):
         best_fit(MIB // 4, 2 * MIB, [5], preferred=5)

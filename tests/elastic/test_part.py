@@ -49,14 +49,14 @@ def test_it_has_as_many_blocks_as_handles_were_given(capacity: int) -> None:
 def test_an_engine_whose_longest_request_can_never_fit_is_refused(length: int, given: int | None) -> None:
     part = PoolPart(LocalArena(6, BLOCK_BYTES), 6, asked_bytes=64 * BLOCK_BYTES)
     assert cache_bytes(part, 5 * TOKENS, given) == 6 * BLOCK_BYTES
-    with pytest.raises(TooLittleError, match=r"takes 229376 bytes .* has 196608 bytes, although memoryLimit") as told:
+    with pytest.raises(TooLittleError, match=r"takes 224Ki .* has 192Ki, although memoryLimit") as told:
         cache_bytes(part, length, given)
     assert str(told.value).endswith("take a device with more memory, or lower --max-model-len")
 
 
 def test_where_the_length_is_what_fits_one_token_has_to() -> None:
     assert cache_bytes(PoolPart(LocalArena(2, BLOCK_BYTES), 2), 8192, -1) == 2 * BLOCK_BYTES
-    with pytest.raises(TooLittleError, match=r"of 1 tokens takes 65536 .* leaves 32768 .*: raise memoryLimit$"):
+    with pytest.raises(TooLittleError, match=r"of 1 tokens takes 64Ki .* leaves 32Ki .*: raise memoryLimit$"):
         cache_bytes(PoolPart(LocalArena(2, BLOCK_BYTES), 1), 8192, -1)
 
 

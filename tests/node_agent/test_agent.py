@@ -313,8 +313,8 @@ async def test_an_engine_whose_memory_limit_is_above_its_device_is_told_once(wor
         (
             "chat-0",
             "MemoryLimitAboveDevice",
-            "memoryLimit, 1280 MiB, is above the memory of device cpu1, 1024 MiB: the engine may have 1024 MiB of its "
-            "pool and can get 768 MiB at most; lower memoryLimit, or give the device more memory",
+            "memoryLimit, 1.25Gi, is above the memory of device cpu1, 1Gi: the engine may have 1Gi of its "
+            "pool and can get 768Mi at most; lower memoryLimit, or give the device more memory",
         )
     ]
 

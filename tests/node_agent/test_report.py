@@ -106,6 +106,27 @@ def test_the_backend_of_a_node_is_that_of_all_its_devices(configs, backend):
     assert node_status(snapshots, time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0).backend == backend
 
 
+def pool(*gibibytes):
+    return PoolOwners.model_validate(dict(zip(PoolOwners.model_fields, (n * 2**30 for n in gibibytes), strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("pools", "expected"),
+    [
+        ([], ("0", "-", "-")),
+        ([None], ("8Gi", "-", "-")),
+        # Fixed; used by the engine and ahead of its need; offline; free.
+        ([pool(3, 1, 1, 2, 1)], ("8Gi", "5Gi", "2Gi")),
+        ([pool(8, 0, 0, 0, 0), None], ("16Gi", "0", "0")),
+        ([pool(3, 1, 1, 2, 1), pool(7, 0, 0, 0.5, 0.5)], ("16Gi", "6Gi", "2.5Gi")),
+    ],
+)
+def test_a_nodes_memory_in_one_line(pools, expected):
+    snapshots = [snapshot(pool=owners) for owners in pools]
+    summary = node_status(snapshots, time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0).to_wire()["summary"]
+    assert (summary["memory"], summary["pool"], summary["lent"]) == expected
+
+
 def test_a_device_that_is_not_in_order_takes_no_offline_work():
     device = report(usable=False, hardware="NVIDIA H200")
     assert (device.harvestable, device.type, device.online.attached) == (False, "NVIDIA H200", True)

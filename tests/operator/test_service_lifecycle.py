@@ -59,6 +59,33 @@ async def test_runs_an_engine_and_tells_its_latency(
     assert scale["status"] == {"replicas": 1, "selector": "rowen.dev/service=chat"}
 
 
+async def test_tells_why_an_engine_ends_again_and_again(
+    operator: OperatorProcess, controller_manager: None, cluster: FakeCluster
+) -> None:
+    await _create(cluster, engine=ENGINE)
+    name = (await eventually(lambda: _pods(cluster)))[0]["metadata"]["name"]
+    await cluster.bind(name)
+    end = {"exitCode": 1, "reason": "Error", "message": "Traceback\nValueError: a request takes more than there is\n"}
+    container = {
+        "name": "engine",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 2,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}},
+        "lastState": {"terminated": end},
+    }
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [container],
+    }
+    await cluster.patch(f"pods/{name}/status", {"status": status})
+    service = await cluster.wait_condition("Degraded", "EngineEnded", name="chat", url="onlineservices")
+    told = f"pod {name}: its engine ended 3 times, the last time with Error (exit code 1): ValueError: a request takes "
+    assert told in find(service, "Ready")["message"]
+
+
 async def test_repairs_what_was_changed_and_nothing_else(operator: OperatorProcess, cluster: FakeCluster) -> None:
     await _create(cluster, engine=ENGINE)
     await eventually(lambda: _deployment(cluster))

@@ -2,12 +2,14 @@
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from operator_builders import IMAGE, NAMESPACE, NOW, SLO, device, online, quantiles, report
 
 from rowen.crds.node_harvest import DeviceHarvest
+from rowen.operator.container_ends import Ends
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.pods import PodView, Problem
 from rowen.operator.service_manifests import cluster_service, deployment
@@ -37,6 +39,16 @@ def stored(ready: int = 1, wanted: int = 1) -> dict[str, Any]:
     return {"workload": workload, "cluster_service": cluster_service(snapshot)}
 
 
+def without_pods(failure: str) -> dict[str, Any]:
+    """The children where a quota is, or was, in the way."""
+    children = stored(0)
+    children["workload"]["status"]["conditions"] = [
+        {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"},
+        {"type": "ReplicaFailure", "status": failure, "reason": "FailedCreate", "message": "exceeded quota: memory"},
+    ]
+    return children
+
+
 def adopted(labels: dict[str, str], limits: dict[str, str]) -> dict[str, Any]:
     return {
         "metadata": {"name": "theirs"},
@@ -63,6 +75,8 @@ def said(decision: Decision) -> dict[str, tuple[str, str]]:
 LABEL = {"rowen.dev/service": "chat"}
 LIMIT = {"rowen.dev/online": "1"}
 BUSY = device(online=online(ttft=quantiles(0.1), tpot=quantiles(0.01)))
+OOM = PodView("chat-o", "o", ends=Ends(3, "OOMKilled", 137, ""))
+CRASHED = PodView("chat-c", "c", ends=Ends(2, "Error", 1, "ValueError: no room"))
 BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolumeclaim "models" not found'))
 
 
@@ -72,6 +86,15 @@ BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolu
         (service(), {"Ready": "Progressing", "HarvestEnabled": "NoWorkload", "SLOMet": "NoReport"}),
         (service(**stored(0)), {"Ready": "Progressing", "Degraded": "AsExpected"}),
         (service(**stored(0), pods=(BROKEN,)), {"Ready": "Unschedulable", "Degraded": "Unschedulable"}),
+        (service(**stored(0), pods=(OOM,)), {"Ready": "OOMKilled", "Degraded": "OOMKilled"}),
+        (service(**stored(0), pods=(CRASHED,)), {"Ready": "EngineEnded", "Degraded": "EngineEnded"}),
+        # An image that went away matters more than how the engine ended before; one that is gone or goes, nothing.
+        (service(**stored(0), pods=(replace(OOM, problem=Problem("ErrImagePull", "")),)), {"Ready": "ErrImagePull"}),
+        (service(**stored(0), pods=(replace(OOM, phase="Failed"),)), {"Ready": "Progressing"}),
+        (service(**stored(0), pods=(replace(OOM, deletion_deadline=NOW),)), {"Ready": "Progressing"}),
+        (service(**stored(), pods=(OOM,)), {"Ready": "AllReady"}),
+        (service(**without_pods("True")), {"Ready": "FailedCreate", "Degraded": "FailedCreate"}),
+        (service(**without_pods("False")), {"Ready": "Progressing", "Degraded": "AsExpected"}),
         (service(**stored()), {"Ready": "AllReady", "HarvestEnabled": "NoReport", "Degraded": "NoReport"}),
         (service(**stored(0, 0)), {"Ready": "ScaledToZero", "Degraded": "AsExpected"}),
         (
@@ -105,6 +128,36 @@ BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolu
 def test_conditions(snapshot: ServiceSnapshot, expected: dict[str, str]) -> None:
     reasons = {type_: reason for type_, (_, reason) in said(decide(snapshot, NOW)).items()}
     assert reasons | expected == reasons
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "message"),
+    [
+        (
+            service(**stored(0), pods=(BROKEN,)),
+            '0 of 1 pods are ready; pod chat-x: persistentvolumeclaim "models" not found',
+        ),
+        (
+            service(**stored(0), pods=(CRASHED,)),
+            "0 of 1 pods are ready; pod chat-c: its engine ended 2 times, the last time with Error (exit code 1): "
+            "ValueError: no room; `kubectl logs chat-c --previous` shows more",
+        ),
+        (service(**without_pods("True")), "0 of 1 pods are ready; exceeded quota: memory"),
+    ],
+)
+def test_what_keeps_a_service_is_told_with_its_pod(snapshot: ServiceSnapshot, message: str) -> None:
+    decision = decide(snapshot, NOW)
+    assert decision.status is not None
+    told = {entry["type"]: entry["message"] for entry in decision.status["conditions"]}
+    assert told["Ready"] == told["Degraded"] == message
+    assert [(note.type, note.message) for note in decision.notes] == [("Warning", message)]
+
+
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "RunContainerError"])
+def test_an_engine_that_ends_again_and_again_says_the_same_between_its_starts(reason: str) -> None:
+    starting = decide(service(**stored(0), pods=(CRASHED,)), NOW)
+    waiting = replace(CRASHED, problem=Problem(reason, "back-off 40s restarting failed container", "engine"))
+    assert decide(service(**stored(0), pods=(waiting,)), NOW).status == starting.status
 
 
 def test_makes_both_children_once() -> None:

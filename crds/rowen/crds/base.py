@@ -98,6 +98,17 @@ def quantity_bytes(text: str) -> int:
     return round(float(number) * _UNIT_BYTES[unit])
 
 
+def quantity_text(number_bytes: int) -> str:
+    """Bytes as a quantity for people, in the largest binary unit that it fills, with up to three decimals.
+
+    Rounded: not for what is computed with. Amounts that differ by a thousandth look different.
+    """
+    for unit in ("Ti", "Gi", "Mi", "Ki"):
+        if number_bytes >= _UNIT_BYTES[unit]:
+            return f"{number_bytes / _UNIT_BYTES[unit]:.3f}".rstrip("0").rstrip(".") + unit
+    return str(number_bytes)
+
+
 _STORED = re.compile(
     r"(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([eE][+-]?\d{1,2})|(n|u|m|k|[KMGTPE]i|[MGTPE]))?", re.ASCII
 )

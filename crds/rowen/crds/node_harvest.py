@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, computed_field
 
-from rowen.crds.base import ApiModel, ReadModel, Timestamp
+from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
 from rowen.crds.common import ObjectRef
 
 
@@ -147,6 +147,11 @@ class PoolOwners(ReadModel):
     free_bytes: int
     """Nobody's."""
 
+    @property
+    def lendable_bytes(self) -> int:
+        """The pool itself: all but the fixed part."""
+        return self.online_used_bytes + self.online_ahead_bytes + self.offline_bytes + self.free_bytes
+
 
 class DeviceHarvest(ReadModel):
     """A device: a GPU, or a core with a pool of memory."""
@@ -198,6 +203,12 @@ class NodeSummary(ReadModel):
     """Mean idle fraction of the harvestable devices, in percent."""
     harvested: str
     """Mean harvested fraction of the harvestable devices, in percent."""
+    memory: str | None = None
+    """Memory of its devices, together."""
+    pool: str | None = None
+    """What of it changes its owner: less what pods have for themselves; `-` where none does."""
+    lent: str | None = None
+    """What of that offline work has now; `-` where no memory changes its owner."""
 
 
 class NodeHarvestStatus(ReadModel):
@@ -221,6 +232,7 @@ class NodeHarvestStatus(ReadModel):
     def summary(self) -> NodeSummary:
         """The node in one line, for people."""
         offered = [device for device in self.devices if device.harvestable]
+        pools = [device.pool for device in self.devices if device.pool]
         return NodeSummary(
             devices=len(self.devices),
             harvestable=len(offered),
@@ -228,6 +240,9 @@ class NodeHarvestStatus(ReadModel):
             preemptions=sum(device.preemptions.total for device in self.devices),
             idle=_percent([device.idle_fraction for device in offered]),
             harvested=_percent([device.harvested_fraction for device in offered]),
+            memory=quantity_text(sum(device.memory_bytes for device in self.devices)),
+            pool=quantity_text(sum(pool.lendable_bytes for pool in pools)) if pools else "-",
+            lent=quantity_text(sum(pool.offline_bytes for pool in pools)) if pools else "-",
         )
 
 

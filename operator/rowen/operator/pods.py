@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL
 from rowen.crds.worker import WorkerResult
+from rowen.operator.container_ends import Ends, ends_of
 from rowen.operator.timestamps import unix_or_none
 
 # The kubelet and the API server give these up as reasons of a failed pod that never had a fair run.
@@ -52,6 +53,8 @@ class PodView:
     disrupted: bool = False
     """It failed for a reason of the cluster's, not its own."""
     problem: Problem | None = None
+    ends: Ends | None = None
+    """Of a tenant that is started again and again, or once; None where it never ended or has been ready since."""
 
     @property
     def ended(self) -> bool:
@@ -86,7 +89,8 @@ class PodView:
 def pod_view(pod: Mapping[str, Any]) -> PodView:
     """Reads a pod as the API server returns it. Its first container is the tenant."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    state = _state(status.get("containerStatuses") or (), spec["containers"][0]["name"])
+    tenant = _status_of(status.get("containerStatuses") or (), spec["containers"][0]["name"])
+    state: Mapping[str, Any] = tenant.get("state") or {}
     ended: Mapping[str, Any] = state.get("terminated") or {}
     message = ended.get("message") or status.get("message") or ""
     return PodView(
@@ -108,11 +112,12 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         result=_result(message),
         disrupted=_disrupted(status),
         problem=_problem(status),
+        ends=ends_of(tenant, _condition(status, "Ready")),
     )
 
 
-def _state(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:
-    return next((entry.get("state") or {} for entry in statuses if entry.get("name") == container), {})
+def _status_of(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:
+    return next((entry for entry in statuses if entry.get("name") == container), {})
 
 
 def _finished_at(metadata: Mapping[str, Any], status: Mapping[str, Any], ended: Mapping[str, Any]) -> float | None:

@@ -1,13 +1,16 @@
 """The conditions of an OnlineService, each a pure function of the snapshot."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rowen.crds.base import duration_seconds
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
 from rowen.crds.online_service import LatencyTarget, ObservedLatency
-from rowen.operator.pods import Problem
+from rowen.operator.pods import PodView, Problem
 from rowen.operator.say import Say
 from rowen.operator.service_snapshot import ServiceSnapshot
+
+_BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
 
 
 def ready(snapshot: ServiceSnapshot) -> Say:
@@ -27,9 +30,9 @@ def ready(snapshot: ServiceSnapshot) -> Say:
     count = f"{workload.ready} of {workload.desired} pods are ready"
     if workload.ready >= workload.desired:
         return Say("True", "AllReady", count)
-    problem = pod_problem(snapshot)
-    if problem:
-        return Say("False", problem.reason, f"{count}; {problem.message}")
+    trouble = _troubled_pod(snapshot) or workload.replica_failure
+    if trouble:
+        return Say("False", trouble.reason, f"{count}; {trouble.message}")
     return Say("False", "Progressing", count)
 
 
@@ -45,9 +48,20 @@ def name_taken(snapshot: ServiceSnapshot) -> bool:
     return foreign_workload or foreign_service
 
 
-def pod_problem(snapshot: ServiceSnapshot) -> Problem | None:
-    """The first problem of a pod, in the words of kube-scheduler or the kubelet."""
-    return next((pod.problem for pod in snapshot.pods if pod.problem and not pod.deleting), None)
+def _troubled_pod(snapshot: ServiceSnapshot) -> Problem | None:
+    """The first pod that does not start or whose engine ended, in the words of kube-scheduler, kubelet or engine."""
+    return next((trouble for pod in snapshot.pods if pod.lives and (trouble := _trouble(pod))), None)
+
+
+def _trouble(pod: PodView) -> Problem | None:
+    # The kubelet has one word while it waits and none while the engine starts anew; that it ended stays true.
+    if pod.ends and (pod.problem is None or pod.problem.reason in _BETWEEN_STARTS):
+        reason = "OOMKilled" if pod.ends.reason == "OOMKilled" else "EngineEnded"
+        more = f"`kubectl logs {pod.name} --previous` shows more"
+        return Problem(reason, f"pod {pod.name}: {pod.ends.in_words}; {more}")
+    if pod.problem:
+        return replace(pod.problem, message=f"pod {pod.name}: {pod.problem.message}")
+    return None
 
 
 def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: str) -> ObservedLatency | None:

@@ -9,7 +9,7 @@ from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.online_service import OnlineServiceSpec, OnlineServiceStatus
 from rowen.operator.decision import Manifest, Refusal
 from rowen.operator.owners import controller_of
-from rowen.operator.pods import PodView
+from rowen.operator.pods import PodView, Problem
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class WorkloadView:
     """Whether a container of its pods asks for `rowen.dev/online`."""
     service: str | None
     """Value of the label `rowen.dev/service` on its pods."""
+    replica_failure: Problem | None
+    """Why pods of it cannot be made: quota, an admission policy."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,15 @@ def workload_view(manifest: Mapping[str, Any]) -> WorkloadView:
         selector=selector_text(spec.get("selector") or {}),
         requests_device=any(_requests_device(container) for container in template["spec"].get("containers") or ()),
         service=((template.get("metadata") or {}).get("labels") or {}).get(SERVICE_LABEL),
+        replica_failure=_replica_failure(status),
     )
+
+
+def _replica_failure(status: Mapping[str, Any]) -> Problem | None:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return Problem(condition.get("reason") or "FailedCreate", condition.get("message") or "")
+    return None
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:

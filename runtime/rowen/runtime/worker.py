@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, TERMINATION_LOG
 from rowen.crds.worker import BatchSpec, ExitCode, TuningSpec, WorkerResult, WorkerSpec
+from rowen.runtime import last_words
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import Tenant, tenant
 
@@ -89,9 +90,7 @@ def run(
     )
     say: Callable[..., Any] = log.info if code is ExitCode.DONE else log.error
     say("the worker ends", **result.to_wire(), exit_code=int(code))
-    # The kubelet makes the file; outside a container there is none.
-    if termination_log.exists():
-        termination_log.write_text(result.model_dump_json(by_alias=True), encoding="utf-8")
+    last_words.leave(result.model_dump_json(by_alias=True), termination_log)
     return int(code)
 
 

@@ -50,7 +50,7 @@ def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("capacity", "handles", "reason", "said"),
     [
-        (20, 8, "MemoryTooSmall", "a layer takes .* memoryLimit leaves 131072 bytes .*: raise memoryLimit"),
+        (20, 8, "MemoryTooSmall", "a layer takes .* memoryLimit leaves 128Ki .*: raise memoryLimit"),
         (3, 3, "ModelUnsuitable", "the layers' weights take .* the arena has 3: leave memoryLimit out"),
     ],
 )
@@ -85,9 +85,7 @@ def test_where_the_device_has_less_than_memory_limit_leaves_that_is_what_is_said
     tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     part = PoolPart(LocalArena(20, HANDLE_BYTES), 8, asked_bytes=30 * HANDLE_BYTES)
-    with pytest.raises(
-        WorkerError, match="has 131072 bytes, although memoryLimit leaves 491520: take a device"
-    ) as told:
+    with pytest.raises(WorkerError, match="has 128Ki, although memoryLimit leaves 480Ki: take a device") as told:
         run(tiny_model, dataset, tmp_path / "out", part)
     assert (told.value.reason, told.value.code) == ("MemoryTooSmall", ExitCode.USER_ERROR)
 

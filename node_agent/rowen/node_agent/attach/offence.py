@@ -6,6 +6,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from rowen.crds.base import quantity_text
+
 WINDOW: Final = 600.0
 """Seconds within which a stop counts as happening again, and within which nothing is told twice."""
 ARRIVAL: Final = 1.0
@@ -142,7 +144,7 @@ def decide(pod: PodRecord, now: float) -> Decision:
 
 def kept_memory(kept_bytes: int) -> Evict:
     """For a pod with a process that has kept so much memory beyond its grant."""
-    kept = f"a process of it {_WRONG[Reason.KEPT_MEMORY]} ({kept_bytes} bytes)"
+    kept = f"a process of it {_WRONG[Reason.KEPT_MEMORY]} ({quantity_text(kept_bytes)})"
     return Evict(Reason.KEPT_MEMORY, f"{kept}: {_REMEDY[Reason.KEPT_MEMORY]}")
 
 

@@ -1,8 +1,9 @@
 """A device that is too small for what its engine may have of the pool. Pure: no clock, no I/O."""
 
+from rowen.crds.base import quantity_text
+
 REASON = "MemoryLimitAboveDevice"
 """Of the event on the engine's pod."""
-_MIB = 1 << 20
 
 
 def shortage(device: str, memory_bytes: int, fixed_bytes: int, pool_bytes: int) -> str | None:
@@ -12,13 +13,10 @@ def shortage(device: str, memory_bytes: int, fixed_bytes: int, pool_bytes: int) 
     """
     if fixed_bytes + pool_bytes <= memory_bytes:
         return None
-    most = max(0, memory_bytes - fixed_bytes)
+    limit, memory = quantity_text(fixed_bytes + pool_bytes), quantity_text(memory_bytes)
+    part, most = quantity_text(pool_bytes), quantity_text(max(0, memory_bytes - fixed_bytes))
     return (
-        f"memoryLimit, {_mib(fixed_bytes + pool_bytes)}, is above the memory of device {device}, "
-        f"{_mib(memory_bytes)}: the engine may have {_mib(pool_bytes)} of its pool and can get {_mib(most)} at most; "
+        f"memoryLimit, {limit}, is above the memory of device {device}, {memory}: "
+        f"the engine may have {part} of its pool and can get {most} at most; "
         "lower memoryLimit, or give the device more memory"
     )
-
-
-def _mib(size: int) -> str:
-    return f"{size / _MIB:.0f} MiB"

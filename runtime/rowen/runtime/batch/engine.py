@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import structlog
 from typing_extensions import override
 
+from rowen.crds.base import quantity_text
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import MAX_SEQUENCES, bytes_left, cache_bytes, start_failure
 from rowen.runtime.batch.requests import ChatRow, CompletionRow, Request
@@ -82,7 +83,7 @@ class VllmEngine(Engine):
         dtype = precision.chosen(model)
         if part is None:
             cache, classes = cache_bytes(model, memory_bytes, dtype), _OWN_MEMORY
-            given = f"weights and vLLM leave {cache} bytes for the cache"
+            given = f"weights and vLLM leave {quantity_text(cache)} for the cache"
         else:
             cache, classes = part.bytes, _ELASTIC
             given = part.in_words

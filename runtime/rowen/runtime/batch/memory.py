@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rowen.crds.base import quantity_text
 from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError, input_failure, is_passing, reading
 
@@ -44,8 +45,8 @@ def bytes_left(model: Path, memory_bytes: int, dtype: str, least: int) -> int:
         weights = weights_bytes(model, dtype)
     left = memory_bytes - weights - OVERHEAD_BYTES
     if left < least:
-        message = f"memory: {memory_bytes} bytes are too few: weights {weights}, vLLM itself {OVERHEAD_BYTES}"
-        raise WorkerError("MemoryTooSmall", message)
+        needs = f"weights {quantity_text(weights)}, vLLM itself {quantity_text(OVERHEAD_BYTES)}"
+        raise WorkerError("MemoryTooSmall", f"memory: {quantity_text(memory_bytes)} is too little: {needs}")
     return left
 
 

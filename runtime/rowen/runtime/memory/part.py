@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rowen.crds.base import quantity_text
 from rowen.runtime.memory.arena import Arena
 from rowen.runtime.memory.ledger import Ledger
 
@@ -27,8 +28,9 @@ class PoolPart:
     def in_words(self) -> str:
         """How much it is, and who says so: for messages."""
         if self.asked_bytes is None:
-            return f"memoryLimit leaves {self.bytes} bytes of the device's pool"
-        return f"the device's pool has {self.bytes} bytes, although memoryLimit leaves {self.asked_bytes}"
+            return f"memoryLimit leaves {quantity_text(self.bytes)} of the device's pool"
+        has, asked = quantity_text(self.bytes), quantity_text(self.asked_bytes)
+        return f"the device's pool has {has}, although memoryLimit leaves {asked}"
 
     @property
     def remedy(self) -> str:

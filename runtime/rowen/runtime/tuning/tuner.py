@@ -12,6 +12,7 @@ import structlog
 import torch
 from peft import PeftModel
 
+from rowen.crds.base import quantity_text
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.fence import Fence
@@ -156,7 +157,7 @@ def _window(base: Any, part: PoolPart, batch_tokens: int) -> Window:
 
 
 def _too_little(part: PoolPart, needed: int) -> WorkerError:
-    message = f"a layer takes {needed * part.arena.handle_bytes} bytes, and {part.in_words}"
+    message = f"a layer takes {quantity_text(needed * part.arena.handle_bytes)}, and {part.in_words}"
     return WorkerError("MemoryTooSmall", f"{message}: {part.remedy}, or leave memoryLimit out")
 
 

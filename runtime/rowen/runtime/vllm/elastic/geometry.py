@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rowen.crds.base import quantity_text
+
 WASTE_LIMIT = 0.25
 """Most of the memory that may be lost to padding. Where the size of a block may be chosen it is at most a fifth."""
 
@@ -89,9 +91,9 @@ def best_fit(token_bytes: int, handle_bytes: int, sizes: Iterable[int], preferre
     best = min(fits, key=lambda each: (each.waste, abs(each.tokens - preferred)))
     if best.waste > WASTE_LIMIT:
         raise UnsuitableError(
-            f"blocks of {best.tokens} tokens with {token_bytes} bytes each would waste {best.waste:.0%} of handles "
-            f"with {handle_bytes} bytes, and at most {WASTE_LIMIT:.0%} may be: try another --block-size or none, "
-            "or leave memoryLimit out"
+            f"blocks of {best.tokens} tokens with {quantity_text(token_bytes)} each would waste {best.waste:.0%} of "
+            f"handles with {quantity_text(handle_bytes)}, and at most {WASTE_LIMIT:.0%} may be: try another "
+            "--block-size or none, or leave memoryLimit out"
         )
     return best
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 from vllm.v1.executor import Executor, UniProcExecutor
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 
+from rowen.crds.base import quantity_text
 from rowen.runtime.device_memory import open_part, pool_bytes
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import Attachment, attach, attachment
@@ -120,7 +121,7 @@ class ElasticWorker(SeededWorker):
         if blocks > geometry.blocks:
             lower = ", or lower --max-model-len" if given else ""
             raise TooLittleError(
-                f"a request of {tokens} tokens takes {blocks * geometry.block_bytes} bytes of cache, and "
+                f"a request of {tokens} tokens takes {quantity_text(blocks * geometry.block_bytes)} of cache, and "
                 f"{part.in_words}: {part.remedy}{lower}"
             )
 
