@@ -24,7 +24,7 @@ that is zeroed, is not faster: it weighs 20 times as much on offline work as it 
 
 `offline_part_of_solo` is the worker's throughput over that which it has by itself with all the memory, in this run.
 `offline_vs_...` are medians over the blocks of ratios, `_min` and `_max` the least and the largest of the stretches'
-medians, each with its interval (`blocks.py`); increases are as in `interference.py`.
+medians, each with its interval (`reporting/blocks.py`); increases are as in `interference.py`.
 
 `repeats` has the raw values. `--quick` takes some 6 minutes on two quiet cores, all of it some 25.
 """
@@ -44,8 +44,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from blocks import there_and_back
-from figures import latency_lines, verdicts
 from harvest.figures import arm_figures, offline_lines, versus_figures
 from harvest.history import History, Load, make_load, recorded
 from harvest.load import SPEED, Speeds, Stretch, Use, requests_of, sized
@@ -53,8 +51,10 @@ from harvest.node import CORE, MEMORY, SHAPE, HarvestNode
 from harvest.speeds import measured_speeds
 from harvest.turns import Turn, Turns
 from headroom import PEAK_PART
-from report import Figures, Missing, print_report, report
-from traffic import TRACES
+from reporting.blocks import there_and_back
+from reporting.figures import latency_lines, verdicts
+from reporting.report import Figures, Missing, print_report, report
+from traffic.traffic import TRACES
 
 from rowen.demo import samples
 from rowen.demo.traffic.excerpt import TraceRow

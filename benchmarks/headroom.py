@@ -1,7 +1,7 @@
 """How often memory is taken from offline work, and how much of it is kept from it: the policy against fixed headrooms.
 
-What an online engine needs follows from requests (`kv_use.py`): of a public trace, drawn anew for each seed, or made
-up. The memory is divided as on a node, by the same policy: a native thread raises the headroom as soon as there is
+What an online engine needs follows from requests (`traffic/kv_use.py`): of a public trace, drawn anew for each seed, or
+made up. The memory is divided as on a node, by the same policy: a native thread raises the headroom as soon as there is
 pressure, the policy runs twice a second. Offline work takes whatever is left at once, so every increase of the headroom
 is a reclaim: no offline work makes more of them.
 
@@ -26,10 +26,10 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from blocks import LEAST_BLOCKS, median_interval
-from kv_use import Engine, holdings, tokens_held
-from report import Figures, Missing, print_report, report
-from traffic import TRACES, traffic
+from reporting.blocks import LEAST_BLOCKS, median_interval
+from reporting.report import Figures, Missing, print_report, report
+from traffic.kv_use import Engine, holdings, tokens_held
+from traffic.traffic import TRACES, traffic
 
 from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import (

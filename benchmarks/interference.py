@@ -1,8 +1,8 @@
 """Online interference and harvest: a vLLM server alone, with a tenant under Rowen, and with what else one would do.
 
-Ten pairs of an online load and an offline job (`pairs.py`): bursts, bursts with pauses or steady chat, a larger or a
-smaller model, a fine-tuning or a batch inference job. Servers and tenants stay up for all pairs of one model and job;
-the arms take turns under the same requests of public traces:
+Ten pairs of an online load and an offline job (`colocation/pairs.py`): bursts, bursts with pauses or steady chat, a
+larger or a smaller model, a fine-tuning or a batch inference job. Servers and tenants stay up for all pairs of one
+model and job; the arms take turns under the same requests of public traces:
 
     alone           the server with Rowen's plugin and no tenant
     rowen           a tenant behind the gate
@@ -18,10 +18,10 @@ What memory that changes its owner is worth, beside static memory and memory tha
 
 In each pair first `alone` and `rowen` alternate in blocks of two, then `alone` and all other arms take turns in blocks
 of all. Within each block every arm is compared with `alone`: an increase is the median over the blocks of the ratio of
-per-repeat percentiles, as a fraction; `_low` and `_high` bound its interval (see `blocks.py`), `_noise_low` and
-`_noise_high` that of `alone` against itself in the blocks of two, where the replays compared are nearer to each other
-than those of the later blocks. `figures` and `baselines` are over the blocks of all pairs, `pairs` has those of each;
-there only `rowen` has blocks enough for an interval.
+per-repeat percentiles, as a fraction; `_low` and `_high` bound its interval (see `reporting/blocks.py`), `_noise_low`
+and `_noise_high` that of `alone` against itself in the blocks of two, where the replays compared are nearer to each
+other than those of the later blocks. `figures` and `baselines` are over the blocks of all pairs, `pairs` has those of
+each; there only `rowen` has blocks enough for an interval.
 
 `harvest_efficiency` is the tenant's throughput during the traffic over its throughput with the server idle times the
 fraction of the time in which no request was in flight, as the client saw it; `offline_part_of_solo` the same without
@@ -43,15 +43,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from blocks import Block, there_and_back
-from colocation import Colocation, colocated
-from figures import arm_figures, gate_figures, verdict_lines, verdicts
-from flags import Mode
-from measure import Arm, measure, solo, warm_up
-from pairs import PAIRS, STARTS, Pair
-from repeat import Repeat
-from report import Figures, print_report, report
-from sharing import Weight
+from colocation.colocation import Colocation, colocated
+from colocation.flags import Mode
+from colocation.measure import Arm, measure, solo, warm_up
+from colocation.pairs import PAIRS, STARTS, Pair
+from colocation.sharing import Weight
+from reporting.blocks import Block, there_and_back
+from reporting.figures import arm_figures, gate_figures, verdict_lines, verdicts
+from reporting.repeat import Repeat
+from reporting.report import Figures, print_report, report
 
 from rowen.demo.traffic.scaling import DEMO
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures import BARS
+from reporting.figures import BARS
 
 ARMS = {
     "unmanaged": "unmanaged, one group",

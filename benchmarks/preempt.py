@@ -36,11 +36,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from child import process
-from jitter import Jitter, percentile
 from preemption.bench import Bench, Served
 from preemption.record import APART_NS, NEVER, Pause, Run, last_within, pauses, pauses_of
-from report import Figures, Missing, print_report, report
+from reporting.jitter import Jitter, percentile
+from reporting.report import Figures, Missing, print_report, report
+from rig.child import process
 
 from rowen.node_agent.devices.device import Closing
 

@@ -29,9 +29,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from child import read
-from jitter import Jitter, percentile
-from report import Figures, Missing, print_report, report
+from reporting.jitter import Jitter, percentile
+from reporting.report import Figures, Missing, print_report, report
+from rig.child import read
 from selection import Selection, measure_selection
 
 from rowen.node_agent.devices.library import agent_library

@@ -1,8 +1,9 @@
 """What the choice of handles is worth to an offline engine, and how long it takes.
 
-An engine (batching.py) works through a batch job. At random moments the online side takes a part of its memory, and
-gives it back 5 s later. The loss is how much slower the job is than without that, over how often memory is taken and
-how much. Four ways meet the same requests at the same moments; handles with nothing in them go first in all of them:
+An engine (choice/batching.py) works through a batch job. At random moments the online side takes a part of its memory,
+and gives it back 5 s later. The loss is how much slower the job is than without that, over how often memory is taken
+and how much. Four ways meet the same requests at the same moments; handles with nothing in them go first in all of
+them:
 
     selective           the agent's choice, by the ledger (node_agent/native/memory/ledger/selection.c)
     fifo                the handle with the oldest block first
@@ -23,11 +24,11 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from batching import Engine, Machine, draw_requests
-from blocks import LEAST_BLOCKS, LEAST_COVERAGE, median_interval
-from chooser import Chooser, ledger_file
-from choosing_time import choosing_times
-from report import Figures, Missing, print_report, report
+from choice.batching import Engine, Machine, draw_requests
+from choice.chooser import Chooser, ledger_file
+from choice.choosing_time import choosing_times
+from reporting.blocks import LEAST_BLOCKS, LEAST_COVERAGE, median_interval
+from reporting.report import Figures, Missing, print_report, report
 
 from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger

@@ -8,9 +8,10 @@ works: with less, passes wait. Arms take turns in blocks:
     layers_N    a window with memory for N layers
 
 `change` is the median over the blocks of tokens per second over those of `plain` in the same block, less 1, with its
-interval (`blocks.py`); `plain`'s is that of its repeats against each other, so what noise makes. The first steps of a
-repeat load the weights and do not count. A window also computes each layer's forward pass again on the way back, which
-`plain` does not: `over_whole` compares with the window that holds all layers, so by the window's size alone.
+interval (`reporting/blocks.py`); `plain`'s is that of its repeats against each other, so what noise makes. The first
+steps of a repeat load the weights and do not count. A window also computes each layer's forward pass again on the way
+back, which `plain` does not: `over_whole` compares with the window that holds all layers, so by the window's size
+alone.
 
 **Reserve.** Harli ("SLO-Aware Co-location of LLM Inference and PEFT-based Finetuning", section 4.3) swaps layers
 through such a window, and keeps `(T_swap / SLO_tpot) * max_bs * Mem_kv` free for the engine, since a layer's memory
@@ -21,8 +22,8 @@ cannot be released at once (section 4.4). T is measured in three ways, of one la
     taken       the handles are taken from a process that stands still, as Rowen's reclaim does it
 
 and the formula's reserve with each T is set against what requests of a public trace ask for within T
-(`kv_use.py`, `reserve.py`), in tokens, for the engine of `headroom.py`. `short` is the part of the requests at whose
-start more is needed than the reserve: the formula counts what is decoded, and a prompt comes at once.
+(`traffic/kv_use.py`, `traffic/reserve.py`), in tokens, for the engine of `headroom.py`. `short` is the part of the
+requests at whose start more is needed than the reserve: the formula counts what is decoded, and a prompt comes at once.
 
 `--quick` takes some minutes.
 """
@@ -42,13 +43,13 @@ from statistics import median
 from typing import Any
 
 import structlog
-from blocks import Block, Increase, against_itself, increase, there_and_back
 from headroom import ENGINE
-from kv_use import holdings
-from report import Figures, Missing, print_report, report
-from reserve import Reserve, growths, short_fraction
-from traffic import TRACES
-from tuner_runs import Place, Tuning
+from reporting.blocks import Block, Increase, against_itself, increase, there_and_back
+from reporting.report import Figures, Missing, print_report, report
+from rig.tuner_runs import Place, Tuning
+from traffic.kv_use import holdings
+from traffic.reserve import Reserve, growths, short_fraction
+from traffic.traffic import TRACES
 
 from rowen.demo import samples
 from rowen.demo.statistics import percentile

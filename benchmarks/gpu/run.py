@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gpu import capture, neighbour, pages, second_choice, switching
 from gpu.process import Setting
-from report import machine
+from reporting.report import machine
 
 QUERY = "name,driver_version,memory.total,vbios_version,mig.mode.current,compute_mode,persistence_mode"
 DRIVERS = ("535.", "550.", "570.", "580.", "595.")

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from blocks import Increase, increase
-from figures import count_figures, latency_figures
 from harvest.turns import Turn
-from report import Figures, Missing
+from reporting.blocks import Increase, increase
+from reporting.figures import count_figures, latency_figures
+from reporting.report import Figures, Missing
 
 ROWENS = {"rowen": "", "rowen_60": "_at_60"}
 """Arm → what its figures end in."""

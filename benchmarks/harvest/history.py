@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from colocation.measure import replayed
 from harvest.arms import POLICY_SECONDS
 from harvest.load import SPEED, Memory, Stretch, requests_of
 from harvest.node import HarvestNode, Seen
-from measure import replayed
 
 from rowen.demo.report import in_flight_spans
 from rowen.demo.statistics import clip, covered

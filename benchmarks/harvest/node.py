@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from child import BENCHMARKS
+from colocation.sharing import members, pin
 from harvest.arms import Division, Shares
 from harvest.load import MAX_TOKENS, SEQUENCES, SPEED, STEP_TOKENS, Memory
 from harvest.tally import Counts, Order, Tally
-from processes import MODEL_PROCESS, answers, every_core, free_port, python_path, start
-from served_device import ServedDevice
-from sharing import members, pin
+from rig.child import BENCHMARKS
+from rig.processes import MODEL_PROCESS, answers, every_core, free_port, python_path, start
+from rig.served_device import ServedDevice
 
 from rowen.crds.names import POOL_BYTES_ENV
 from rowen.demo import samples
@@ -179,7 +179,7 @@ class HarvestNode:
         Then the core is theirs alone. Raises `RuntimeError` when one of them ends or takes too long.
         """
         self._wait(lambda: answers(self.url), "the server answers")
-        # As in `colocation.py`: what runs the model has the core, the rest of the server the others.
+        # As in `colocation/colocation.py`: what runs the model has the core, the rest of the server the others.
         for process in members(self._engine.pid):
             runs_model = MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
             pin(process, {CORE} if runs_model else os.sched_getaffinity(0))

@@ -2,8 +2,8 @@
 
 from statistics import median
 
+from colocation.measure import replayed
 from harvest.load import MAX_TOKENS, OUTPUT_TOKENS, VOCABULARY, Speeds
-from measure import replayed
 
 from rowen.demo.traffic.replay import Outcome
 from rowen.demo.traffic.scaling import Request

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from blocks import Block
+from colocation.measure import replayed
 from harvest.arms import DEFAULT, SIXTY, Apart, Division, NeverReclaimed, Rowen, Static, past
 from harvest.history import Load
 from harvest.load import MAX_TOKENS
 from harvest.node import MEMORY, HarvestNode, Seen
-from measure import replayed
-from repeat import Repeat
+from reporting.blocks import Block
+from reporting.repeat import Repeat
 
 from rowen.demo.report import in_flight_spans
 from rowen.demo.statistics import clip, covered

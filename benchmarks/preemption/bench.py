@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from child import ask, command, read, running
-from jitter import Jitter
 from preemption.engine import Load
 from preemption.record import Record, Run, make, united
-from served_device import ServedDevice
+from reporting.jitter import Jitter
+from rig.child import ask, command, read, running
+from rig.served_device import ServedDevice
 
 from rowen.node_agent.devices.device import Closing
 from rowen.node_agent.native import library_path

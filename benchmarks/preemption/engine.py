@@ -16,8 +16,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attaching import attach
 from preemption.record import Record
+from rig.attaching import attach
 
 STEP_NS = 1_000_000
 NICE = -10

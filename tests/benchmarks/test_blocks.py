@@ -3,7 +3,7 @@ import random
 from statistics import median
 
 import pytest
-from blocks import (
+from reporting.blocks import (
     LEAST_BLOCKS,
     LEAST_COVERAGE,
     Increase,

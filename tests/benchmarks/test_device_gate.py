@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from device_gate import Gate
+from colocation.device_gate import Gate
 
 COUNTER = """
 import ctypes

@@ -2,11 +2,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from blocks import Block
-from figures import arm_figures, gate_figures, verdict_lines, verdicts
 from outcomes import outcome
-from repeat import Repeat
-from report import Missing, report
+from reporting.blocks import Block
+from reporting.figures import arm_figures, gate_figures, verdict_lines, verdicts
+from reporting.repeat import Repeat
+from reporting.report import Missing, report
 
 PAIRS = 12
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from blocks import Block
 from harvest.arms import DEFAULT, Apart, NeverReclaimed, Rowen, Shares, Static, past
 from harvest.figures import ENDLESS, offline_figures, ratio_verdict, versus, versus_figures
 from harvest.history import HISTORY_SECONDS, History
 from harvest.load import MAX_TOKENS, SPEED, Memory, Speeds, Use, requests_of, simulated, sized
 from harvest.tally import Counts, Order, Tally
 from harvest.turns import Turn
-from repeat import Repeat
-from report import Missing
+from reporting.blocks import Block
+from reporting.repeat import Repeat
+from reporting.report import Missing
 
 from rowen.demo.traffic.excerpt import TraceRow
 from rowen.demo.traffic.scaling import Request

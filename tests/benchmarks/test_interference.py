@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import interference
 import pytest
-from blocks import Block, median_interval
-from flags import Flags, Mode
+from colocation.flags import Flags, Mode
+from colocation.pairs import PAIRS, STARTS
 from interference import ARMS, FULL, QUICK, Plan, Seen, blocks_of, unavailable
-from pairs import PAIRS, STARTS
 from picture import draw
-from repeat import Repeat
+from reporting.blocks import Block, median_interval
+from reporting.repeat import Repeat
 
 from rowen.demo.traffic.replay import Outcome
 

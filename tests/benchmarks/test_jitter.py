@@ -1,6 +1,6 @@
 """The machine's jitter as it is kept."""
 
-from jitter import Jitter
+from reporting.jitter import Jitter
 
 
 def test_samples_are_kept_as_values_and_how_often_each_came():

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from kv_use import Engine, Holding, holdings, tokens_held
-from traffic import TRACES, bursty, resampled, traffic
+from traffic.kv_use import Engine, Holding, holdings, tokens_held
+from traffic.traffic import TRACES, bursty, resampled, traffic
 
 from rowen.demo.traffic.excerpt import TraceRow, load
 

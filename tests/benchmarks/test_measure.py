@@ -6,9 +6,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
-from blocks import Block
-from flags import Mode
-from measure import Arm, WarmUp, measure, warm_up
+from colocation.flags import Mode
+from colocation.measure import Arm, WarmUp, measure, warm_up
+from reporting.blocks import Block
 
 from rowen.demo.traffic.scaling import Request
 

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from pod import Pod
-from served_device import ServedDevice
+from rig.pod import Pod
+from rig.served_device import ServedDevice
 
 
 def test_a_process_and_its_children_are_in_it():
@@ -60,7 +60,7 @@ def served(tmp_path):
 
 
 def test_a_machine_without_cgroups_is_told_of(served, tmp_path, monkeypatch):
-    monkeypatch.setattr("served_device.Pod", lambda: Pod(tmp_path))
+    monkeypatch.setattr("rig.served_device.Pod", lambda: Pod(tmp_path))
     served.make_pods(with_share=True)
     assert "tenants have no cgroups" in served.without_backstop
     served.adopt(0, 1)  # does nothing
@@ -68,6 +68,6 @@ def test_a_machine_without_cgroups_is_told_of(served, tmp_path, monkeypatch):
 
 def test_cgroups_that_change_how_the_cpu_is_shared_are_not_used(served, tmp_path, monkeypatch):
     monkeypatch.setattr(Pod, "has_share", True)
-    monkeypatch.setattr("served_device.Pod", lambda: Pod(layout(tmp_path, 1)))
+    monkeypatch.setattr("rig.served_device.Pod", lambda: Pod(layout(tmp_path, 1)))
     served.make_pods(with_share=False)
     assert "a cgroup would change how the CPU is shared" in served.without_backstop

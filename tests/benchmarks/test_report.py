@@ -1,6 +1,6 @@
 import json
 
-from report import Missing, print_report, report
+from reporting.report import Missing, print_report, report
 
 
 def test_a_value_that_a_run_cannot_give_is_null_with_its_reason(capsys):

@@ -1,8 +1,8 @@
 """What Harli's formula keeps free, and what requests ask for at once."""
 
 import pytest
-from kv_use import Holding
-from reserve import Reserve, growths, short_fraction
+from traffic.kv_use import Holding
+from traffic.reserve import Reserve, growths, short_fraction
 
 
 def test_the_reserve_is_what_all_sequences_write_while_memory_comes_back():

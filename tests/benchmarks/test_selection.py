@@ -3,12 +3,12 @@
 import json
 import random
 
-import choosing_time
 import pytest
 import selection
-from batching import BLOCK_TOKENS, STEP_TOKENS, Engine, Machine, Request, draw_requests
-from jitter import percentile
-from report import Missing
+from choice import choosing_time
+from choice.batching import BLOCK_TOKENS, STEP_TOKENS, Engine, Machine, Request, draw_requests
+from reporting.jitter import percentile
+from reporting.report import Missing
 from selection import Cell, any_at_all, by_ledger, job_seconds, loss_figures, measure_selection, oldest
 
 ANY = random.Random(0)

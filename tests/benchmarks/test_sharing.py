@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sharing import Weight, hierarchy, idle_policy, members, pin, pods
+from colocation.sharing import Weight, hierarchy, idle_policy, members, pin, pods
 
 V1 = """\
 tmpfs /sys/fs/cgroup tmpfs rw 0 0

@@ -5,7 +5,7 @@ import json
 import pytest
 import reclaim
 import window
-from blocks import Block
+from reporting.blocks import Block
 from window import PLAIN, Plan, Repeat, arm_figures, arm_of, changes, windows
 
 from rowen.demo.samples import Shape

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from chooser import Chooser, ledger_file
+from choice.chooser import Chooser, ledger_file
 
 from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger

@@ -5,7 +5,7 @@ import random
 from collections.abc import Hashable
 
 import pytest
-from chooser import Chooser, ledger_file
+from choice.chooser import Chooser, ledger_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.ledger.ledger_rig import Rig, ledger_rig, loss, reference

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from chooser import Choice, Chooser
+from choice.chooser import Choice, Chooser
 from memory.ledger.ledger_rig import Rig, ledger_rig
 
 from rowen.node_agent.native import library_path

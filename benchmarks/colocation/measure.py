@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from blocks import Block
-from colocation import MODEL, Colocation
-from device_gate import Gate
-from flags import Mode
-from repeat import METRICS, Repeat, values_of
-from sharing import Weight, idle_policy, pods
+from colocation.colocation import MODEL, Colocation
+from colocation.device_gate import Gate
+from colocation.flags import Mode
+from colocation.sharing import Weight, idle_policy, pods
+from reporting.blocks import Block
+from reporting.repeat import METRICS, Repeat, values_of
 
 from rowen.demo.report import in_flight_spans
 from rowen.demo.statistics import clip, covered, percentile

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pod import Pod
+from rig.pod import Pod
 
 from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, PRELOAD_ENV, TENANT_SOCKETS_ENV
 from rowen.node_agent.attach.door import Door, Doorway

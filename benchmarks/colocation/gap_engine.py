@@ -1,6 +1,6 @@
 """An engine that never has a request of its own: its gate stays open, or follows another engine's requests.
 
-python -m gap_engine [FLAGS]
+python -m colocation.gap_engine [FLAGS]
 
 In `Mode.EVERY_GAP` it is busy whenever the flags say so. It reports no steps, so the device knows of no decode gap and
 opens after its floor of 2 ms. It looks every 0.2 ms, on another core.
@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from attaching import attach
-from flags import Flags, Mode
+from colocation.flags import Flags, Mode
+from rig.attaching import attach
 
 _LOOK_SECONDS = 0.0002
 _REST_SECONDS = 0.02

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from traffic import TRACES
+from traffic.traffic import TRACES
 
 from rowen.demo.traffic.excerpt import EXCERPT, load
 from rowen.demo.traffic.scaling import DEMO, Request, Scaling, scale

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-BENCHMARKS = Path(__file__).parent
+BENCHMARKS = Path(__file__).parents[1]
 
 
 def command(module: str, *arguments: object) -> list[str]:
-    """A program of this folder, by its module's name."""
+    """A program of `benchmarks`, by its module's name."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
 @contextmanager
 def running(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A process that is killed in the end; it finds the modules of this folder."""
+    """A process that is killed in the end; it finds the modules of `benchmarks`."""
     path = os.pathsep.join(map(str, filter(None, [BENCHMARKS, os.environ.get("PYTHONPATH")])))
     child = subprocess.Popen(
         arguments,

@@ -5,8 +5,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from child import BENCHMARKS, command
-from served_device import ServedDevice
+from rig.child import BENCHMARKS, command
+from rig.served_device import ServedDevice
 
 from rowen.node_agent.devices.device import Device
 
@@ -30,7 +30,7 @@ class Gate:
         self.renew()
         # A gate opens only for an engine; this one has no requests.
         self._engine = subprocess.Popen(
-            command("gap_engine", *filter(None, [flags])),
+            command("colocation.gap_engine", *filter(None, [flags])),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

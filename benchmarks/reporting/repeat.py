@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blocks import Block
+from reporting.blocks import Block
 
 from rowen.demo.statistics import answered, percentile
 from rowen.demo.traffic.replay import Outcome

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from device_gate import Gate
-from flags import FLAGS_ENV, Flags
-from processes import MODEL_PROCESS, answers, every_core, free_port, start
-from sharing import members, pin
+from colocation.device_gate import Gate
+from colocation.flags import FLAGS_ENV, Flags
+from colocation.sharing import members, pin
+from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
 
 from rowen.crds.names import JOB_SPEC_ENV
 from rowen.crds.offline_job import Lora
@@ -53,7 +53,7 @@ _ENGINE_ARGUMENTS = [
     "--dtype=float32", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
 ]  # fmt: skip
 _PLUGIN_ARGUMENTS = [
-    "--scheduler-cls", "flagged_scheduler.FlaggedScheduler",
+    "--scheduler-cls", "colocation.flagged_scheduler.FlaggedScheduler",
     "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
 ]  # fmt: skip
 
@@ -67,7 +67,7 @@ class Colocation:
         self._folder, self._job = folder, job
         self.url, self.plain_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         engine, plain = [*self._engine_command(self.url), *_PLUGIN_ARGUMENTS], self._engine_command(self.plain_url)
-        tenant = [sys.executable, "-m", "colocated_job", JOBS[job], str(flags)]
+        tenant = [sys.executable, "-m", "colocation.colocated_job", JOBS[job], str(flags)]
         with every_core(CORE):
             self._processes = {
                 "engine": start(folder, "engine", engine, managed.online_environment() | {FLAGS_ENV: str(flags)}),

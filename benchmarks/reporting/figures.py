@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from blocks import Increase, against_itself, increase, verdict
-from repeat import METRICS, PERCENTS, Repeat
-from report import Figures, Missing
+from reporting.blocks import Increase, against_itself, increase, verdict
+from reporting.repeat import METRICS, PERCENTS, Repeat
+from reporting.report import Figures, Missing
 
 from rowen.demo.statistics import percentile
 

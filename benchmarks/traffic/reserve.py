@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kv_use import Holding
+from traffic.kv_use import Holding
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A worker of the product as a tenant of a benchmark: it can also stop by itself, at the end of each of its steps.
 
-python -m colocated_job tuning|batch FLAGS
+python -m colocation.colocated_job tuning|batch FLAGS
 """
 
 import runpy
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flags import Flags, Mode
+from colocation.flags import Flags, Mode
 
 from rowen.runtime.batch import precision
 from rowen.runtime.worker import Progress

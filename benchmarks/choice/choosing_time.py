@@ -6,9 +6,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from chooser import Chooser, ledger_file
-from jitter import Jitter, percentile
-from report import Figures
+from choice.chooser import Chooser, ledger_file
+from reporting.jitter import Jitter, percentile
+from reporting.report import Figures
 
 from rowen.node_agent.devices.library import agent_library
 from rowen.runtime.memory.ledger import NativeLedger

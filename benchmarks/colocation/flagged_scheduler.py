@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from flags import FLAGS_ENV, Flags
+from colocation.flags import FLAGS_ENV, Flags
 from typing_extensions import override
 
 from rowen.runtime.native import Online

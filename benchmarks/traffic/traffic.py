@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rowen.demo.traffic.excerpt import TraceRow, load
 
-TRACES = {name: Path(__file__).parent / "traces" / f"azure-llm-2023-{name}.csv" for name in ("code", "conv")}
+TRACES = {name: Path(__file__).parents[1] / "traces" / f"azure-llm-2023-{name}.csv" for name in ("code", "conv")}
 """Excerpts of the Azure LLM inference trace 2023, CC BY 4.0; see `traces/README.md`."""
 STRETCH_SECONDS = 120.0
 DAY_SECONDS = 86400.0
