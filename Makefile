@@ -80,7 +80,7 @@ MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 
 .PHONY: bench
-bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some 100 minutes; QUICK=1 some 25)
+bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some two hours; QUICK=1 some 25)
 	@for name in $(BENCHMARKS); do \
 	  echo "==> $$name"; \
 	  $(PYTHON) benchmarks/$$name.py --json $(if $(QUICK),--quick) >$(BENCH_RESULT).part; \

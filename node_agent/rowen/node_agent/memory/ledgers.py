@@ -1,4 +1,4 @@
-"""The ledgers of a pool's offline members, by which it chooses what they lose (native: memory/ledgers.h)."""
+"""The ledgers of a pool's offline members, by which it chooses what they lose (native: memory/ledger/ledgers.h)."""
 
 import ctypes
 import errno

@@ -1,4 +1,4 @@
-"""A device's pool of memory: who may hold how many handles of it (native: memory/pool.h)."""
+"""A device's pool of memory: who may hold how many handles of it (native: memory/pool/pool.h)."""
 
 import ctypes
 import errno
