@@ -4,12 +4,14 @@ import pytest
 from scheduler.builders import GIB, device, job, node, outcome, placed, pod, run
 
 from rowen.scheduler.memory_words import above_all_devices, memory_refusal, never_fits
-from rowen.scheduler.snapshot import DeviceView, JobView
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
 
 SMALL = device("a", memory=4 * GIB, online_memory=GIB)
 """Leaves 3 GiB."""
 LARGE = device("b", memory=8 * GIB, online_memory=6 * GIB, service="team/chat")
 """Leaves 2 GiB."""
+UNKNOWN = device("c", memory=6 * GIB, online_memory=None, service="")
+"""Leaves nobody knows what."""
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,65 @@ def test_a_service_that_may_take_more_than_the_device_leaves_nothing() -> None:
     ],
 )
 def test_what_never_fits_is_told_with_the_device_that_comes_closest(memory: int, told: str) -> None:
-    assert never_fits(job("j", memory=memory), LARGE, SMALL) == told
+    assert never_fits(job("j", memory=memory), LARGE, SMALL, None) == told
+
+
+@pytest.mark.parametrize(
+    ("memory", "roomiest", "told"),
+    [
+        (3, SMALL, ""),
+        (
+            6, SMALL,
+            "no device is known to have room for it, whichever jobs end: spec.memory is 6.00Gi, the most that a "
+            "service leaves is 3.00Gi of 4.00Gi on a/cpu0, where service ns/chat may take 1.00Gi; "
+            "c/cpu0 has 6.00Gi: what the online pod may take is not known",
+        ),
+        (
+            7, SMALL,
+            "no device has room for it, whichever jobs end: spec.memory is 7.00Gi, the most that a service leaves is "
+            "3.00Gi of 4.00Gi on a/cpu0, where service ns/chat may take 1.00Gi",
+        ),
+        (7, None, ""),
+        (9, None, "it can never fit: spec.memory is 9.00Gi, the largest device, b/cpu0, has 8.00Gi"),
+    ],
+)  # fmt: skip
+def test_a_device_of_which_it_is_not_known_is_no_room_and_no_refusal(
+    memory: int, roomiest: DeviceView | None, told: str
+) -> None:
+    assert never_fits(job("j", memory=memory * GIB), LARGE, roomiest, UNKNOWN) == told
+
+
+def test_a_refusal_says_that_the_services_part_is_not_known() -> None:
+    told = memory_refusal(job("j"), device("n", online_memory=None), -2 * GIB)
+    assert told.endswith("left on cpu0: what service ns/chat may take is not known, offline jobs have 2.00Gi")
+
+
+def without_engine(name: str, memory: int) -> NodeView:
+    return node(name, device(name, memory=memory * GIB, online_memory=None, service="", attached=False))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken", "told"),
+    [
+        ((4,), 6, "no device has room for it, whichever jobs end: spec.memory is 5.00Gi, the most that a service "
+            "leaves is 2.00Gi of 8.00Gi on b/cpu0, where service ns/chat may take 6.00Gi"),
+        ((4,), 9, "no device has room for it, whichever jobs end: spec.memory is 5.00Gi, the most that a service "
+            "leaves is 0.00Gi of 8.00Gi on b/cpu0, where service ns/chat may take 9.00Gi"),
+        ((5, 6), 6, "no device is known to have room for it, whichever jobs end: spec.memory is 5.00Gi, the most that "
+            "a service leaves is 2.00Gi of 8.00Gi on b/cpu0, where service ns/chat may take 6.00Gi; "
+            "m1/cpu0 has 6.00Gi: what the online pod may take is not known"),
+        ((16,), 3, "no candidate holds: b/cpu0: node is cordoned"),
+    ],
+)  # fmt: skip
+def test_a_device_without_an_engine_may_have_room_later(sizes: tuple[int, ...], taken: int, told: str) -> None:
+    empty = [without_engine(f"m{at}", memory) for at, memory in enumerate(sizes)]
+    known = node("b", device("b", online_memory=taken * GIB), schedulable=taken != 3)
+    assert outcome(run(known, *empty, job("j", memory=5 * GIB)), "j").message == told
+
+
+def test_devices_without_an_engine_alone_refuse_for_that() -> None:
+    found = outcome(run(without_engine("m", 8), job("j", memory=5 * GIB)), "j")
+    assert found.message == "no candidate holds: m/cpu0: idle 0.00: no online engine attached, so its gate is closed"
 
 
 @pytest.mark.parametrize(

@@ -266,9 +266,9 @@ def _placement(job: JobView, best: Candidate, now: float, heard: float, policy: 
 
 def _refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
     """What can never be comes before what is in the way now."""
-    if fleet.largest is None or fleet.roomiest is None or not choice.candidates:
+    if fleet.largest is None or not choice.candidates:
         return "no node reports a harvested device"
     best = choice.candidates[0]
-    never = never_fits(job, fleet.largest, fleet.roomiest)
+    never = never_fits(job, fleet.largest, fleet.roomiest, fleet.unknown)
     told = never or f"no candidate holds: {best.place}: {best.refusal}"
     return told + above_all_devices(job, fleet.largest)

@@ -1,12 +1,14 @@
 """The explanation in a job's status: rounded, and steady while nothing that matters has changed."""
 
+import re
 from collections.abc import Sequence
 
 from rowen.crds.offline_job import CandidateExplanation, Explanation
 from rowen.scheduler.placement import EXPLAINED, Candidate
 
 _STEADY = 0.05
-"""A factor has to move so far before an explanation is written anew."""
+"""A factor has to move so far, an amount of memory by more than so much of itself, to be told anew."""
+_AMOUNT = re.compile(r"(\d+\.\d\d)Gi")
 
 
 def explain(message: str, candidates: Sequence[Candidate]) -> Explanation:
@@ -45,15 +47,37 @@ def settled(old: Explanation | None, new: Explanation) -> Explanation:
 def _alike(old: Explanation, new: Explanation) -> bool:
     before = {(candidate.node, *candidate.devices): candidate for candidate in old.candidates}
     after = {(candidate.node, *candidate.devices): candidate for candidate in new.candidates}
-    return before.keys() == after.keys() and all(_close(before[key], after[key]) for key in after)
+    near = before.keys() == after.keys() and all(_close(before[key], after[key]) for key in after)
+    first, then = _own_words(old), _own_words(new)
+    # A message may name a device that is no candidate, so the digits of names count here.
+    return near and _AMOUNT.sub("", first) == _AMOUNT.sub("", then) and _near(first, then)
+
+
+def _own_words(told: Explanation) -> str:
+    """The message without what it repeats of a candidate: which of two that are alike comes first is no news."""
+    reasons = (f": {entry.node}/{'+'.join(entry.devices)}: {entry.reason}" for entry in told.candidates)
+    return next((told.message.replace(reason, "", 1) for reason in reasons if reason in told.message), told.message)
 
 
 def _close(old: CandidateExplanation, new: CandidateExplanation) -> bool:
     factors = ("idle", "memory", "alignment", "sharing")
     near = all(abs(getattr(old, factor) - getattr(new, factor)) < _STEADY for factor in factors)
-    return near and old.chosen == new.chosen and wording(old.reason) == wording(new.reason)
+    return near and old.chosen == new.chosen and alike(old.reason, new.reason)
 
 
-def wording(text: str) -> str:
-    """A text without its numbers."""
+def alike(old: str, new: str) -> bool:
+    """Whether two texts say the same: the same letters, and nearly the same amounts of memory.
+
+    Other figures are passed over: some, such as the age of a report, change with every pass.
+    """
+    return old == new or (_letters(old) == _letters(new) and _near(old, new))
+
+
+def _letters(text: str) -> str:
     return "".join(letter for letter in text if letter.isalpha())
+
+
+def _near(old: str, new: str) -> bool:
+    before, after = ([float(amount) for amount in _AMOUNT.findall(text)] for text in (old, new))
+    pairs = zip(before, after, strict=False)
+    return len(before) == len(after) and all(abs(a - b) <= _STEADY * a for a, b in pairs)

@@ -134,8 +134,12 @@ class Fleet:
         views = [state.view for state in self.devices.values()]
         self.largest = max(views, key=lambda view: view.memory, default=None)
         """The first by name of the devices with the most memory, closed ones too; None where there is none."""
-        self.roomiest = max(views, key=lambda view: view.room, default=None)
-        """The same of the memory beside what the online pod may have."""
+        known = [view for view in views if view.online_memory is not None]
+        self.roomiest = max(known, key=lambda view: view.room, default=None)
+        """The same of the memory beside what the online pod may have, where that is known."""
+        unknown = [view for view in views if view.online_memory is None]
+        self.unknown = max(unknown, key=lambda view: view.memory, default=None)
+        """The same as `largest`, of the devices where it is not: without an engine, say."""
         self._all.ranks.sort()
 
     def _enter(self, node: NodeView, now: float, policy: Policy) -> None:

@@ -14,23 +14,28 @@ def memory_refusal(job: JobView, device: DeviceView, left: int) -> str:
     )
     if job.memory > device.memory:
         return f"{told}; the device is too small"
-    return f"{told}; the service leaves too little, whichever jobs end" if job.memory > device.room else told
+    short = device.online_memory is not None and job.memory > device.room
+    return f"{told}; the service leaves too little, whichever jobs end" if short else told
 
 
-def never_fits(job: JobView, largest: DeviceView, roomiest: DeviceView) -> str:
+def never_fits(job: JobView, largest: DeviceView, roomiest: DeviceView | None, unknown: DeviceView | None) -> str:
     """Why the job's own memory fits on no device, whichever jobs end; empty where it may fit.
 
-    `largest` has the most memory of all devices, `roomiest` the most beside its service.
+    `largest` has the most memory of all devices, `roomiest` the most beside its service of those where that is known,
+    `unknown` the most memory of the others.
     """
     if job.memory > largest.memory:
         return f"it can never fit: spec.memory is {gib(job.memory)}, {_largest(largest)}"
-    if job.memory <= roomiest.room:
+    if roomiest is None or job.memory <= roomiest.room:
         return ""
-    return (
-        f"no device has room for it, whichever jobs end: spec.memory is {gib(job.memory)}, "
+    told = (
+        f"room for it, whichever jobs end: spec.memory is {gib(job.memory)}, "
         f"the most that a service leaves is {gib(roomiest.room)} of {gib(roomiest.memory)} on "
         f"{_place(roomiest)}, where {_service(roomiest)}"
     )
+    if unknown is None or job.memory > unknown.memory:
+        return f"no device has {told}"
+    return f"no device is known to have {told}; {_place(unknown)} has {gib(unknown.memory)}: {_service(unknown)}"
 
 
 def above_all_devices(job: JobView, largest: DeviceView | None) -> str:
@@ -52,7 +57,8 @@ def _largest(device: DeviceView) -> str:
 
 def _service(device: DeviceView) -> str:
     owner = f"service {device.service}" if device.service else "the online pod"
-    return f"{owner} may take {gib(device.memory - device.room)}"
+    known = device.online_memory is not None
+    return f"{owner} may take {gib(device.memory - device.room)}" if known else f"what {owner} may take is not known"
 
 
 def _place(device: DeviceView) -> str:

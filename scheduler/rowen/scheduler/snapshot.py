@@ -57,8 +57,11 @@ class DeviceView:
 
     @property
     def room(self) -> int:
-        """Bytes beside all that the online pod may have: what jobs have for themselves at most, below 0 for none."""
-        return self.memory - (self.online_memory or 0)
+        """Bytes beside all that the online pod may have: what jobs have for themselves at most, below 0 for none.
+
+        0 where it is not known what the online pod may have.
+        """
+        return 0 if self.online_memory is None else self.memory - self.online_memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rowen.crds import names
 from rowen.crds.common import Condition, ConditionStatus, find_condition, set_condition
 from rowen.crds.offline_job import Assignment, Explanation, Lease, OfflineJobStatus, Throughput
 from rowen.scheduler.decision import Action, Outcome
-from rowen.scheduler.explanation import explain, settled, wording
+from rowen.scheduler.explanation import alike, explain, settled
 from rowen.scheduler.facts import unix_time
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.lease import Reason
@@ -215,18 +215,24 @@ def _steady(new: Wanted, old: Wanted) -> Wanted:
     explanation = settled(old.explanation, new.explanation) if new.explanation else None
     throughput = old.throughput if _near(new.throughput, old.throughput) else new.throughput
     calm = explanation == old.explanation and throughput == old.throughput
-    conditions = tuple(_calm(condition, old.conditions) if calm else condition for condition in new.conditions)
+    told = tuple(_retold(condition, new.explanation, explanation) for condition in new.conditions)
+    conditions = tuple(_calm(condition, old.conditions) if calm else condition for condition in told)
     return replace(new, conditions=conditions, throughput=throughput, explanation=explanation)
 
 
+def _retold(condition: Condition, new: Explanation | None, kept: Explanation | None) -> Condition:
+    """With the message of the explanation that is kept where it has that of the new one."""
+    if new is None or kept is None or condition.message != new.message:
+        return condition
+    return condition.model_copy(update={"message": kept.message})
+
+
 def _calm(new: Condition, before: tuple[Condition, ...]) -> Condition:
-    """The old condition while only figures in its message differ."""
+    """The old message while only figures in it differ, and no amount of memory by much."""
     old = find_condition(before, new.type)
-    return new.model_copy(update={"message": old.message}) if old is not None and _says(old) == _says(new) else new
-
-
-def _says(condition: Condition) -> tuple[str, str, str]:
-    return condition.status, condition.reason, wording(condition.message)
+    if old is None or (old.status, old.reason) != (new.status, new.reason) or not alike(old.message, new.message):
+        return new
+    return new.model_copy(update={"message": old.message})
 
 
 def _near(new: Throughput | None, old: Throughput | None) -> bool:
