@@ -19,6 +19,8 @@ from rowen.crds.worker import BatchSpec, ModelLocation
 from rowen.node_agent.memory.pool import MemberStatus
 from rowen.node_agent.native import library_path
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
+from rowen.runtime.batch.precision import FLOAT32
+from rowen.runtime.batch.weights import weights_bytes
 
 HANDLES, HANDLE_BYTES = 24, 65536
 """A token of the model takes 512 bytes, so a handle is a block of 128."""
@@ -118,7 +120,7 @@ def batch_job(rig: Rig, model: Path, rows: list[dict[str, Any]], folder: Path) -
         model=ModelLocation(name_or_path=str(model)),
         input_path=str(folder / "in.jsonl"),
         output_path=str(folder / "out.jsonl"),
-        memory_bytes=OVERHEAD_BYTES + (model / "model.safetensors").stat().st_size,
+        memory_bytes=OVERHEAD_BYTES + weights_bytes(model, FLOAT32),
     )
     settings = environment(
         **{**rig.environment(), "ROWEN_JOB_SPEC": job.model_dump_json(by_alias=True)},

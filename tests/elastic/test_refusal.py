@@ -18,6 +18,11 @@ def test_the_kubelet_hears_what_the_user_can_mend(error: Exception, left: str, t
     assert log.read_text() == left
 
 
+def test_words_that_cannot_be_left_do_not_replace_the_error(tmp_path: Path) -> None:
+    with capture_logs(), pytest.raises(TooLittleError), told(tmp_path):
+        raise TooLittleError("too little")
+
+
 def test_outside_a_container_nothing_is_left(tmp_path: Path) -> None:
     log = tmp_path / "termination-log"
     with capture_logs(), pytest.raises(TooLittleError), told(log):

@@ -67,9 +67,9 @@ def test_an_engine_that_ends_again_after_it_was_ready_is_told() -> None:
 @pytest.mark.parametrize(
     ("ends", "words"),
     [
-        (Ends(1, "Completed", 0, ""), "its engine ended once with Completed (exit code 0)"),
+        (Ends("engine", 1, "Completed", 0, ""), "its engine ended once with Completed (exit code 0)"),
         (
-            Ends(3, "Error", 1, "ValueError: x"),
+            Ends("engine", 3, "Error", 1, "ValueError: x"),
             "its engine ended 3 times, the last time with Error (exit code 1): ValueError: x",
         ),
     ],

@@ -172,6 +172,20 @@ def test_the_first_container_is_the_worker() -> None:
     assert view.result.reason == "DiskFull"
 
 
+def test_the_engine_is_found_behind_a_container_that_a_webhook_put_first() -> None:
+    pod = manifest({"containerStatuses": [
+        {"name": "proxy", "state": {}, "restartCount": 8, "lastState": {"terminated": {"exitCode": 1}}},
+        {"name": "engine", "state": {}, "restartCount": 1, "lastState": {"terminated": {"exitCode": 137}}},
+    ]})  # fmt: skip
+    pod["spec"]["containers"] = [{"name": "proxy"}, {"name": "engine"}]
+    # Of a job's pod the first one is the worker, whatever another one is called.
+    for labels, container in (({"rowen.dev/service": "chat"}, "engine"), ({}, "proxy")):
+        pod["metadata"]["labels"] = labels
+        ends = pod_view(pod).ends
+        assert ends is not None
+        assert ends.container == container
+
+
 def test_last_words_that_are_no_result_stay_text() -> None:
     ended = {"exitCode": 1, "message": "Traceback: boom"}
     view = pod_view(manifest({"phase": "Failed", "containerStatuses": worker(terminated=ended)}))

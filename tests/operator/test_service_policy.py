@@ -75,9 +75,12 @@ def said(decision: Decision) -> dict[str, tuple[str, str]]:
 LABEL = {"rowen.dev/service": "chat"}
 LIMIT = {"rowen.dev/online": "1"}
 BUSY = device(online=online(ttft=quantiles(0.1), tpot=quantiles(0.01)))
-OOM = PodView("chat-o", "o", ends=Ends(3, "OOMKilled", 137, ""))
-CRASHED = PodView("chat-c", "c", ends=Ends(2, "Error", 1, "ValueError: no room"))
+OOM = PodView("chat-o", "o", ends=Ends("engine", 3, "OOMKilled", 137, ""))
+CRASHED = PodView("chat-c", "c", ends=Ends("engine", 2, "Error", 1, "ValueError: no room"))
 BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolumeclaim "models" not found'))
+
+
+PROXY = Problem("CrashLoopBackOff", "back-off 40s restarting failed container", "proxy")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,8 @@ BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolu
         # An image that went away matters more than how the engine ended before; one that is gone or goes, nothing.
         (service(**stored(0), pods=(replace(OOM, problem=Problem("ErrImagePull", "")),)), {"Ready": "ErrImagePull"}),
         (service(**stored(0), pods=(replace(OOM, phase="Failed"),)), {"Ready": "Progressing"}),
+        # Another container's trouble is not the engine's.
+        (service(**stored(0), pods=(replace(OOM, problem=PROXY),)), {"Ready": "CrashLoopBackOff"}),
         (service(**stored(0), pods=(replace(OOM, deletion_deadline=NOW),)), {"Ready": "Progressing"}),
         (service(**stored(), pods=(OOM,)), {"Ready": "AllReady"}),
         (service(**without_pods("True")), {"Ready": "FailedCreate", "Degraded": "FailedCreate"}),
@@ -140,7 +145,7 @@ def test_conditions(snapshot: ServiceSnapshot, expected: dict[str, str]) -> None
         (
             service(**stored(0), pods=(CRASHED,)),
             "0 of 1 pods are ready; pod chat-c: its engine ended 2 times, the last time with Error (exit code 1): "
-            "ValueError: no room; `kubectl logs chat-c --previous` shows more",
+            "ValueError: no room; `kubectl logs chat-c -c engine --previous` shows more",
         ),
         (service(**without_pods("True")), "0 of 1 pods are ready; exceeded quota: memory"),
     ],

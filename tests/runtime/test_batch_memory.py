@@ -97,6 +97,15 @@ def test_a_file_that_cannot_be_read_is_the_users_error(model: Path) -> None:
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
 
 
+@pytest.mark.parametrize(("offsets", "halves"), [([8, 2], 0), ([0, 10**400], 1), ([0, 6], 0)])
+def test_a_header_that_lies_counts_for_no_more_than_the_file(tmp_path: Path, offsets: list[int], halves: int) -> None:
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [1], "data_offsets": offsets}}).encode()
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header + bytes(6))
+    size = file.stat().st_size
+    assert weights_bytes(tmp_path, "float32") == size + (halves * size or max(0, offsets[1] - offsets[0]))
+
+
 def test_a_damaged_file_counts_as_it_lies_there(model: Path) -> None:
     assert weights_bytes(model, "float32") == WEIGHTS
 
@@ -113,10 +122,15 @@ def test_a_cpu_without_instructions_for_16_bits_computes_in_float32(
 def test_quantized_weights_stay_with_their_kernels(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    (model / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": {"quant_method": "fp8"}}))
+    quantization = {"quantization_config": {"quant_method": "fp8"}}
+    for config in (CONFIG | quantization, {"text_config": quantization}, {"compression_config": {"format": "int"}}):
+        (model / "config.json").write_text(json.dumps(config))
+        assert precision.chosen(model) == "auto"
+    for text in ("[", "[]", json.dumps(CONFIG | {"text_config": "x", "quantization_config": None})):
+        (model / "config.json").write_text(text)
+        assert precision.chosen(model) == "float32"
+    (model / "hf_quant_config.json").write_text("{}")
     assert precision.chosen(model) == "auto"
-    (model / "config.json").write_text("[")
-    assert precision.chosen(model) == "float32"
 
 
 def test_a_cache_without_a_token_is_too_little_memory() -> None:

@@ -19,6 +19,8 @@ _ERROR = re.compile(r"\b[A-Z]\w*(Error|Exception)\b")
 class Ends:
     """The ends of a pod's tenant that has not been ready since."""
 
+    container: str
+    """Its name."""
     count: int
     """As the kubelet counts them for this pod."""
     reason: str
@@ -45,6 +47,7 @@ def ends_of(entry: Mapping[str, Any], ready: Mapping[str, Any]) -> Ends | None:
     if not last or ready.get("status") == "True" or _was_ready_since(state, ready):
         return None
     return Ends(
+        container=entry["name"],
         # The kubelet counts a restart when the container runs again.
         count=entry.get("restartCount", 0) + ("running" not in state),
         reason=last.get("reason") or "Error",

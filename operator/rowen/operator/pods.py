@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL
+from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ENGINE_CONTAINER, SERVICE_LABEL
 from rowen.crds.worker import WorkerResult
 from rowen.operator.container_ends import Ends, ends_of
 from rowen.operator.timestamps import unix_or_none
@@ -87,9 +87,9 @@ class PodView:
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
-    """Reads a pod as the API server returns it. Its first container is the tenant."""
+    """Reads a pod as the API server returns it."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    tenant = _status_of(status.get("containerStatuses") or (), spec["containers"][0]["name"])
+    tenant = _status_of(status.get("containerStatuses") or (), _tenant(metadata, spec))
     state: Mapping[str, Any] = tenant.get("state") or {}
     ended: Mapping[str, Any] = state.get("terminated") or {}
     message = ended.get("message") or status.get("message") or ""
@@ -114,6 +114,13 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         problem=_problem(status),
         ends=ends_of(tenant, _condition(status, "Ready")),
     )
+
+
+def _tenant(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """Name of its first container, or of the engine, before which a webhook may have put one."""
+    names = [container["name"] for container in spec["containers"]]
+    is_engine = SERVICE_LABEL in (metadata.get("labels") or {}) and ENGINE_CONTAINER in names
+    return ENGINE_CONTAINER if is_engine else names[0]
 
 
 def _status_of(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from rowen.crds.base import duration_seconds
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
 from rowen.crds.online_service import LatencyTarget, ObservedLatency
+from rowen.operator.container_ends import Ends
 from rowen.operator.pods import PodView, Problem
 from rowen.operator.say import Say
 from rowen.operator.service_snapshot import ServiceSnapshot
@@ -55,13 +56,17 @@ def _troubled_pod(snapshot: ServiceSnapshot) -> Problem | None:
 
 def _trouble(pod: PodView) -> Problem | None:
     # The kubelet has one word while it waits and none while the engine starts anew; that it ended stays true.
-    if pod.ends and (pod.problem is None or pod.problem.reason in _BETWEEN_STARTS):
+    if pod.ends and (pod.problem is None or _is_between_starts(pod.problem, pod.ends)):
         reason = "OOMKilled" if pod.ends.reason == "OOMKilled" else "EngineEnded"
-        more = f"`kubectl logs {pod.name} --previous` shows more"
+        more = f"`kubectl logs {pod.name} -c {pod.ends.container} --previous` shows more"
         return Problem(reason, f"pod {pod.name}: {pod.ends.in_words}; {more}")
     if pod.problem:
         return replace(pod.problem, message=f"pod {pod.name}: {pod.problem.message}")
     return None
+
+
+def _is_between_starts(problem: Problem, ends: Ends) -> bool:
+    return problem.container == ends.container and problem.reason in _BETWEEN_STARTS
 
 
 def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: str) -> ObservedLatency | None:

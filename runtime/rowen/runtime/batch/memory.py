@@ -46,7 +46,8 @@ def bytes_left(model: Path, memory_bytes: int, dtype: str, least: int) -> int:
     left = memory_bytes - weights - OVERHEAD_BYTES
     if left < least:
         needs = f"weights {quantity_text(weights)}, vLLM itself {quantity_text(OVERHEAD_BYTES)}"
-        raise WorkerError("MemoryTooSmall", f"memory: {quantity_text(memory_bytes)} is too little: {needs}")
+        lacks = f"{quantity_text(memory_bytes)} is too little by {quantity_text(least - left)}"
+        raise WorkerError("MemoryTooSmall", f"memory: {lacks}: {needs}")
     return left
 
 

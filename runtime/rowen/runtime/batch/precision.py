@@ -8,6 +8,7 @@ import structlog
 log = structlog.get_logger()
 
 FLOAT32 = "float32"
+_QUANTIZATIONS = ("quantization_config", "compression_config")
 
 
 def has_fast_halves() -> bool:
@@ -29,10 +30,13 @@ def chosen(model: Path) -> str:
 
 
 def _is_quantized(model: Path) -> bool:
-    """Quantized weights have kernels of their own, which may take no float32."""
+    """Quantized weights have kernels of their own, which may take no float32. They are told as vLLM tells them."""
+    if (model / "hf_quant_config.json").exists():
+        return True
     try:
         config = json.loads((model / "config.json").read_bytes())
     except (OSError, RecursionError, ValueError):
         # Whoever reads it next says what is wrong with it.
         return False
-    return isinstance(config, dict) and bool(config.get("quantization_config"))
+    parts = [config, config.get("text_config")] if isinstance(config, dict) else []
+    return any(part.get(key) for part in parts if isinstance(part, dict) for key in _QUANTIZATIONS)

@@ -41,7 +41,8 @@ def _halves_bytes(file: Path) -> int:
         try:
             header, _ = read_header(stream)
             places = [tensor["data_offsets"] for tensor in header.values() if tensor.get("dtype") in _HALVES]
-            return sum(int(end) - int(begin) for begin, end in places)
+            halves = sum(int(end) - int(begin) for begin, end in places)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             # As above.
             return 0
+    return min(max(halves, 0), file.stat().st_size)

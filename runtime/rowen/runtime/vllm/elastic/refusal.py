@@ -1,7 +1,7 @@
 """What an engine that cannot keep its cache in the pool says."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -23,5 +23,6 @@ def told(termination_log: Path = Path(TERMINATION_LOG)) -> Iterator[None]:
         yield
     except UnsuitableError as error:
         log.error("the engine cannot start", error=str(error))
-        last_words.leave(str(error), termination_log)
+        with suppress(OSError):
+            last_words.leave(str(error), termination_log)
         raise
