@@ -75,7 +75,7 @@ def test_an_engine_that_ends_again_after_it_was_ready_is_told() -> None:
     ],
 )
 def test_ends_in_words(ends: Ends, words: str) -> None:
-    assert ends.in_words == words
+    assert ends.in_words("engine") == words
 
 
 @pytest.mark.parametrize(

@@ -175,15 +175,18 @@ def test_the_first_container_is_the_worker() -> None:
 def test_the_engine_is_found_behind_a_container_that_a_webhook_put_first() -> None:
     pod = manifest({"containerStatuses": [
         {"name": "proxy", "state": {}, "restartCount": 8, "lastState": {"terminated": {"exitCode": 1}}},
-        {"name": "engine", "state": {}, "restartCount": 1, "lastState": {"terminated": {"exitCode": 137}}},
+        {"name": "vllm", "state": {}, "restartCount": 1, "lastState": {"terminated": {"exitCode": 137}}},
     ]})  # fmt: skip
-    pod["spec"]["containers"] = [{"name": "proxy"}, {"name": "engine"}]
-    # Of a job's pod the first one is the worker, whatever another one is called.
-    for labels, container in (({"rowen.dev/service": "chat"}, "engine"), ({}, "proxy")):
-        pod["metadata"]["labels"] = labels
-        ends = pod_view(pod).ends
-        assert ends is not None
-        assert ends.container == container
+    engine = {"name": "vllm", "resources": {"limits": {"rowen.dev/online": "1"}}}
+    # Of a job's pod the first one is the worker.
+    for containers, order in (
+        ([{"name": "proxy"}, engine], ["vllm", "proxy"]),
+        ([{"name": "proxy"}], ["proxy", "vllm"]),
+    ):
+        pod["spec"]["containers"] = containers
+        view = pod_view(pod)
+        assert [ends.container for ends in view.ends] == order
+        assert view.tenant == order[0]
 
 
 def test_last_words_that_are_no_result_stay_text() -> None:

@@ -75,11 +75,12 @@ def said(decision: Decision) -> dict[str, tuple[str, str]]:
 LABEL = {"rowen.dev/service": "chat"}
 LIMIT = {"rowen.dev/online": "1"}
 BUSY = device(online=online(ttft=quantiles(0.1), tpot=quantiles(0.01)))
-OOM = PodView("chat-o", "o", ends=Ends("engine", 3, "OOMKilled", 137, ""))
-CRASHED = PodView("chat-c", "c", ends=Ends("engine", 2, "Error", 1, "ValueError: no room"))
+OOM = PodView("chat-o", "o", "engine", ends=(Ends("engine", 3, "OOMKilled", 137, ""),))
+CRASHED = PodView("chat-c", "c", "engine", ends=(Ends("engine", 2, "Error", 1, "ValueError: no room"),))
 BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolumeclaim "models" not found'))
 
 
+ENDED = Ends("proxy", 4, "Error", 2, "no route")
 PROXY = Problem("CrashLoopBackOff", "back-off 40s restarting failed container", "proxy")
 
 
@@ -94,8 +95,18 @@ PROXY = Problem("CrashLoopBackOff", "back-off 40s restarting failed container", 
         # An image that went away matters more than how the engine ended before; one that is gone or goes, nothing.
         (service(**stored(0), pods=(replace(OOM, problem=Problem("ErrImagePull", "")),)), {"Ready": "ErrImagePull"}),
         (service(**stored(0), pods=(replace(OOM, phase="Failed"),)), {"Ready": "Progressing"}),
-        # Another container's trouble is not the engine's.
+        # Another container's trouble is not the engine's; of two that end, the one that ends more often is told,
+        # whichever of them the kubelet waits with.
         (service(**stored(0), pods=(replace(OOM, problem=PROXY),)), {"Ready": "CrashLoopBackOff"}),
+        (
+            service(**stored(0), pods=(replace(OOM, ends=(*OOM.ends, ENDED), problem=PROXY),)),
+            {"Ready": "ContainerEnded"},
+        ),
+        (service(**stored(0), pods=(replace(OOM, ends=(*OOM.ends, ENDED)),)), {"Ready": "ContainerEnded"}),
+        (
+            service(**stored(0), pods=(replace(OOM, ends=(*OOM.ends, replace(ENDED, count=3)), problem=PROXY),)),
+            {"Ready": "OOMKilled"},
+        ),
         (service(**stored(0), pods=(replace(OOM, deletion_deadline=NOW),)), {"Ready": "Progressing"}),
         (service(**stored(), pods=(OOM,)), {"Ready": "AllReady"}),
         (service(**without_pods("True")), {"Ready": "FailedCreate", "Degraded": "FailedCreate"}),

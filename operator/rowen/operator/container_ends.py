@@ -17,7 +17,7 @@ _ERROR = re.compile(r"\b[A-Z]\w*(Error|Exception)\b")
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of a pod's tenant that has not been ready since."""
+    """The ends of a container whose pod has not been ready since."""
 
     container: str
     """Its name."""
@@ -29,12 +29,11 @@ class Ends:
     words: str
     """The telling line of what it said last; made safe to show, empty where it said nothing."""
 
-    @property
-    def in_words(self) -> str:
-        """For people, after the pod's name."""
+    def in_words(self, what: str) -> str:
+        """For people, after the pod's name. `what` is the container's part: engine, say."""
         times = "once" if self.count == 1 else f"{self.count} times, the last time"
         said = f": {self.words}" if self.words else ""
-        return f"its engine ended {times} with {self.reason} (exit code {self.exit_code}){said}"
+        return f"its {what} ended {times} with {self.reason} (exit code {self.exit_code}){said}"
 
 
 def ends_of(entry: Mapping[str, Any], ready: Mapping[str, Any]) -> Ends | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ENGINE_CONTAINER, SERVICE_LABEL
+from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ONLINE_RESOURCE
 from rowen.crds.worker import WorkerResult
 from rowen.operator.container_ends import Ends, ends_of
 from rowen.operator.timestamps import unix_or_none
@@ -35,6 +35,8 @@ class PodView:
 
     name: str
     uid: str
+    tenant: str = ""
+    """The container that is the engine or the worker."""
     node: str | None = None
     attempt: int = 0
     assignment: str | None = None
@@ -53,8 +55,8 @@ class PodView:
     disrupted: bool = False
     """It failed for a reason of the cluster's, not its own."""
     problem: Problem | None = None
-    ends: Ends | None = None
-    """Of a tenant that is started again and again, or once; None where it never ended or has been ready since."""
+    ends: tuple[Ends, ...] = ()
+    """Of each container that has ended and not been ready since, the tenant first."""
 
     @property
     def ended(self) -> bool:
@@ -89,13 +91,15 @@ class PodView:
 def pod_view(pod: Mapping[str, Any]) -> PodView:
     """Reads a pod as the API server returns it."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    tenant = _status_of(status.get("containerStatuses") or (), _tenant(metadata, spec))
+    statuses, name = status.get("containerStatuses") or (), _tenant(spec)
+    tenant = _status_of(statuses, name)
     state: Mapping[str, Any] = tenant.get("state") or {}
     ended: Mapping[str, Any] = state.get("terminated") or {}
     message = ended.get("message") or status.get("message") or ""
     return PodView(
         name=metadata["name"],
         uid=metadata["uid"],
+        tenant=name,
         node=spec.get("nodeName"),
         attempt=_number((metadata.get("labels") or {}).get(ATTEMPT_LABEL)),
         assignment=(metadata.get("annotations") or {}).get(ASSIGNMENT_ANNOTATION),
@@ -112,15 +116,20 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         result=_result(message),
         disrupted=_disrupted(status),
         problem=_problem(status),
-        ends=ends_of(tenant, _condition(status, "Ready")),
+        ends=_ends([tenant, *(entry for entry in statuses if entry.get("name") != name)], status),
     )
 
 
-def _tenant(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """Name of its first container, or of the engine, before which a webhook may have put one."""
-    names = [container["name"] for container in spec["containers"]]
-    is_engine = SERVICE_LABEL in (metadata.get("labels") or {}) and ENGINE_CONTAINER in names
-    return ENGINE_CONTAINER if is_engine else names[0]
+def _tenant(spec: Mapping[str, Any]) -> str:
+    """Name of the engine, before which a webhook may have put another container, or else of the first one."""
+    containers = spec["containers"]
+    limits = ((entry["name"], (entry.get("resources") or {}).get("limits") or {}) for entry in containers)
+    return str(next((name for name, limit in limits if ONLINE_RESOURCE in limit), containers[0]["name"]))
+
+
+def _ends(entries: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> tuple[Ends, ...]:
+    ready = _condition(status, "Ready")
+    return tuple(ends for entry in entries if (ends := ends_of(entry, ready)))
 
 
 def _status_of(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:

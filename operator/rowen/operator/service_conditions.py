@@ -55,18 +55,22 @@ def _troubled_pod(snapshot: ServiceSnapshot) -> Problem | None:
 
 
 def _trouble(pod: PodView) -> Problem | None:
-    # The kubelet has one word while it waits and none while the engine starts anew; that it ended stays true.
+    # The kubelet has one word while it waits and none while a container starts anew; that it ended stays true.
     if pod.ends and (pod.problem is None or _is_between_starts(pod.problem, pod.ends)):
-        reason = "OOMKilled" if pod.ends.reason == "OOMKilled" else "EngineEnded"
-        more = f"`kubectl logs {pod.name} -c {pod.ends.container} --previous` shows more"
-        return Problem(reason, f"pod {pod.name}: {pod.ends.in_words}; {more}")
+        # Of several the one that ends most often, and so always the same one.
+        most = max(pod.ends, key=lambda ends: ends.count)
+        engine = most.container == pod.tenant
+        reason = "OOMKilled" if most.reason == "OOMKilled" else "EngineEnded" if engine else "ContainerEnded"
+        more = f"`kubectl logs {pod.name} -c {most.container} --previous` shows more"
+        words = most.in_words("engine" if engine else f"container {most.container}")
+        return Problem(reason, f"pod {pod.name}: {words}; {more}")
     if pod.problem:
         return replace(pod.problem, message=f"pod {pod.name}: {pod.problem.message}")
     return None
 
 
-def _is_between_starts(problem: Problem, ends: Ends) -> bool:
-    return problem.container == ends.container and problem.reason in _BETWEEN_STARTS
+def _is_between_starts(problem: Problem, ends: Iterable[Ends]) -> bool:
+    return problem.reason in _BETWEEN_STARTS and problem.container in {each.container for each in ends}
 
 
 def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: str) -> ObservedLatency | None:
