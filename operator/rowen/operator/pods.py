@@ -123,8 +123,13 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
 def _tenant(spec: Mapping[str, Any]) -> str:
     """Name of the engine, before which a webhook may have put another container, or else of the first one."""
     containers = spec["containers"]
-    limits = ((entry["name"], (entry.get("resources") or {}).get("limits") or {}) for entry in containers)
-    return str(next((name for name, limit in limits if ONLINE_RESOURCE in limit), containers[0]["name"]))
+    return str(next(filter(requests_device, containers), containers[0])["name"])
+
+
+def requests_device(container: Mapping[str, Any]) -> bool:
+    """Whether the container asks for `rowen.dev/online`, as an engine does."""
+    limits: Mapping[str, Any] = (container.get("resources") or {}).get("limits") or {}
+    return ONLINE_RESOURCE in limits
 
 
 def _ends(entries: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> tuple[Ends, ...]:

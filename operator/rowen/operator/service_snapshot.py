@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowen.crds.names import ONLINE_RESOURCE, SERVICE_LABEL
+from rowen.crds.names import SERVICE_LABEL
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.online_service import OnlineServiceSpec, OnlineServiceStatus
 from rowen.operator.decision import Manifest, Refusal
 from rowen.operator.owners import controller_of
-from rowen.operator.pods import PodView, Problem
+from rowen.operator.pods import PodView, Problem, requests_device
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def workload_view(manifest: Mapping[str, Any]) -> WorkloadView:
         replicas=status.get("replicas") or 0,
         ready=status.get("readyReplicas") or 0,
         selector=selector_text(spec.get("selector") or {}),
-        requests_device=any(_requests_device(container) for container in template["spec"].get("containers") or ()),
+        requests_device=any(requests_device(container) for container in template["spec"].get("containers") or ()),
         service=((template.get("metadata") or {}).get("labels") or {}).get(SERVICE_LABEL),
         replica_failure=_replica_failure(status),
     )
@@ -90,11 +90,6 @@ def selector_text(selector: Mapping[str, Any]) -> str:
         forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
         parts.append(forms.get(operator, f"!{key}"))
     return ",".join(parts)
-
-
-def _requests_device(container: Mapping[str, Any]) -> bool:
-    limits: Mapping[str, Any] = (container.get("resources") or {}).get("limits") or {}
-    return ONLINE_RESOURCE in limits
 
 
 def service_snapshot(
