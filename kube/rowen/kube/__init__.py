@@ -1,0 +1,1 @@
+"""The one way to talk to Kubernetes: requests, local copies, leader election."""

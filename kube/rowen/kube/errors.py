@@ -1,0 +1,50 @@
+"""How a request to the API server fails."""
+
+import json
+
+
+class KubeError(Exception):
+    """A request that failed; whether it was carried out shows in the next listing."""
+
+
+class LoginError(KubeError):
+    """What tells where the API server is and who one is cannot be used."""
+
+
+class UnreachableError(KubeError):
+    """No answer came, or one that nobody can read."""
+
+
+class StaleListError(KubeError):
+    """A listing is older than what was known before it was asked for."""
+
+
+class RefusedError(KubeError):
+    """The API server's answer is an error."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status code."""
+        self.reason = reason
+        """In one word, as `Conflict`; empty where the answer is not the API server's own."""
+        self.message = message
+        """The API server's own words."""
+        self.retry_after_seconds = retry_after_seconds
+        """How long the server asks to be left alone."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may succeed later on."""
+        return self.status in (408, 429) or self.status >= 500
+
+
+def refused(status: int, phrase: str, body: bytes, retry_after: str | None) -> RefusedError:
+    """The error that an answer tells. A proxy's is no `Status`: its beginning is quoted."""
+    after = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
+    try:
+        found = json.loads(body)
+        return RefusedError(status, str(found.get("reason") or ""), str(found["message"]), after)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        text = body[:200].decode(errors="replace").strip()
+        return RefusedError(status, "", f"{status} {phrase}: {text}".rstrip(": "), after)

@@ -1,0 +1,170 @@
+"""A local copy of one kind, kept by list and watch."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+from rowen.kube.client import Client, Raw
+from rowen.kube.copy import Copy, ignored
+from rowen.kube.errors import KubeError, RefusedError, StaleListError, UnreachableError
+from rowen.kube.listing import listing, selection, version_of
+from rowen.kube.pauses import pause_seconds
+from rowen.kube.resource import Resource
+
+T = TypeVar("T")
+
+WATCH_SECONDS = 30
+"""Life of one watch; its regular end proves that the connection is not deaf."""
+RESYNC_SECONDS = 600.0
+_SILENCE_SECONDS = WATCH_SECONDS + 15.0
+_PROBE_SECONDS = 20.0
+_BREATH_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
+_EXPIRED = 410
+
+log = structlog.get_logger()
+
+
+class _ExpiredError(KubeError):
+    """The watch cannot go on from where it was: what the copy lacks is not known before the next list."""
+
+
+class Informer(Generic[T]):
+    """Objects of a kind as `Copy` keeps them. `changed` gets what was there before and what is there now."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        parse: Callable[[Raw], T | None],
+        changed: Callable[[T | None, T | None], None] = ignored,
+    ) -> None:
+        self._client, self._resource = client, resource
+        self._copy = Copy(resource.kind, parse, changed)
+        self._version = -1
+        self._newest = -1
+        self._listed = self._contact = float("-inf")
+        self._deaf = False
+
+    def values(self) -> list[T]:
+        """The objects that could be read."""
+        return self._copy.values()
+
+    def get(self, namespace: str | None, name: str) -> T | None:
+        """The object of that name; None where there is none."""
+        return self._copy.get(namespace, name)
+
+    def put(self, raw: Raw) -> bool:
+        """Takes the answer to a write in; returns whether it was news."""
+        return self._copy.put(raw)
+
+    def silent_seconds(self) -> float:
+        """Seconds since the API server was heard last; infinite before the first list, and while it is not kept."""
+        return time.monotonic() - self._contact
+
+    async def run(self) -> None:
+        """Lists and watches until it is cancelled; after failures it waits, longer each time.
+
+        It may run again, and lists anew then.
+        """
+        try:
+            await self._keep()
+        finally:
+            self._listed = self._contact = float("-inf")
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._catch_up()
+                while time.monotonic() - self._listed < self._resync_seconds():
+                    await self._watch()
+                    failures = 0
+                    await asyncio.sleep(_BREATH_SECONDS)
+            except KubeError as error:
+                # Where the connection was cut or the server is busy, the next watch goes on where this one was.
+                if not isinstance(error, UnreachableError) and not (isinstance(error, RefusedError) and error.passes):
+                    self._listed = float("-inf")
+                if isinstance(error, _ExpiredError):
+                    self._contact = float("-inf")
+                failures += 1
+                pause = pause_seconds(error, failures, first=_BREATH_SECONDS, most=_LONGEST_PAUSE_SECONDS)
+                log.warning("watch failed", kind=self._resource.kind, error=str(error), retry_seconds=round(pause, 1))
+                await asyncio.sleep(pause)
+
+    async def refresh(self) -> int:
+        """Lists anew and returns the list's version. Raises `KubeError`."""
+        known = self._newest
+        found = await listing(self._client, self._resource)
+        if found.version < known:
+            raise StaleListError(
+                f"the list of {self._resource.plural} is of version {found.version}, {known} has been seen"
+            )
+        self._copy.replace(found.items, found.version)
+        self._newest = max(self._newest, found.version)
+        self._contact = time.monotonic()
+        return found.version
+
+    async def probe(self) -> None:
+        """Asks for one object, to see whether the API server answers. Raises `KubeError`."""
+        query = {**selection(self._resource), "limit": "1"}
+        await self._client.call("GET", self._resource.path(), query=query, timeout_seconds=_PROBE_SECONDS)
+
+    async def _catch_up(self) -> None:
+        """Lists, where that is due; the next watch goes on from there."""
+        if time.monotonic() - self._listed < self._resync_seconds():
+            return
+        version = await self.refresh()
+        missed = self._copy.missed(self._version)
+        if missed:
+            log.warning("the watch has not delivered changes", kind=self._resource.kind, changes=missed)
+        self._deaf = missed > 0
+        self._version = max(self._version, version)
+        self._copy.heard_to(self._version)
+        self._listed = time.monotonic()
+
+    def _resync_seconds(self) -> float:
+        """A watch that keeps things to itself is worth no more than the lists between."""
+        return WATCH_SECONDS if self._deaf else RESYNC_SECONDS
+
+    async def _watch(self) -> None:
+        """Follows the changes from where it was, for one watch's life."""
+        query = {
+            **selection(self._resource),
+            "watch": "1",
+            "resourceVersion": str(self._version),
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        try:
+            async with self._client.lines(self._resource.path(), query, _SILENCE_SECONDS) as lines:
+                self._contact = time.monotonic()
+                async for line in lines:
+                    self._take(line)
+        except RefusedError as error:
+            if error.status == _EXPIRED:
+                raise _ExpiredError(error.message) from error
+            raise
+        self._contact = time.monotonic()
+
+    def _take(self, line: bytes) -> None:
+        self._contact = time.monotonic()
+        try:
+            event = json.loads(line)
+            type_, raw = event["type"], event["object"]
+            if type_ == "ERROR":
+                raise _ExpiredError(str(raw.get("message") or raw))
+            version = version_of(raw)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise UnreachableError(f"a line of the watch is no event: {error}") from error
+        if type_ == "DELETED":
+            self._copy.remove(raw)
+        elif type_ in ("ADDED", "MODIFIED"):
+            self._copy.put(raw)
+            self._copy.saw(raw)
+        self._version = max(self._version, version)
+        self._newest = max(self._newest, version)
