@@ -112,6 +112,11 @@ REFUSED: list[tuple[str, Manifest, str]] = [
     ("limit of a job on two devices", offline_job(devices=2, memoryLimit="8Gi"), "memoryLimit goes with one device"),
     ("bad limit", offline_job(memoryLimit="much"), "spec.memoryLimit"),
     (
+        "a curve of zeros",
+        offline_job(memoryLimit="8Gi", profile={"memoryCurve": [{"memory": "1Gi", "fraction": 0}]}),
+        "spec.profile: .*memoryCurve must have a fraction above 0",
+    ),
+    (
         "limit below an engine's memory",
         changed(SERVICE, "spec.engine.memoryLimit", "1Gi"),
         "spec.engine: .*memoryLimit must not be below memory",
@@ -161,6 +166,13 @@ ACCEPTED: list[tuple[str, Manifest]] = [
     ("a limit as large as memory", offline_job(memory="1Gi", memoryLimit="1024Mi")),
     ("a limit that only reads smaller", offline_job(memory="1500Mi", memoryLimit="1.6G")),
     ("a limit above memory", offline_job(fineTune=None, batchInference=BATCH, memoryLimit="4.1Gi")),
+    (
+        "a curve that begins at nothing",
+        offline_job(
+            memoryLimit="8Gi",
+            profile={"memoryCurve": [{"memory": "1Gi", "fraction": 0}, {"memory": "2Gi", "fraction": 0.01}]},
+        ),
+    ),
     ("an engine with a limit", ELASTIC),
     (
         "arguments that only begin alike",

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import kr8s
 import pytest
 from kubectl import Kubectl
+from manifests import apply, apply_status
 from samples import offline_job
 
-from rowen.crds.apply import apply, apply_status
 from rowen.crds.names import OPERATOR_MANAGER, SCHEDULER_MANAGER
 from rowen.crds.offline_job import OfflineJobStatus, Progress
+from rowen.kube.client import Client
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -25,24 +25,22 @@ ASSIGNMENT = {
 
 
 @pytest.fixture
-async def job(kube: kr8s.asyncio.Api, namespace: str) -> dict[str, Any]:
+async def job(kube: Client, namespace: str) -> dict[str, Any]:
     manifest = offline_job()
     manifest["metadata"]["namespace"] = namespace
     await apply(kube, manifest, manager="user")
     return {key: manifest[key] for key in ("apiVersion", "kind", "metadata")}
 
 
-async def _scheduler(kube: kr8s.asyncio.Api, job: dict[str, Any], **status: Any) -> None:
+async def _scheduler(kube: Client, job: dict[str, Any], **status: Any) -> None:
     await apply_status(kube, {**job, "status": status}, manager=SCHEDULER_MANAGER)
 
 
-async def _operator(kube: kr8s.asyncio.Api, job: dict[str, Any], **status: Any) -> None:
+async def _operator(kube: Client, job: dict[str, Any], **status: Any) -> None:
     await apply_status(kube, {**job, "status": status}, manager=OPERATOR_MANAGER)
 
 
-async def test_conditions_of_both_stand_side_by_side(
-    kube: kr8s.asyncio.Api, job: dict[str, Any], kubectl: Kubectl
-) -> None:
+async def test_conditions_of_both_stand_side_by_side(kube: Client, job: dict[str, Any], kubectl: Kubectl) -> None:
     await _scheduler(kube, job, conditions=[_condition("Placed", "True")], assignment=ASSIGNMENT)
     progress = Progress(unit="steps", completed=1, total=4).to_wire()
     await _operator(kube, job, conditions=[_condition("Running", "True")], progress=progress)
@@ -57,14 +55,14 @@ async def test_conditions_of_both_stand_side_by_side(
     assert status["progress"]["display"] == "1/4"
 
 
-async def test_a_stored_status_is_read_back(kube: kr8s.asyncio.Api, job: dict[str, Any], kubectl: Kubectl) -> None:
+async def test_a_stored_status_is_read_back(kube: Client, job: dict[str, Any], kubectl: Kubectl) -> None:
     written = OfflineJobStatus(state="Running", progress=Progress(unit="rows", completed=2, total=3), attempts=1)
     await _operator(kube, job, **written.to_wire())
     assert OfflineJobStatus.from_wire(kubectl.get("ojob", "tune")["status"]) == written
 
 
 async def test_the_status_is_not_written_with_the_object(
-    kube: kr8s.asyncio.Api, job: dict[str, Any], namespace: str, kubectl: Kubectl
+    kube: Client, job: dict[str, Any], namespace: str, kubectl: Kubectl
 ) -> None:
     manifest = offline_job()
     manifest["metadata"]["namespace"] = namespace
@@ -72,6 +70,6 @@ async def test_the_status_is_not_written_with_the_object(
     assert "status" not in kubectl.get("ojob", "tune")
 
 
-async def test_people_can_wait_for_a_condition(kube: kr8s.asyncio.Api, job: dict[str, Any], kubectl: Kubectl) -> None:
+async def test_people_can_wait_for_a_condition(kube: Client, job: dict[str, Any], kubectl: Kubectl) -> None:
     await _operator(kube, job, conditions=[_condition("Finished", "True")])
     assert kubectl.run("wait", "ojob/tune", "--for=condition=Finished", "--timeout=10s").ok

@@ -13,10 +13,11 @@ import pytest
 from gate.pod import Pod
 from gate.stuck import stuck_device_thread
 
-from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
+from rowen.crds.names import HARVEST_RESOURCE, NODE_LEASE_SECONDS, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec
+from rowen.kube.errors import RefusedError, UnreachableError
 from rowen.node_agent import tries
-from rowen.node_agent.agent import Agent
+from rowen.node_agent.agent import Agent, _pause
 from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
@@ -58,7 +59,7 @@ class FakeCluster:
 
     def _check(self):
         if not self.up:
-            raise httpx.ConnectError("down")
+            raise UnreachableError("down")
 
     async def ensure(self):
         self._check()
@@ -190,6 +191,11 @@ async def test_offline_work_pauses_without_an_api_server(world, monkeypatch):
     assert agent.unready() is not None
     cluster.up = True
     await until(lambda: gate.counts().gate_open)
+
+
+def test_a_busy_api_server_s_wish_costs_no_lease():
+    busy = RefusedError(429, "TooManyRequests", "later", 20.0)
+    assert all(_pause(busy, failures) < NODE_LEASE_SECONDS - 4 for failures in (1, 2, 100))
 
 
 async def test_a_device_with_a_fault_is_not_offered_and_stops_its_work(world, kubelet, monkeypatch):
@@ -374,7 +380,7 @@ async def test_a_shortage_that_cannot_be_told_holds_up_no_report(world, monkeypa
         asked.append(True)
         if answer == "none":
             await asyncio.Event().wait()
-        raise OSError("the API server answered 403")
+        raise RefusedError(403, "Forbidden", "no events for agents")
 
     monkeypatch.setattr(tries, "FIRST_SECONDS", 1e6)
     monkeypatch.setattr("rowen.node_agent.agent._SHORTAGE_PERIOD", 0.1)

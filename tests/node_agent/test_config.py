@@ -2,7 +2,8 @@
 
 import pytest
 
-from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, from_environment, node_devices, parse_cpus
+from rowen.kube.settings import read_settings
+from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, Settings, node_devices, parse_cpus
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("1", (1,)), ("0-3,8", (0, 1, 2, 3, 8)), ("5,5", (5,)), ("1023", (1023,))])
@@ -81,8 +82,14 @@ def test_a_wrong_device_is_named(devices, message):
         node_devices({"devices": devices}, "n")
 
 
-def test_settings_come_from_the_environment():
-    settings = from_environment({"ROWEN_NODE": "n", "ROWEN_PORT": "1234", "PATH": "/bin"})
+def test_settings_come_from_the_environment(monkeypatch):
+    monkeypatch.delenv("ROWEN_NODE", raising=False)
+    with pytest.raises(ValueError, match="ROWEN_NODE: Field required"):
+        read_settings(Settings)
+    monkeypatch.setenv("ROWEN_NODE", "n")
+    monkeypatch.setenv("ROWEN_PORT", "1234")
+    settings = read_settings(Settings)
     assert (settings.node, settings.port) == ("n", 1234)
-    with pytest.raises(ValueError, match="node"):
-        from_environment({})
+    monkeypatch.setenv("ROWEN_BACKSTOP_SECONDS", "11")
+    with pytest.raises(ValueError, match="ROWEN_BACKSTOP_SECONDS: Input should be less than or equal to 10"):
+        read_settings(Settings)

@@ -1,15 +1,18 @@
 """The report that is made from what the agent saw."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import groupby
 
 import pytest
 
+from rowen.crds.busy import decode, grid
 from rowen.crds.node_harvest import NodeHarvestStatus, PoolOwners
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample
-from rowen.node_agent.report.status import DeviceSnapshot, device_harvest, merged, node_status, quantiles
+from rowen.node_agent.report.status import DeviceSnapshot, device_harvest, node_status, quantiles
 
 TENANT = TenantCounts(
     attached=1,
@@ -22,6 +25,10 @@ TENANT = TenantCounts(
     tokens=400,
     granted_seconds=7.5,
 )
+
+
+NOW = datetime(2026, 1, 1, 0, 0, 0, 250_000, UTC).timestamp()
+GRID = grid(11000.0, 60.0)
 
 
 def closing(number, closed, opened, *, acknowledged=None, tenants=1, for_request=True):
@@ -50,6 +57,7 @@ def snapshot(**changes):
         "counts": counts,
         "idle_fraction": 0.5,
         "harvested_fraction": 0.4,
+        "covered": 12.3456,
         "requests": (Request(1, 989.9, 990.0, 0.05, 0.01, 1, True), Request(2, 990.9, 991.0, 0.07, None, 0, False)),
         "closings": (closing(1, 900.0, 950.0, acknowledged=900.001), closing(2, 990.0, 992.0, acknowledged=990.002)),
         "placements": Placements(PodView("shop", "chat-0", service="chat"), ((1, PodView("lab", "tune", job="tune")),)),
@@ -59,13 +67,23 @@ def snapshot(**changes):
 
 
 def report(**changes):
-    return device_harvest(snapshot(**changes), window=60.0, unix_offset=10000.0)
+    return device_harvest(snapshot(**changes), window=60.0, over=GRID, unix_offset=10000.0)
+
+
+def busy_seconds(device):
+    """Begins and ends of the runs of busy cells, seconds before the report."""
+    cells = decode(device.busy, GRID.cells)
+    runs = groupby(range(cells.cells), key=lambda cell: cells.bits >> cell & 1)
+    found = [list(run) for busy, run in runs if busy]
+    return [(11000 - GRID.start - run[0] / 16, 11000 - GRID.start - (run[-1] + 1) / 16) for run in found]
 
 
 def test_a_device():
     device = report()
     assert (device.harvestable, device.gate_open, device.memory_bytes) == (True, True, 8 * 2**30)
-    assert [(busy.start, busy.end) for busy in device.busy_intervals] == [(10990.0, 10992.0), (10940.0, 10950.0)][::-1]
+    assert device.covered_seconds == 12.35
+    assert report(covered=60.5).covered_seconds == 60.0
+    assert busy_seconds(device) == [(60.0, 50.0), (10.0, 8.0)]
     assert (device.preemptions.total, device.preemptions.per_request_max) == (7, 1)
     assert device.preemptions.latency.count == 2
     assert device.preemptions.latency.max == pytest.approx(0.002)
@@ -77,7 +95,7 @@ def test_a_device():
 
 def test_a_gate_that_is_closed_now_is_busy_until_now():
     device = report(closings=(closing(1, 995.0, None),))
-    assert [(busy.start, busy.end) for busy in device.busy_intervals] == [(10995.0, 11000.0)]
+    assert busy_seconds(device) == [(5.0, 0.0)]
     assert device.preemptions.latency is None
 
 
@@ -89,11 +107,12 @@ def test_closes_that_stopped_nobody_or_were_no_request_have_no_latency():
 
 def test_an_empty_device():
     device = report(placements=Placements(), requests=(), closings=())
-    assert (device.online, device.tenants, device.busy_intervals) == (None, [], [])
+    assert (device.online, device.tenants, busy_seconds(device)) == (None, [], [])
 
 
 def test_the_status_survives_the_wire():
-    status = node_status([snapshot()], time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0)
+    status = node_status([snapshot()], now=NOW, window=60.0, unix_offset=0.0)
+    assert status.update_time == "2026-01-01T00:00:00.250Z"
     assert NodeHarvestStatus.from_wire(status.to_wire()) == status
 
 
@@ -103,7 +122,7 @@ GPU = NvidiaDeviceConfig(id="gpu0", backend="nvidia", gpu="GPU-8bd57e0a-1111-222
 @pytest.mark.parametrize(("configs", "backend"), [([], None), ([GPU], "nvidia"), ([snapshot().config, GPU], None)])
 def test_the_backend_of_a_node_is_that_of_all_its_devices(configs, backend):
     snapshots = [snapshot(config=config) for config in configs]
-    assert node_status(snapshots, time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0).backend == backend
+    assert node_status(snapshots, now=NOW, window=60.0, unix_offset=0.0).backend == backend
 
 
 def pool(*gibibytes):
@@ -123,7 +142,7 @@ def pool(*gibibytes):
 )
 def test_a_nodes_memory_in_one_line(pools, expected):
     snapshots = [snapshot(pool=owners) for owners in pools]
-    summary = node_status(snapshots, time="2026-01-01T00:00:00.000Z", window=60.0, unix_offset=0.0).to_wire()["summary"]
+    summary = node_status(snapshots, now=NOW, window=60.0, unix_offset=0.0).to_wire()["summary"]
     assert (summary["memory"], summary["pool"], summary["lent"]) == expected
 
 
@@ -137,19 +156,6 @@ def test_quantiles_are_nearest_rank():
     found = quantiles(float(i) for i in range(1, 101))
     assert (found.count, found.p50, found.p90, found.p95, found.p99, found.max) == (100, 50, 90, 95, 99, 100)
     assert quantiles([3.0]).p99 == 3.0
-
-
-@pytest.mark.parametrize(
-    ("intervals", "limit", "expected"),
-    [
-        ([], 2, []),
-        ([(0, 1), (2, 3)], 2, [(0, 1), (2, 3)]),
-        ([(0, 1), (2, 3), (9, 10)], 2, [(0, 3), (9, 10)]),
-        ([(0, 1), (5, 6), (7, 8), (20, 21)], 1, [(0, 21)]),
-    ],
-)
-def test_intervals_are_merged_over_the_shortest_gaps(intervals, limit, expected):
-    assert merged(intervals, limit) == expected
 
 
 def test_memory_is_reported_where_it_changes_its_owner():

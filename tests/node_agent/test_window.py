@@ -30,6 +30,7 @@ class FakeGate:
 
     def __init__(self) -> None:
         self.next = COUNTS
+        self.closed: Sequence[Closing] = ()
 
     def counts(self) -> DeviceCounts:
         return self.next
@@ -38,7 +39,7 @@ class FakeGate:
         return ()
 
     def closings(self, after: int) -> Sequence[Closing]:
-        return ()
+        return [closing for closing in self.closed if closing.number > after]
 
     def start(self) -> None: ...
 
@@ -68,6 +69,34 @@ def test_an_engine_that_returns_starts_a_new_window() -> None:
 
 def test_without_an_engine_nothing_is_idle() -> None:
     assert _fractions((0, 0, 0), (30, 0, 0)) == (0.0, 0.0)
+
+
+def test_fractions_tell_how_much_time_they_cover() -> None:
+    gate, window = FakeGate(), Window()
+    assert window.covered == 0.0
+    for now, processes, covered in ((0, 0, 0), (50, 0, 50), (52, 1, 0), (58, 1, 6), (110, 1, 58), (120, 1, 62)):
+        gate.next = replace(COUNTS, now=now, online_processes=processes)
+        window.update(gate, 60.0)  # type: ignore[arg-type]
+        assert window.covered == covered
+
+
+def test_a_gate_that_was_closed_for_want_of_an_engine_was_not_busy() -> None:
+    gate, window = FakeGate(), Window()
+
+    def closings(now: float, processes: int, *closed: Closing) -> list[tuple[float, float | None, float | None]]:
+        gate.next, gate.closed = replace(COUNTS, now=now, online_processes=processes), closed
+        window.update(gate, 60.0)  # type: ignore[arg-type]
+        return [(closing.closed, closing.acknowledged, closing.opened) for closing in window.closings]
+
+    first = Closing(1, 10.0, 10.1, 20.0, 1, for_request=True)
+    away = Closing(2, 30.0, 30.1, None, 1, for_request=False)
+    assert closings(40, 0, first, away) == [(10.0, 10.1, 20.0), (30.0, 30.1, None)]
+    # The engine attaches at 50 and is ready at 51.
+    assert closings(50, 1, first, away) == [(50.0, None, None)]
+    ready = replace(away, opened=51.0)
+    assert closings(52, 1, first, ready) == [(50.0, None, 51.0)]
+    busy = Closing(3, 53.0, 53.1, 54.0, 1, for_request=True)
+    assert closings(55, 1, first, ready, busy) == [(50.0, None, 51.0), (53.0, 53.1, 54.0)]
 
 
 def memory_at(time):

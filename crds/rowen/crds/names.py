@@ -46,3 +46,10 @@ JOB_UID_ENV = "ROWEN_JOB_UID"
 
 VOLUMES_DIRECTORY = "/volumes"
 TERMINATION_LOG = "/dev/termination-log"
+
+# A node's agent renews the coordination Lease of its node's name, in the agent's own namespace, so often; without a
+# renewal for so long its offline work stands still, and the scheduler gives its assignments away.
+HEARTBEAT_SECONDS = 5.0
+NODE_LEASE_SECONDS = 15
+# A report is written so often while offline work makes progress, if it says nothing else that is new.
+PROGRESS_SECONDS = 10.0

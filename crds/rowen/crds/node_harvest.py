@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, computed_field
 
 from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
+from rowen.crds.busy import MOST_TEXT, BusyCells, BusyGrid, decode
 from rowen.crds.common import ObjectRef
 
 
@@ -153,6 +154,15 @@ class PoolOwners(ReadModel):
         return self.online_used_bytes + self.online_ahead_bytes + self.offline_bytes + self.free_bytes
 
 
+class IdleWindow(ReadModel):
+    """How idle a device was over a longer time."""
+
+    seconds: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    """Time that it covers."""
+    fraction: Annotated[float, Field(ge=0.0, le=1.0)]
+    """Fraction of it in which offline work might run, cooldowns taken off."""
+
+
 class DeviceHarvest(ReadModel):
     """A device: a GPU, or a core with a pool of memory."""
 
@@ -166,16 +176,23 @@ class DeviceHarvest(ReadModel):
     """Whether offline work may be placed: the device is in order, and the online engine is there and attached."""
     gate_open: bool
     """Whether offline work may compute at the moment of the report."""
-    idle_fraction: float
+    idle_fraction: Annotated[float, Field(ge=0.0, le=1.0)]
     """Fraction of the window in which offline work may run, cooldowns taken off."""
-    harvested_fraction: float
+    harvested_fraction: Annotated[float, Field(ge=0.0, le=1.0)]
     """Fraction of the window in which offline work did run."""
+    covered_seconds: Annotated[float, Field(ge=0.0)] | None = None
+    """Time that the two fractions cover: the window, and less after an engine has attached."""
     decode_gap_seconds: float
     """Gap between two engine steps of a busy engine: the largest of the last minute, single outliers left out."""
     cooldown_seconds: float
     """Idle time before offline work resumes: twice the decode gap, between 2 ms and 0.5 s."""
+    idles: Annotated[list[IdleWindow], Field(max_length=4)] = []
+    """The same over longer windows, an hour and a day, as far as the agent has seen them; the shortest first."""
+    busy: Annotated[str, Field(max_length=MOST_TEXT, pattern="^[A-Za-z0-9+/]+={0,2}$")] | None = None
+    """When the gate was closed, for alignment: a bit for each cell of `busyGrid`, the oldest in the lowest bit of the
+    first byte; as base64."""
     busy_intervals: Annotated[list[Interval], Field(max_length=256)] = []
-    """When the gate was closed, for alignment; newest last, neighbours merged where they are many."""
+    """What agents of the release before say in place of `busy`; read for this release only."""
     preemptions: Preemptions
     """Preemptions so far."""
     memory: MemoryTrace | None = None
@@ -218,6 +235,8 @@ class NodeHarvestStatus(ReadModel):
     """When the report was made; readers pass over stale ones."""
     backend: Literal["cpu", "nvidia"] | None = None
     """How devices are shared on this node; absent where they differ in it."""
+    busy_grid: BusyGrid | None = None
+    """The cells of the devices' `busy`."""
     devices: Annotated[
         list[DeviceHarvest],
         Field(
@@ -226,6 +245,17 @@ class NodeHarvestStatus(ReadModel):
         ),
     ] = []
     """One entry per device."""
+
+    def busy_cells(self, device: DeviceHarvest) -> BusyCells | None:
+        """When one of the devices was busy; None where it does not say so in cells. Raises `ValueError`."""
+        if device.busy is None:
+            return None
+        if self.busy_grid is None:
+            raise ValueError(f"device {device.id}: busy without busyGrid")
+        try:
+            return decode(device.busy, self.busy_grid.cells)
+        except ValueError as error:
+            raise ValueError(f"device {device.id}: busy: {error}") from None
 
     @computed_field  # type: ignore[prop-decorator]
     @property

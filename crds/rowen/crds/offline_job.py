@@ -85,12 +85,55 @@ class Sla(ApiModel):
     """Least throughput, as a fraction of the job's throughput alone on a device."""
 
 
+class MemoryPoint(ApiModel):
+    """How fast a job is with some memory."""
+
+    memory: Quantity
+    """Memory of the device's pool, above `spec.memory`."""
+    fraction: Annotated[float, Field(ge=0, le=1)]
+    """Throughput with so much all the time, over the throughput with all that it wants."""
+
+
+_RISING = (
+    "self.memoryCurve.all(a, self.memoryCurve.all(b,"
+    " quantity(a.memory).compareTo(quantity(b.memory)) > 0 || a.fraction <= b.fraction))",
+    "memoryCurve must not fall: with more memory a job is not slower",
+)
+
+
+class WorkloadProfile(ApiModel):
+    """What is known of the job's speed before Rowen has measured it."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?$", max_length=63)] | None = None
+    """Names the job's workload class in place of the model: jobs of one namespace, kind and shape that give the same
+    name are taken to be equally fast. By default a class is what the kind, the model and the shape say."""
+    tokens_per_second: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Throughput alone on a device; it counts until a job of the class has been measured."""
+    memory_curve: Annotated[list[MemoryPoint], Field(min_length=1, max_length=8)] | None = None
+    """Throughput by memory of the pool, straight between the points; in any order. What lies above `memoryLimit` says
+    nothing."""
+    memory_loss: Annotated[float, Field(ge=0, le=10)] | None = None
+    """Throughput that is lost in addition where memory is taken away, for work that is done again: times the mean
+    shortfall below all that the job may have of the pool."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (f"!has(self.memoryCurve) || {_RISING[0]}", _RISING[1]),
+            (
+                "!has(self.memoryCurve) || self.memoryCurve.exists(point, point.fraction > 0.0)",
+                "memoryCurve must have a fraction above 0",
+            ),
+            ("!has(self.memoryLoss) || has(self.memoryCurve)", "memoryLoss goes with memoryCurve"),
+        )
+    )
+
+
 _IMMUTABLE = [
     (
         f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
         f"{name} is immutable; make a new OfflineJob",
     )
-    for name in ("fineTune", "batchInference", "template")
+    for name in ("fineTune", "batchInference", "template", "profile")
 ]
 
 
@@ -135,6 +178,8 @@ class OfflineJobSpec(ApiModel):
     memory_limit: Quantity | None = None
     """Most memory. What lies above `memory` is lent out of the device's pool: the service takes it back when it needs
     it, and what was in it is computed or loaded again."""
+    profile: WorkloadProfile | None = None
+    """What is known of its speed; measured where absent."""
     sla: Sla | None = None
     """Least throughput; best effort where absent."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
@@ -163,6 +208,10 @@ class OfflineJobSpec(ApiModel):
             ),
             memory_limit_rule(),
             ("!has(self.memoryLimit) || self.devices == 1", "memoryLimit goes with one device"),
+            (
+                "!has(self.profile) || !has(self.profile.memoryCurve) || has(self.memoryLimit)",
+                "profile.memoryCurve goes with memoryLimit",
+            ),
         )
     )
 
@@ -187,6 +236,8 @@ class Assignment(ReadModel):
     """Devices of the node."""
     predicted_fraction: float
     """Predicted throughput as a fraction of the throughput alone on a device."""
+    tenants: Annotated[int, Field(ge=1)] | None = None
+    """Offline jobs, this one among them, on the fullest of its devices: what the prediction was made beside."""
     time: Timestamp
     """When it was made."""
     lease: Lease
@@ -247,7 +298,8 @@ class CandidateExplanation(ReadModel):
     idle: float
     """Idle factor I in [0, 1]."""
     memory: float
-    """Memory factor M: 1 fits, 0 does not."""
+    """Memory factor M: throughput with the memory that the pool lends, over that with all the job wants; 0 where its
+    own memory does not fit."""
     alignment: float
     """Least pairwise alignment A of the devices; 1 for a single one."""
     sharing: float

@@ -2,43 +2,34 @@
 
 import asyncio
 import contextlib
-import logging
-import os
 import resource
 import signal
 import sys
 
-import kr8s.asyncio
 import structlog
 import uvicorn
 import yaml
 
+from rowen.kube import logs, nesting
+from rowen.kube.client import open_client
+from rowen.kube.errors import LoginError
+from rowen.kube.settings import read_settings
 from rowen.node_agent.agent import Agent
 from rowen.node_agent.cluster import Cluster
-from rowen.node_agent.config import Settings, from_environment, read_devices
+from rowen.node_agent.config import Settings, read_devices
 from rowen.node_agent.node import Node
 from rowen.node_agent.server import create_app
 
 log = structlog.get_logger()
 
 
-def _log_as_json() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
 async def _serve(settings: Settings, node: Node) -> None:
-    api = await kr8s.asyncio.api()
-    agent = Agent(settings, node, Cluster(api, settings.node))
-    config = uvicorn.Config(create_app(agent), host="0.0.0.0", port=settings.port, log_config=None)  # noqa: S104
+    async with await open_client() as client:
+        await _serve_with(Agent(settings, node, Cluster(client, settings.node)), settings.port)
+
+
+async def _serve_with(agent: Agent, port: int) -> None:
+    config = uvicorn.Config(create_app(agent), host="0.0.0.0", port=port, log_config=None)  # noqa: S104
     server = uvicorn.Server(config)
     # uvicorn's own handlers would raise the signal a second time.
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
@@ -64,11 +55,15 @@ def _allow_descriptors() -> None:
 
 
 def main() -> int:
-    """Runs the agent; 0: asked to stop, 1: the configuration is wrong or the devices cannot be served."""
-    _log_as_json()
+    """Runs the agent; 0: asked to stop, 1: it cannot start.
+
+    The configuration is wrong, the devices cannot be served, or nothing tells how to reach the API server.
+    """
+    logs.configure()
+    nesting.allow()
     _allow_descriptors()
     try:
-        settings = from_environment(os.environ)
+        settings = read_settings(Settings)
         devices = read_devices(settings)
         log.info("starting", node=settings.node, devices=[device.id for device in devices])
         node = Node(settings, devices)
@@ -77,6 +72,9 @@ def main() -> int:
         return 1
     try:
         asyncio.run(_serve(settings, node))
+    except LoginError as error:
+        log.error("no way to the API server", error=str(error))
+        return 1
     finally:
         node.close()
     return 0

@@ -5,16 +5,15 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from datetime import UTC, datetime
 from functools import partial
 
 import grpc
-import httpx
-import kr8s
 import structlog
 
-from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
+from rowen.crds.names import HARVEST_RESOURCE, NODE_LEASE_SECONDS, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
+from rowen.kube.errors import KubeError
+from rowen.kube.pauses import pause_seconds
 from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Evict
@@ -26,7 +25,7 @@ from rowen.node_agent.health import stalled
 from rowen.node_agent.kubelet.plugin import DevicePlugin
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.kubelet.registration import Registration, device_holders
-from rowen.node_agent.lease import ASSIGNMENT_LEASE, RENEW_PERIOD
+from rowen.node_agent.lease import RENEW_PERIOD
 from rowen.node_agent.memory.shortage import REASON as SHORTAGE
 from rowen.node_agent.node import Node, unix_offset
 from rowen.node_agent.report.status import node_status
@@ -34,7 +33,6 @@ from rowen.node_agent.tries import Tries
 
 log = structlog.get_logger()
 
-API_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError, httpx.HTTPError, OSError)
 _SAMPLE_PERIOD = 0.5
 _FAULT_PERIOD = 5.0
 _SHORTAGE_PERIOD = 5.0
@@ -43,6 +41,8 @@ _KILL_SECONDS = 10.0
 _HANDLING_SECONDS = 30.0
 """A kill and the API server's answers."""
 _EVENT_SECONDS = 10.0
+_LONGEST_PAUSE = 8.0
+"""Between two reports that are not accepted, in seconds: well within the lease that a report renews."""
 
 
 class Agent:
@@ -118,7 +118,7 @@ class Agent:
                 if pod := next((pod for pod in pods if pod.uid == notice.pod.uid), None):
                     await self._cluster.event(pod, reason, message)
                     return
-        except API_ERRORS as error:
+        except KubeError as error:
             log.warning("an event was not accepted", pod=notice.pod.uid, error=str(error) or type(error).__name__)
 
     async def _evict(self, pod: PodCgroup) -> bool:
@@ -145,16 +145,19 @@ class Agent:
         return float((self._spec or NodeHarvestSpec()).window_seconds)
 
     async def _report_for_ever(self) -> None:
+        failures = 0
         while True:
             self._beats["report"] = time.monotonic()
             try:
                 await self._report()
-            except API_ERRORS as error:
+            except (KubeError, OSError) as error:
                 log.warning("the API server did not accept the report", error=str(error) or type(error).__name__)
                 # The object may have been deleted.
                 self._spec = None
-                await asyncio.sleep(1)
+                failures += 1
+                await asyncio.sleep(_pause(error, failures))
                 continue
+            failures = 0
             await asyncio.sleep((self._spec or NodeHarvestSpec()).interval_seconds)
 
     async def _report(self) -> None:
@@ -179,7 +182,7 @@ class Agent:
         try:
             async with asyncio.timeout(_EVENT_SECONDS):
                 await self._cluster.event(pod, SHORTAGE, message)
-        except API_ERRORS as error:
+        except (KubeError, TimeoutError) as error:
             log.warning("an event was not accepted", pod=pod.uid, error=str(error) or type(error).__name__)
         else:
             self._told.add(pod.uid)
@@ -188,7 +191,7 @@ class Agent:
         """The report as of now."""
         return node_status(
             self.node.snapshots(),
-            time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            now=time.time(),
             window=self._window(),
             unix_offset=unix_offset(),
         )
@@ -202,9 +205,14 @@ class Agent:
         if not self._registration.registered:
             return "not registered with the kubelet"
         accepted = self.node.last_accepted
-        if accepted is None or time.monotonic() - accepted > ASSIGNMENT_LEASE:
+        if accepted is None or time.monotonic() - accepted > NODE_LEASE_SECONDS:
             return "the API server has accepted no report of late"
         return None
+
+
+def _pause(error: Exception, failures: int) -> float:
+    """Seconds to the next report; a busy API server's wish for more would cost the node its lease."""
+    return pause_seconds(error, failures, first=1.0, most=_LONGEST_PAUSE, most_wished=_LONGEST_PAUSE)
 
 
 async def _every(period: float, work: Callable[[], Awaitable[None]]) -> None:

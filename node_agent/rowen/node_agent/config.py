@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rowen.crds.base import Quantity, quantity_bytes
 from rowen.node_agent.devices.library import CPU_WORDS, TENANT_SLOTS
@@ -151,10 +152,10 @@ def node_devices(document: Mapping[str, Any] | None, node: str) -> list[DeviceCo
     return mine
 
 
-class Settings(BaseModel):
-    """Where the agent runs."""
+class Settings(BaseSettings):
+    """Where the agent runs: each field by `ROWEN_` and its name in the environment."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = SettingsConfigDict(env_prefix="ROWEN_", frozen=True, extra="forbid")
 
     node: Annotated[str, Field(min_length=1)]
     """Name of the node."""
@@ -172,12 +173,6 @@ class Settings(BaseModel):
     """HTTP port."""
     backstop_seconds: Annotated[float, Field(ge=0.001, le=10)] = 0.05
     """A tenant that has not stopped by itself for so long is stopped from outside."""
-
-
-def from_environment(environment: Mapping[str, str]) -> Settings:
-    """ROWEN_NODE, ROWEN_DEVICES, ROWEN_RUN_DIRECTORY, ... Raises `pydantic.ValidationError` that names the field."""
-    names = {f"ROWEN_{name.upper()}": name for name in Settings.model_fields}
-    return Settings.model_validate({name: environment[key] for key, name in names.items() if key in environment})
 
 
 def read_devices(settings: Settings) -> list[DeviceConfig]:

@@ -79,9 +79,11 @@ class ServedDevice:
             counts=self.gate.counts(),
             idle_fraction=idle,
             harvested_fraction=harvested,
+            covered=self.window.covered,
             requests=tuple(self.window.requests),
             closings=tuple(self.window.closings),
             placements=self.placements,
             pool=self.lending.owned if self.lending else None,
             memory=tuple(self.window.memory),
+            idles=self.window.idles,
         )

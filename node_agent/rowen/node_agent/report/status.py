@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from datetime import UTC, datetime
+from math import ceil, inf
 
+from rowen.crds.busy import BusyGrid, busy_cells, encode, grid
 from rowen.crds.common import ObjectRef
 from rowen.crds.node_harvest import (
     DeviceHarvest,
-    Interval,
+    MemoryTrace,
     NodeHarvestStatus,
     OfflineTenant,
     OnlineTenant,
@@ -19,8 +21,8 @@ from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
-
-MOST_INTERVALS = 256
+from rowen.node_agent.report.brief import brief
+from rowen.node_agent.report.idles import LongIdles
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class DeviceSnapshot:
     counts: DeviceCounts
     idle_fraction: float
     harvested_fraction: float
+    covered: float
+    """Seconds that the two speak of."""
     requests: tuple[Request, ...]
     closings: tuple[Closing, ...]
     placements: Placements
@@ -41,6 +45,8 @@ class DeviceSnapshot:
     """Whose its memory is; None: it does not change its owner."""
     memory: tuple[MemorySample, ...] = ()
     """How it was shared over the window."""
+    idles: LongIdles | None = None
+    """How idle it was over longer windows."""
 
 
 def quantiles(samples: Iterable[float]) -> Quantiles | None:
@@ -50,38 +56,18 @@ def quantiles(samples: Iterable[float]) -> Quantiles | None:
         return None
 
     def at(fraction: float) -> float:
-        return ordered[max(0, ceil(fraction * len(ordered)) - 1)]
+        return brief(ordered[max(0, ceil(fraction * len(ordered)) - 1)])
 
-    return Quantiles(count=len(ordered), p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99), max=ordered[-1])
-
-
-def merged(intervals: Sequence[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
-    """At most `limit` intervals that cover the given ones, in order; the shortest gaps are closed first."""
-    if len(intervals) <= limit:
-        return list(intervals)
-    gaps = sorted(range(1, len(intervals)), key=lambda i: intervals[i][0] - intervals[i - 1][1])
-    closed = set(gaps[: len(intervals) - limit])
-    result = [intervals[0]]
-    for index in range(1, len(intervals)):
-        if index in closed:
-            result[-1] = (result[-1][0], intervals[index][1])
-        else:
-            result.append(intervals[index])
-    return result
+    return Quantiles(count=len(ordered), p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99), max=brief(ordered[-1]))
 
 
-def _busy_intervals(snapshot: DeviceSnapshot, window: float, unix_offset: float) -> list[Interval]:
-    now = snapshot.counts.now
-    begin = now - window
-    busy = [
-        (max(begin, closing.closed), now if closing.opened is None else closing.opened)
+def _busy(snapshot: DeviceSnapshot, grid: BusyGrid, unix_offset: float) -> str:
+    """When the gate was closed. One that is closed now is so until the grid's end, which lies a cell back at most."""
+    stretches = (
+        (closing.closed + unix_offset, inf if closing.opened is None else closing.opened + unix_offset)
         for closing in snapshot.closings
-        if closing.opened is None or closing.opened > begin
-    ]
-    return [
-        Interval(start=start + unix_offset, end=max(start, end) + unix_offset)
-        for start, end in merged(busy, MOST_INTERVALS)
-    ]
+    )
+    return encode(busy_cells(stretches, grid))
 
 
 def _reference(pod: PodView) -> ObjectRef:
@@ -115,13 +101,24 @@ def _offline(pod: PodView, counts: TenantCounts) -> OfflineTenant:
         completed=counts.completed,
         total=counts.total,
         tokens=counts.tokens,
-        granted_seconds=counts.granted_seconds if counts.reports else counts.open_seconds,
+        granted_seconds=round(counts.granted_seconds if counts.reports else counts.open_seconds, 3),
         preemptions=counts.preemptions,
         backstops=counts.backstops,
     )
 
 
-def device_harvest(snapshot: DeviceSnapshot, *, window: float, unix_offset: float) -> DeviceHarvest:
+def _memory(snapshot: DeviceSnapshot, window: float) -> MemoryTrace | None:
+    trace = memory_trace(snapshot.memory, snapshot.counts.now, window)
+    if trace is None:
+        return None
+    deficits = [
+        deficit.model_copy(update={"fraction": brief(deficit.fraction), "mean_seconds": brief(deficit.mean_seconds)})
+        for deficit in trace.deficits
+    ]
+    return trace.model_copy(update={"seconds": brief(trace.seconds), "deficits": deficits})
+
+
+def device_harvest(snapshot: DeviceSnapshot, *, window: float, over: BusyGrid, unix_offset: float) -> DeviceHarvest:
     """One device. `window` in seconds; `unix_offset` is what makes a monotonic time a Unix time."""
     counts = snapshot.counts
     latencies = [
@@ -135,17 +132,19 @@ def device_harvest(snapshot: DeviceSnapshot, *, window: float, unix_offset: floa
         memory_bytes=snapshot.config.memory_bytes,
         harvestable=snapshot.usable and counts.online_processes > 0,
         gate_open=counts.gate_open,
-        idle_fraction=snapshot.idle_fraction,
-        harvested_fraction=snapshot.harvested_fraction,
-        decode_gap_seconds=counts.decode_gap,
-        cooldown_seconds=counts.cooldown,
-        busy_intervals=_busy_intervals(snapshot, window, unix_offset),
+        idle_fraction=brief(snapshot.idle_fraction),
+        harvested_fraction=brief(snapshot.harvested_fraction),
+        covered_seconds=brief(min(window, snapshot.covered)),
+        decode_gap_seconds=brief(counts.decode_gap),
+        cooldown_seconds=brief(counts.cooldown),
+        idles=snapshot.idles.windows(window) if snapshot.idles else [],
+        busy=_busy(snapshot, over, unix_offset),
         preemptions=Preemptions(
             total=counts.preemptions,
             latency=quantiles(latencies),
             per_request_max=max((request.preemptions for request in snapshot.requests), default=0),
         ),
-        memory=memory_trace(snapshot.memory, counts.now, window),
+        memory=_memory(snapshot, window),
         pool=snapshot.pool,
         online=_online(snapshot),
         tenants=[_offline(pod, counts.tenants[slot]) for slot, pod in snapshot.placements.slots],
@@ -155,12 +154,18 @@ def device_harvest(snapshot: DeviceSnapshot, *, window: float, unix_offset: floa
 def node_status(
     snapshots: Sequence[DeviceSnapshot],
     *,
-    time: str,
+    now: float,
     window: float,
     unix_offset: float,
 ) -> NodeHarvestStatus:
-    """The node's report. `time` is RFC 3339 and stands for the moment at which the snapshots were taken."""
-    devices = [device_harvest(snapshot, window=window, unix_offset=unix_offset) for snapshot in snapshots]
+    """The node's report. `now` is when the snapshots were taken, Unix seconds."""
+    over = grid(now, window)
+    devices = [device_harvest(snapshot, window=window, over=over, unix_offset=unix_offset) for snapshot in snapshots]
     backends = {snapshot.config.backend for snapshot in snapshots}
     backend = backends.pop() if len(backends) == 1 else None
-    return NodeHarvestStatus(update_time=time, backend=backend, devices=devices)
+    return NodeHarvestStatus(update_time=_rfc3339(now), backend=backend, busy_grid=over, devices=devices)
+
+
+def _rfc3339(unix_seconds: float) -> str:
+    text = datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,11 +1,13 @@
 """What a device did over the last minutes."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rowen.node_agent.devices.backend import Gate
 from rowen.node_agent.devices.device import Closing, DeviceCounts, Request
 from rowen.node_agent.memory.trace import MemorySample
+from rowen.node_agent.report.idles import LongIdles
 
 _MOST_SAMPLES = 2048
 
@@ -18,9 +20,11 @@ class Window:
         self.closings: deque[Closing] = deque()
         self._samples: deque[tuple[float, float, float]] = deque()
         self.memory: deque[MemorySample] = deque()
+        self.idles = LongIdles()
         self._request_cursor = 0
         self._closing_cursor = 0
         self._attached = False
+        self._since = float("-inf")
 
     @property
     def sampled(self) -> bool:
@@ -30,7 +34,7 @@ class Window:
     def update(self, gate: Gate, seconds: float) -> tuple[DeviceCounts, list[Request], list[Closing]]:
         """Reads the device. Returns its counters, and what has ended since the last call."""
         counts = gate.counts()
-        self._restart_on_attach(counts.online_processes > 0)
+        self._restart_on_attach(counts)
         requests = list(gate.requests(self._request_cursor))
         closings = list(gate.closings(self._closing_cursor))
         ended = [closing for closing in closings if closing.opened is not None]
@@ -41,8 +45,9 @@ class Window:
         if ended:
             self._closing_cursor = ended[-1].number
         self.requests.extend(requests)
-        self.closings.extend(closings)
+        self.closings.extend(self._since_attached(closings))
         self._samples.append((counts.now, counts.idle_seconds, counts.harvested_seconds))
+        self.idles.add(counts.now, counts.idle_seconds)
         self._forget(counts.now - seconds)
         return counts, requests, ended
 
@@ -55,12 +60,24 @@ class Window:
         while len(self.memory) > 1 and self.memory[1].time <= sample.time - seconds:
             self.memory.popleft()
 
-    def _restart_on_attach(self, attached: bool) -> None:
+    def _restart_on_attach(self, counts: DeviceCounts) -> None:
         """The time before an engine attached says nothing of how idle that engine leaves its device."""
+        attached = counts.online_processes > 0
         if attached and not self._attached:
             self._samples.clear()
+            self.idles.restart()
             self.memory.clear()
+            self.closings.clear()
+            self._since = counts.now
         self._attached = attached
+
+    def _since_attached(self, closings: Iterable[Closing]) -> Iterator[Closing]:
+        """What of them lies after that; of one that began before it, nobody waited for the beginning."""
+        for closing in closings:
+            if closing.closed >= self._since:
+                yield closing
+            elif closing.opened is None or closing.opened > self._since:
+                yield replace(closing, closed=self._since, acknowledged=None)
 
     def _forget(self, before: float) -> None:
         while self.requests and self.requests[0].end < before:
@@ -70,6 +87,11 @@ class Window:
         # One sample at or before the beginning stays, so that the difference spans the whole window.
         while len(self._samples) > 1 and self._samples[1][0] <= before:
             self._samples.popleft()
+
+    @property
+    def covered(self) -> float:
+        """Seconds that the fractions speak of: the window, and less after an engine has attached."""
+        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
 
     def fractions(self) -> tuple[float, float]:
         """Fraction of the window in which offline work might run, and in which it did."""
