@@ -1,18 +1,20 @@
 """The operator is alive while its watch delivers what listings show."""
 
-from typing import Any
-
 import kopf
 import pytest
 from operator_builders import job_manifest
 from prometheus_client import CollectorRegistry
 
-from rowen.operator import watch
+from rowen.kube.errors import RefusedError
+from rowen.kube.listing import Listing
+from rowen.kube.resource import Resource
 from rowen.operator.app import DEAF_SECONDS, Operator
-from rowen.operator.cluster import Cluster
 from rowen.operator.metrics import Metrics
-from rowen.operator.resources import JOBS, Resource
 from rowen.operator.settings import Settings
+from rowen.operator.world import watch
+from rowen.operator.world.cluster import Cluster
+from rowen.operator.world.resources import JOBS
+from rowen.operator.world.store import Key
 
 
 class OneJob(Cluster):
@@ -21,9 +23,9 @@ class OneJob(Cluster):
     def __init__(self) -> None:
         self.version = 1
 
-    async def listing(self, resource: Resource) -> tuple[list[dict[str, Any]], int]:
+    async def listing(self, resource: Resource) -> Listing:
         items = [job_manifest(resourceVersion=str(self.version))] if resource is JOBS else []
-        return items, self.version
+        return Listing(tuple(items), self.version)
 
 
 class Clock:
@@ -53,6 +55,19 @@ async def test_a_deaf_watch_ends_the_operator() -> None:
     assert not operator.is_alive()
     operator.on_event("OfflineJob", job_manifest(resourceVersion="2"), False)
     assert operator.is_alive()
+
+
+async def test_a_kind_that_is_refused_keeps_no_other_from_being_listed() -> None:
+    class Forbidden(OneJob):
+        async def listing(self, resource: Resource) -> Listing:
+            if resource is not JOBS:
+                raise RefusedError(403, "Forbidden", f"{resource.plural} are forbidden")
+            return await super().listing(resource)
+
+    operator = Operator(Settings(runtime_image="i"), Forbidden(), Metrics(CollectorRegistry()), Clock())
+    with pytest.raises(RefusedError, match="onlineservices are forbidden"):
+        await operator.resync()
+    assert operator._store.get(Key("OfflineJob", "team", "job")) is not None
 
 
 async def test_the_probe_fails_for_good() -> None:

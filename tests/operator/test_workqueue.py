@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import pytest
-
-from rowen.operator.store import Key
-from rowen.operator.workqueue import WorkQueue, retry_seconds
+from rowen.kube.errors import RefusedError
+from rowen.operator.workqueue import FIRST_RETRY_SECONDS, WorkQueue
+from rowen.operator.world.store import Key
 
 A, B = Key("OfflineJob", "n", "a"), Key("OfflineJob", "n", "b")
 
@@ -82,7 +81,27 @@ async def test_a_failed_key_waits_for_its_backoff_even_under_events() -> None:
         leave.set()
         await retried.wait()
     assert len(calls) == 2
-    assert calls[1] - failed >= retry_seconds(1)
+    assert calls[1] - failed >= FIRST_RETRY_SECONDS
+
+
+async def test_a_key_waits_for_as_long_as_the_api_server_asks_and_no_other_key_does() -> None:
+    loop, times = asyncio.get_running_loop(), dict[Key, list[float]]()
+    retried = asyncio.Event()
+
+    async def handle(key: Key) -> None:
+        times.setdefault(key, []).append(loop.time())
+        if key == A and len(times[A]) == 1:
+            raise RefusedError(429, "TooManyRequests", "busy", 1.0)
+        if len(times) == 2 and len(times[A]) == 2:
+            retried.set()
+
+    async with running(handle, workers=1) as queue:
+        queue.add(A)
+        queue.add(B)
+        await retried.wait()
+    assert times[A][1] - times[A][0] >= 1.0
+    assert len(times[B]) == 1
+    assert times[B][0] < times[A][1]
 
 
 async def test_comes_back_when_asked() -> None:
@@ -99,8 +118,3 @@ async def test_comes_back_when_asked() -> None:
     async with running(handle) as queue:
         queue.add(A)
         await again.wait()
-
-
-@pytest.mark.parametrize(("errors", "seconds"), [(1, 0.5), (2, 1), (3, 2), (8, 60), (500, 60)])
-def test_backoff(errors: int, seconds: float) -> None:
-    assert retry_seconds(errors) == seconds

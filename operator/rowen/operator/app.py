@@ -6,25 +6,27 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import kopf
-import kr8s
 import structlog
 
-from rowen.operator import watch
-from rowen.operator.cluster import Cluster
+from rowen.kube.errors import KubeError, RefusedError
+from rowen.kube.pauses import pause_seconds
 from rowen.operator.metrics import Metrics
 from rowen.operator.reconciler import Reconciler
-from rowen.operator.resources import JOBS, SERVICES, WATCHED
 from rowen.operator.settings import Settings
-from rowen.operator.store import Store, key_of
 from rowen.operator.workqueue import WorkQueue
-from rowen.operator.world import World, pod_group
+from rowen.operator.world import watch
+from rowen.operator.world.cluster import Cluster
+from rowen.operator.world.resources import JOBS, SERVICES, WATCHED
+from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.store import Store, key_of
 
 DEAF_SECONDS = 60.0
 """A change that a listing has shown and the watch has not delivered for so long: the watch is deaf."""
 RESYNC_MARGIN_SECONDS = 15.0
 """No event and no listing for so long after a listing was due: nothing was heard meanwhile."""
+LONGEST_PAUSE_SECONDS = 10.0
+"""Between two listings that fail."""
 
 _log = structlog.get_logger()
 
@@ -39,7 +41,7 @@ class Operator:
         self._cluster = cluster
         self._metrics = metrics
         self._clock = clock
-        self._store = Store(pod_group)
+        self._store = Store(pod_group, clock)
         gap_seconds = settings.resync_seconds + RESYNC_MARGIN_SECONDS
         deadline_seconds = settings.start_deadline_seconds
         self._world = World(self._store, settings.runtime_image, deadline_seconds, gap_seconds, clock)
@@ -49,22 +51,30 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set. Raises what ends the watch or the workers before that."""
-        # Nothing is decided before all there is has been seen: a job without its pods would get a second one.
+        # kopf ends where no API server answers: it is started when one does.
         await self._resync_until_done()
         async with asyncio.TaskGroup() as group:
-            others = [
-                group.create_task(self._queue.run(self._settings.workers)),
-                group.create_task(self._resync_forever()),
-            ]
+            leading = group.create_task(self._cluster.lead(self._settings.namespace, self._work))
+            others = [leading, group.create_task(self._resync_forever())]
+            group.create_task(_end(stop, others))
             await kopf.operator(
-                registry=watch.registry(self.on_event, self.is_alive),
+                registry=watch.registry(self.on_event, self.is_alive, stop.set),
                 settings=watch.settings(),
                 clusterwide=True,
                 liveness_endpoint=f"http://0.0.0.0:{self._settings.health_port}/healthz",
                 stop_flag=stop,
             )
-            for other in others:
-                other.cancel()
+            stop.set()
+
+    async def _work(self) -> None:
+        """What is done while this operator holds the lease; without it, it watches and stands by.
+
+        Nothing is decided before all there is has been seen, what another operator did until now included: a job
+        without its pods would get a second one.
+        """
+        with self._metrics.leading.track_inprogress():
+            await self._resync_until_done()
+            await self._queue.run(self._settings.workers)
 
     def on_event(self, kind: str, manifest: dict[str, Any], deleted: bool) -> None:
         """Takes an event of the watch in."""
@@ -86,10 +96,18 @@ class Operator:
         return since is None or self._clock() - since <= DEAF_SECONDS
 
     async def resync(self) -> None:
-        """Lists everything, repairs the store, and looks at every object again."""
+        """Lists everything, repairs the store, and looks at every object again.
+
+        A kind that is refused keeps no other one from being listed; its error is raised in the end. Raises `KubeError`.
+        """
+        refusals = []
         for resource in WATCHED:
-            items, version = await self._cluster.listing(resource)
-            self._store.replace(resource.kind, items, version, self._clock())
+            try:
+                self._store.replace(resource.kind, await self._cluster.listing(resource))
+            except RefusedError as error:
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
         self._world.forget()
         self._world.heard_listing()
         for resource in (JOBS, SERVICES):
@@ -98,13 +116,15 @@ class Operator:
         self._publish()
 
     async def _resync_until_done(self) -> None:
+        failures = 0
         while True:
             try:
                 return await self.resync()
-            except (kr8s.ServerError, kr8s.APITimeoutError, httpx.TransportError) as error:
+            except KubeError as error:
                 _log.warning("resync.failed", error=repr(error))
                 self._world.heard_nothing()
-                await asyncio.sleep(1.0)
+                failures += 1
+                await asyncio.sleep(pause_seconds(error, failures, first=1.0, most=LONGEST_PAUSE_SECONDS))
 
     async def _resync_forever(self) -> None:
         while True:
@@ -116,6 +136,13 @@ class Operator:
         self._metrics.count_objects("OfflineJob", jobs)
         services = Counter(_ready(service) for service in self._store.all("OnlineService"))
         self._metrics.count_objects("OnlineService", services)
+
+
+async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
+    """Cancels them once: a second time would keep the lease from being given back."""
+    await stop.wait()
+    for task in tasks:
+        task.cancel()
 
 
 def _ready(service: Any) -> str:

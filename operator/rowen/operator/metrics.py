@@ -18,6 +18,7 @@ class Metrics:
         self.event_age = Gauge(
             "rowen_last_event_age_seconds", "Time since the watch last delivered an event", registry=registry
         )
+        self.leading = Gauge("rowen_leading", "1 while it works, 0 while it stands by", registry=registry)
         self.objects = Gauge("rowen_objects", "Objects by kind and state", ["kind", "state"], registry=registry)
         self._states: dict[str, set[str]] = {}
 

@@ -4,19 +4,20 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
-import kr8s
 import structlog
 from pydantic import ValidationError
 
-from rowen.operator import job_policy, service_policy
-from rowen.operator.cluster import CONFLICT, Cluster, answer, status_code
-from rowen.operator.decision import Decision, Refusal
+from rowen.kube.errors import KubeError, RefusedError
+from rowen.kube.objects import CONFLICT, NOT_FOUND
+from rowen.operator.decision import Decision, Note, Refusal
+from rowen.operator.jobs import policy as job_policy
 from rowen.operator.metrics import Metrics
-from rowen.operator.owners import controller_of
+from rowen.operator.pods.owners import controller_of
+from rowen.operator.services import policy as service_policy
 from rowen.operator.status_change import JOB_FIELDS, QUIET_SECONDS, SERVICE_FIELDS, status_change
-from rowen.operator.store import Key, Store
-from rowen.operator.world import World
+from rowen.operator.world.cluster import Cluster
+from rowen.operator.world.snapshots import World
+from rowen.operator.world.store import Key, Store
 
 Manifest = Mapping[str, Any]
 _log = structlog.get_logger()
@@ -25,11 +26,19 @@ _BROKEN_WEBHOOK = "failed calling webhook"
 """Said with code 500, and for as long as the webhook's server does not answer."""
 
 
-def _refusal(error: Exception) -> Refusal:
+_MOST_CONFLICTS = 2
+"""In a row, that are decided anew at once. After more of them the store may be ahead of the API server for good."""
+
+
+class _OutdatedError(Exception):
+    """The object has changed since it was decided on."""
+
+
+def _refusal(error: KubeError) -> Refusal:
     """Why there is no child; its request may have been carried out even where no answer came."""
-    if isinstance(error, kr8s.ServerError):
-        return Refusal(status_code(error), answer(error))
-    return Refusal(0, f"the API server did not answer: {str(error) or type(error).__name__}")
+    if isinstance(error, RefusedError):
+        return Refusal(error.status, error.message)
+    return Refusal(0, f"the API server did not answer: {error}")
 
 
 def _judged(refusal: Refusal) -> bool:
@@ -49,6 +58,7 @@ class Reconciler:
         self._metrics = metrics
         self._clock = clock
         self._written: dict[Key, float] = {}
+        self._conflicts: dict[Key, int] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconciles the object. Returns the seconds after which to come back, or None. Raises what went wrong."""
@@ -57,7 +67,16 @@ class Reconciler:
             with self._metrics.seconds.labels(key.kind).time():
                 seconds = await self._reconcile(key)
             result = "ok"
+            self._conflicts.pop(key, None)
             return seconds
+        except _OutdatedError:
+            result = "outdated"
+            self._conflicts[key] = self._conflicts.get(key, 0) + 1
+            if self._conflicts[key] > _MOST_CONFLICTS:
+                _log.warning("reconcile.outdated", key=str(key), conflicts=self._conflicts[key])
+                raise
+            # At once, and not with a back-off: what was read last is as new as can be.
+            return 0.0
         except ValidationError as error:
             # The API server's schema let something through that the models do not know: nothing to retry.
             result = "invalid"
@@ -76,11 +95,17 @@ class Reconciler:
             self._written.pop(key, None)
             return None
         refusal = await self._apply(key, decision)
+        acted = bool(decision.removals) or (bool(decision.children) and refusal is None)
         if refusal:
-            decision = self._decide(key, refusal) or decision
-        later = await self._write_status(key, owner, decision)
-        for note in decision.notes:
-            await self._cluster.post(owner, note, self._clock())
+            owner, decision = self._store.get(key) or owner, self._decide(key, refusal) or decision
+        try:
+            later = await self._write_status(key, owner, decision)
+        except (_OutdatedError, KubeError):
+            # What was done is done, and the next decision will not tell of it.
+            if acted:
+                await self._tell(key, owner, decision)
+            raise
+        await self._tell(key, owner, decision)
         if decision.delete_object:
             await self._cluster.delete_job(owner)
         times = [seconds for seconds in (decision.requeue_seconds, later) if seconds is not None]
@@ -102,7 +127,7 @@ class Reconciler:
         for child in decision.children:
             try:
                 stored = await self._put(child)
-            except (kr8s.ServerError, kr8s.APITimeoutError, httpx.TransportError) as error:
+            except KubeError as error:
                 refusal = _refusal(error)
                 if child["kind"] != "Pod" and not _judged(refusal):
                     raise
@@ -131,10 +156,35 @@ class Reconciler:
             return wait
         try:
             stored = await self._cluster.write_status(owner, decision.status)
-        except kr8s.ServerError as error:
-            if status_code(error) in (404, 409):
+        except RefusedError as error:
+            if error.status == CONFLICT:
+                await self._read_again(key)
+                raise _OutdatedError from error
+            if error.status == NOT_FOUND:
                 return None
             raise
         self._written[key] = self._clock()
         self._store.put(key.kind, stored)
         return None
+
+    async def _read_again(self, key: Key) -> None:
+        """Ends a row of conflicts even where the watch is late.
+
+        The next decision rests on what was just read, so only a write within the two calls that follow can refuse it
+        again. Others write one object's status every few seconds at most: each waits for answers of its own. Only where
+        the API server's versions went back, as after etcd was restored, is what it answers not taken.
+        """
+        stored = await self._cluster.read(key)
+        if stored is not None:
+            self._store.put(key.kind, stored)
+
+    async def _tell(self, key: Key, owner: Manifest, decision: Decision) -> None:
+        for note in decision.notes:
+            await self._post(key, owner, note)
+
+    async def _post(self, key: Key, owner: Manifest, note: Note) -> None:
+        """One that is refused is lost: the status that it speaks of is written, and nobody would post it later."""
+        try:
+            await self._cluster.post(owner, note, self._clock())
+        except KubeError as error:
+            _log.warning("event.lost", key=str(key), reason=note.reason, error=str(error))

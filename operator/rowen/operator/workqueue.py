@@ -4,15 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from rowen.operator.store import Key
+from rowen.kube.pauses import pause_seconds
+from rowen.operator.world.store import Key
 
 FIRST_RETRY_SECONDS = 0.5
 MOST_RETRY_SECONDS = 60.0
-
-
-def retry_seconds(errors: int) -> float:
-    """Seconds until a key is tried again after so many errors in a row."""
-    return min(FIRST_RETRY_SECONDS * 2.0 ** min(errors - 1, 16), MOST_RETRY_SECONDS)
 
 
 class WorkQueue:
@@ -81,9 +77,9 @@ class WorkQueue:
     async def _handle_one(self, key: Key) -> None:
         try:
             seconds = await self._handle(key)
-        except Exception:
+        except Exception as error:
             errors = self._errors[key] = self._errors.get(key, 0) + 1
-            self.add_after(key, retry_seconds(errors))
+            self.add_after(key, pause_seconds(error, errors, first=FIRST_RETRY_SECONDS, most=MOST_RETRY_SECONDS))
             return
         self._errors.pop(key, None)
         if seconds is not None:

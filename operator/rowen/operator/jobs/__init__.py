@@ -1,0 +1,1 @@
+"""OfflineJob: its pod, its attempts, its end."""

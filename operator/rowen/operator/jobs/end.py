@@ -1,0 +1,59 @@
+"""Whether the job has finished, why, and when."""
+
+from dataclasses import dataclass
+
+from rowen.crds.common import find_condition
+from rowen.crds.offline_job import StartFailure
+from rowen.operator.jobs.attempts import Attempts
+from rowen.operator.jobs.conditions import describe_end, failure_reason
+from rowen.operator.jobs.snapshot import JobSnapshot
+from rowen.operator.jobs.template import template_fault
+from rowen.operator.pods.memory_share import job_share
+from rowen.operator.say import Say
+
+
+@dataclass(frozen=True)
+class End:
+    """The job's end."""
+
+    finished: Say
+    """The Finished condition."""
+    time: float | None = None
+    """When the pod ended that finished the job, Unix seconds; None where it was no pod: the end is seen now."""
+
+
+def end_of(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> End | None:
+    """The job's end, once it has come; it never goes away again. `failure` is its last start that failed."""
+    before = find_condition(snapshot.status.conditions, "Finished")
+    if before and before.status == "True":
+        return End(Say("True", before.reason, before.message))
+    last = attempts.last_ended
+    if last is not None and attempts.last_ending == "Completed":
+        message = last.result.message if last.result else "the pod succeeded"
+        return End(Say("True", "Completed", message), last.finished_at)
+    if last is not None and attempts.last_ending == "UserError":
+        return End(Say("True", failure_reason(last), describe_end(last)), last.finished_at)
+    if attempts.failures > snapshot.spec.backoff_limit:
+        return _exhausted(snapshot, attempts, failure)
+    fault = _template_fault(snapshot)
+    return End(Say("True", "InvalidTemplate", fault)) if fault else None
+
+
+def _template_fault(snapshot: JobSnapshot) -> str | None:
+    if snapshot.spec.template is None:
+        return None
+    if snapshot.refusal and snapshot.refusal.code in (400, 422):
+        return snapshot.refusal.message
+    return template_fault(snapshot.spec.template, job_share(snapshot.spec))
+
+
+def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> End:
+    """After too many failures: what the last of them was."""
+    reason = failure_reason(attempts.last_ended)
+    end = describe_end(attempts.last_ended) if attempts.last_ended else "the last pod is gone"
+    time = attempts.newly_failed[-1].finished_at if attempts.newly_failed else None
+    if failure and failure.cause == "Job":
+        reason, end, time = failure.reason, f"{failure.reason}: {failure.message}", None
+    limit = snapshot.spec.backoff_limit
+    count = f"{attempts.failures} attempt{'' if attempts.failures == 1 else 's'}"
+    return End(Say("True", reason, f"{count} failed, backoffLimit is {limit}; {end}"), time)

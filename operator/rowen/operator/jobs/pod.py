@@ -1,0 +1,154 @@
+"""The pod of one attempt of an OfflineJob."""
+
+import copy
+from typing import Any
+
+from rowen.crds.common import ModelSource
+from rowen.crds.names import (
+    ASSIGNMENT_ANNOTATION,
+    ATTEMPT_ENV,
+    ATTEMPT_LABEL,
+    DEVICES_ANNOTATION,
+    HARVEST_RESOURCE,
+    JOB_LABEL,
+    JOB_SPEC_ENV,
+    JOB_UID_ENV,
+    JOB_UID_LABEL,
+    WORKER_CONTAINER,
+)
+from rowen.crds.offline_job import Assignment, BatchInference, FineTune
+from rowen.crds.worker import BatchSpec, TuningSpec
+from rowen.operator.jobs.snapshot import JobSnapshot
+from rowen.operator.jobs.template import tenant_environment
+from rowen.operator.jobs.worker_spec import batch_spec, tuning_spec
+from rowen.operator.pods.memory_share import MemoryShare, job_share
+from rowen.operator.pods.owners import MANAGED_BY, owner_reference
+from rowen.operator.pods.security import container_security_context, pod_security_context
+from rowen.operator.pods.volumes import Parts, claim_volumes, offline_environment
+
+GRACE_SECONDS = 5
+
+
+def pod_name(job: str, attempt: int) -> str:
+    """Name of an attempt's pod."""
+    return f"{job}-{attempt}"
+
+
+def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict[str, Any]:
+    """The pod of an attempt: pinned to the assigned node, left to kube-scheduler to bind."""
+    user = snapshot.spec.template or {}
+    user_metadata = user.get("metadata") or {}
+    labels = {
+        JOB_LABEL: snapshot.name,
+        JOB_UID_LABEL: snapshot.uid,
+        ATTEMPT_LABEL: str(attempt),
+        **MANAGED_BY,
+    }
+    annotations = {ASSIGNMENT_ANNOTATION: assignment.id, DEVICES_ANNOTATION: ",".join(assignment.devices)}
+    spec = _template_spec(snapshot) if snapshot.spec.template is not None else _worker_spec(snapshot, attempt)
+    spec["affinity"] = _pinned(spec.get("affinity") or {}, assignment.node)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(snapshot.name, attempt),
+            "namespace": snapshot.namespace,
+            "labels": {**(user_metadata.get("labels") or {}), **labels},
+            "annotations": {**(user_metadata.get("annotations") or {}), **annotations},
+            "ownerReferences": [owner_reference("OfflineJob", snapshot.name, snapshot.uid)],
+        },
+        "spec": spec,
+    }
+
+
+def _template_spec(snapshot: JobSnapshot) -> dict[str, Any]:
+    spec: dict[str, Any] = copy.deepcopy((snapshot.spec.template or {}).get("spec") or {})
+    spec["restartPolicy"] = "Never"
+    spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
+    tenant = spec["containers"][0]
+    tenant.setdefault("name", WORKER_CONTAINER)
+    memory = job_share(snapshot.spec)
+    tenant["resources"] = _template_resources(tenant, memory, snapshot.spec.devices)
+    environment = [*tenant_environment(tenant), *memory.environment]
+    if environment:
+        tenant["env"] = environment
+    return spec
+
+
+def _template_resources(tenant: dict[str, Any], memory: MemoryShare, devices: int) -> dict[str, Any]:
+    """The tenant's own resources with the devices, and with the job's memory where it says none itself."""
+    resources = tenant.get("resources") or {}
+    limits = {"memory": memory.limit, **(resources.get("limits") or {}), HARVEST_RESOURCE: str(devices)}
+    if not memory.pool_bytes:
+        return {**resources, "limits": limits}
+    return {**resources, "requests": {**(resources.get("requests") or {}), "memory": memory.request}, "limits": limits}
+
+
+def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
+    memory = job_share(snapshot.spec)
+    if snapshot.spec.fine_tune:
+        module, model = "rowen.runtime.tuning", snapshot.spec.fine_tune.base_model
+        worker: TuningSpec | BatchSpec = tuning_spec(snapshot.spec.fine_tune)
+        volumes, mounts = _tuning_volumes(snapshot.spec.fine_tune)
+    elif snapshot.spec.batch_inference:
+        module, model = "rowen.runtime.batch", snapshot.spec.batch_inference.model
+        worker = batch_spec(snapshot.spec.batch_inference, memory.own_bytes)
+        volumes, mounts = _batch_volumes(snapshot.spec.batch_inference)
+    else:
+        raise ValueError("the job has no work; the API server refuses such jobs")
+    container = {
+        "name": WORKER_CONTAINER,
+        "image": snapshot.runtime_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", module],
+        "env": [*_environment(model, worker, attempt, snapshot.uid), *memory.environment],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": memory.request},
+            "limits": {HARVEST_RESOURCE: str(snapshot.spec.devices), "memory": memory.limit},
+        },
+        "securityContext": container_security_context(),
+        # A crash leaves its traceback in the status.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security_context(),
+        "containers": [container],
+        "volumes": volumes,
+    }
+
+
+def _environment(model: ModelSource, worker: TuningSpec | BatchSpec, attempt: int, uid: str) -> list[dict[str, str]]:
+    return [
+        *offline_environment(model),
+        {"name": JOB_SPEC_ENV, "value": worker.model_dump_json(by_alias=True, exclude_none=True)},
+        {"name": ATTEMPT_ENV, "value": str(attempt)},
+        {"name": JOB_UID_ENV, "value": uid},
+    ]
+
+
+def _tuning_volumes(tune: FineTune) -> Parts:
+    return claim_volumes([tune.base_model.claim_name, tune.dataset.claim_name], [tune.output.claim_name])
+
+
+def _batch_volumes(batch: BatchInference) -> Parts:
+    return claim_volumes([batch.model.claim_name, batch.input.claim_name], [batch.output.claim_name])
+
+
+def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
+    """The affinity with the node required in every alternative, since the alternatives are ORed."""
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    pin = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), pin]}
+        for term in required.get("nodeSelectorTerms") or [{}]
+    ]
+    node_affinity = {
+        **(affinity.get("nodeAffinity") or {}),
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+    }
+    return {**affinity, "nodeAffinity": node_affinity}

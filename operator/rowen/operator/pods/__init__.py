@@ -1,0 +1,1 @@
+"""Pods: what is read from them and what all of them share."""

@@ -1,0 +1,1 @@
+"""OnlineService: its workload and what is said of it."""

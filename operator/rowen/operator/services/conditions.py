@@ -1,0 +1,152 @@
+"""The conditions of an OnlineService, each a pure function of the snapshot."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rowen.crds.base import duration_seconds
+from rowen.crds.node_harvest import DeviceHarvest, Quantiles
+from rowen.crds.online_service import LatencyTarget, ObservedLatency
+from rowen.operator.pods.container_ends import Ends
+from rowen.operator.pods.view import PodView, Problem
+from rowen.operator.say import Say
+from rowen.operator.services.snapshot import ServiceSnapshot
+
+_BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
+
+
+def ready(snapshot: ServiceSnapshot) -> Say:
+    """Ready: all wanted pods answer."""
+    workload = snapshot.workload
+    if snapshot.refusal:
+        return Say("False", "ChildRefused", snapshot.refusal.message)
+    if workload is None:
+        if snapshot.spec.workload_ref:
+            reference = snapshot.spec.workload_ref
+            return Say("False", "WorkloadMissing", f"{reference.kind} {reference.name} does not exist")
+        return Say("False", "Progressing", "the Deployment is being made")
+    if name_taken(snapshot):
+        return Say("False", "NameTaken", f"an object {snapshot.name} exists that Rowen does not own")
+    if workload.desired == 0:
+        return Say("False", "ScaledToZero", "no replicas are wanted")
+    count = f"{workload.ready} of {workload.desired} pods are ready"
+    if workload.ready >= workload.desired:
+        return Say("True", "AllReady", count)
+    trouble = _troubled_pod(snapshot) or workload.replica_failure
+    if trouble:
+        return Say("False", trouble.reason, f"{count}; {trouble.message}")
+    return Say("False", "Progressing", count)
+
+
+def name_taken(snapshot: ServiceSnapshot) -> bool:
+    """Whether a child's name is in use by an object that this service does not control."""
+    if snapshot.spec.engine is None:
+        return False
+    foreign_workload = snapshot.workload is not None and snapshot.workload.owner_uid != snapshot.uid
+    foreign_service = snapshot.cluster_service is not None and not any(
+        reference.get("uid") == snapshot.uid
+        for reference in snapshot.cluster_service["metadata"].get("ownerReferences") or ()
+    )
+    return foreign_workload or foreign_service
+
+
+def _troubled_pod(snapshot: ServiceSnapshot) -> Problem | None:
+    """The first pod that does not start or whose engine ended, in the words of kube-scheduler, kubelet or engine."""
+    return next((trouble for pod in snapshot.pods if pod.lives and (trouble := _trouble(pod))), None)
+
+
+def _trouble(pod: PodView) -> Problem | None:
+    # The kubelet has one word while it waits and none while a container starts anew; that it ended stays true.
+    if pod.ends and (pod.problem is None or _is_between_starts(pod.problem, pod.ends)):
+        # Of several the one that ends most often, and so always the same one.
+        most = max(pod.ends, key=lambda ends: ends.count)
+        engine = most.container == pod.tenant
+        reason = "OOMKilled" if most.reason == "OOMKilled" else "EngineEnded" if engine else "ContainerEnded"
+        more = f"`kubectl logs {pod.name} -c {most.container} --previous` shows more"
+        words = most.in_words("engine" if engine else f"container {most.container}")
+        return Problem(reason, f"pod {pod.name}: {words}; {more}")
+    if pod.problem:
+        return replace(pod.problem, message=f"pod {pod.name}: {pod.problem.message}")
+    return None
+
+
+def _is_between_starts(problem: Problem, ends: Iterable[Ends]) -> bool:
+    return problem.reason in _BETWEEN_STARTS and problem.container in {each.container for each in ends}
+
+
+def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: str) -> ObservedLatency | None:
+    """The worst device's percentile; None without traffic. `latency` is ttft or tpot."""
+    samples: list[Quantiles] = [
+        quantiles
+        for device in devices
+        if device.online and (quantiles := getattr(device.online, latency)) is not None and quantiles.count > 0
+    ]
+    if not samples:
+        return None
+    worst = max(getattr(quantiles, f"p{target.percentile}") for quantiles in samples)
+    bound = duration_seconds(target.target)
+    return ObservedLatency(percentile=target.percentile, value_seconds=worst, target_seconds=bound)
+
+
+def slo_met(snapshot: ServiceSnapshot, ttft: ObservedLatency | None, tpot: ObservedLatency | None) -> Say:
+    """SLOMet: the measured percentiles are below their targets."""
+    if not snapshot.devices:
+        return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
+    if ttft is None and tpot is None:
+        return Say("Unknown", "NoTraffic", "no streamed response has ended within the report window")
+    late = [
+        (name, seen)
+        for name, seen in (("Ttft", ttft), ("Tpot", tpot))
+        if seen is not None and seen.value_seconds > seen.target_seconds
+    ]
+    if not late:
+        return Say("True", "Met")
+    message = "; ".join(
+        f"{name.upper()} p{seen.percentile} is {seen.value_seconds:.3f} s, target {seen.target_seconds:g} s"
+        for name, seen in late
+    )
+    return Say("False", "And".join(name for name, _ in late) + "Exceeded", message)
+
+
+def harvest_enabled(snapshot: ServiceSnapshot) -> Say:
+    """HarvestEnabled: offline work may be placed on at least one of the service's devices."""
+    if not snapshot.spec.harvest.enabled:
+        return Say("False", "Disabled", "spec.harvest.enabled is false")
+    if snapshot.workload is None:
+        return Say("False", "NoWorkload", "the workload does not exist yet")
+    missing = missing_parts(snapshot)
+    if missing:
+        return missing
+    if not snapshot.devices:
+        return Say("False", "NoReport", "no fresh report of a node names a device of this service")
+    offered = sum(device.harvestable for device in snapshot.devices)
+    count = f"{offered} of {len(snapshot.devices)} devices are harvested"
+    if offered:
+        return Say("True", "Harvesting", count)
+    if not any(device.online and device.online.attached for device in snapshot.devices):
+        return Say("False", "NotAttached", f"{count}: Rowen's plugin has not attached in the engine")
+    return Say("False", "NotHarvestable", count)
+
+
+def missing_parts(snapshot: ServiceSnapshot) -> Say | None:
+    """What an adopted workload lacks; Rowen tells and does not change it."""
+    workload, reference = snapshot.workload, snapshot.spec.workload_ref
+    if workload is None or reference is None:
+        return None
+    name = f"{reference.kind} {reference.name}"
+    if not workload.requests_device:
+        return Say("False", "NoDevice", f"no container of {name} has the resource limit rowen.dev/online")
+    if workload.service != snapshot.name:
+        return Say("False", "NoLabel", f"the pods of {name} lack the label rowen.dev/service: {snapshot.name}")
+    return None
+
+
+def degraded(snapshot: ServiceSnapshot, ready_: Say, harvest: Say) -> Say:
+    """Degraded: something that was asked for does not work."""
+    if ready_.status == "False" and ready_.reason not in ("Progressing", "ScaledToZero"):
+        return Say("True", ready_.reason, ready_.message)
+    if harvest.status == "False" and harvest.reason != "Disabled" and ready_.status == "True":
+        return Say("True", harvest.reason, harvest.message)
+    unattached = [device.id for device in snapshot.devices if device.online and not device.online.attached]
+    if unattached and ready_.status == "True" and snapshot.spec.harvest.enabled:
+        return Say("True", "NotAttached", f"Rowen's plugin has not attached on devices {', '.join(unattached)}")
+    return Say("False", "AsExpected")

@@ -1,0 +1,121 @@
+"""The Deployment and the Service of an OnlineService whose engine Rowen runs."""
+
+from typing import Any
+
+from rowen.crds.names import ENGINE_CONTAINER, HARVEST_MEMORY_ANNOTATION, ONLINE_RESOURCE, SERVICE_LABEL
+from rowen.crds.online_service import Engine
+from rowen.operator.pods.memory_share import engine_share
+from rowen.operator.pods.owners import MANAGED_BY, owner_reference
+from rowen.operator.pods.security import container_security_context, pod_security_context
+from rowen.operator.pods.volumes import claim_volumes, model_location, offline_environment
+from rowen.operator.services.snapshot import ServiceSnapshot
+
+PORT = 8000
+ELASTIC_WORKER = "rowen.runtime.vllm.elastic.worker.ElasticWorker"
+"""Keeps the key-value cache in the device's pool; its scheduler is the same as without."""
+
+
+def endpoint(namespace: str, name: str) -> str:
+    """URL of the service inside the cluster."""
+    return f"http://{name}.{namespace}.svc:{PORT}"
+
+
+def deployment(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
+    """One pod per device; an old pod frees its device before a new one takes it."""
+    labels = {SERVICE_LABEL: snapshot.name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(snapshot),
+        "spec": {
+            "replicas": engine.replicas,
+            "selector": {"matchLabels": labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "template": {
+                "metadata": {
+                    "labels": {**labels, **MANAGED_BY},
+                    "annotations": {HARVEST_MEMORY_ANNOTATION: _memory_settings(snapshot)},
+                },
+                "spec": _pod_spec(snapshot, engine),
+            },
+        },
+    }
+
+
+def cluster_service(snapshot: ServiceSnapshot) -> dict[str, Any]:
+    """The address of the engine inside the cluster."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(snapshot),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {SERVICE_LABEL: snapshot.name},
+            "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def engine_command(name: str, engine: Engine) -> list[str]:
+    """The API server of vLLM with Rowen's scheduler, which reports busy, idle and steps to the node."""
+    model = model_location(engine.model)
+    revision = ["--revision", model.revision] if model.revision else []
+    elastic = ["--worker-cls", ELASTIC_WORKER] if engine_share(engine).pool_bytes else []
+    return [
+        "python", "-m", "vllm.entrypoints.openai.api_server",
+        "--model", model.name_or_path, *revision,
+        "--served-model-name", name,
+        "--host", "0.0.0.0",  # noqa: S104 - inside the pod's own network
+        "--port", str(PORT),
+        "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+        "--enforce-eager",
+        "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
+        "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
+        *elastic,
+        *engine.args,
+    ]  # fmt: skip
+
+
+def _memory_settings(snapshot: ServiceSnapshot) -> str:
+    return snapshot.spec.harvest.memory.model_dump_json(by_alias=True)
+
+
+def _metadata(snapshot: ServiceSnapshot) -> dict[str, Any]:
+    return {
+        "name": snapshot.name,
+        "namespace": snapshot.namespace,
+        "labels": {SERVICE_LABEL: snapshot.name, **MANAGED_BY},
+        "ownerReferences": [owner_reference("OnlineService", snapshot.name, snapshot.uid)],
+    }
+
+
+def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
+    volumes, mounts = claim_volumes([engine.model.claim_name])
+    memory = engine_share(engine)
+    container = {
+        "name": ENGINE_CONTAINER,
+        "image": engine.image or snapshot.runtime_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": engine_command(snapshot.name, engine),
+        "env": [*offline_environment(engine.model), *memory.environment],
+        "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+        "readinessProbe": {
+            "httpGet": {"path": "/health", "port": "http"},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+        },
+        "resources": {
+            "requests": {"cpu": "100m", "memory": memory.request, ONLINE_RESOURCE: "1"},
+            "limits": {"memory": memory.limit, ONLINE_RESOURCE: "1"},
+        },
+        "securityContext": container_security_context(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security_context(),
+        "containers": [container],
+        "volumes": volumes,
+    }

@@ -1,0 +1,195 @@
+"""Snapshots for the policies, taken from the store, and who is concerned by a change."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from rowen.crds.names import JOB_UID_LABEL, SERVICE_LABEL
+from rowen.operator.decision import Refusal
+from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
+from rowen.operator.jobs.start import waited
+from rowen.operator.jobs.start_wait import StartWait
+from rowen.operator.pods.owners import controller_of
+from rowen.operator.pods.view import pod_view
+from rowen.operator.services.snapshot import ServiceSnapshot, service_snapshot
+from rowen.operator.world.listening import Listening, extended
+from rowen.operator.world.reports import Report, Sign, noticed, read_report, service_devices
+from rowen.operator.world.store import Key, Store
+
+Manifest = Mapping[str, Any]
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Seen:
+    version: str
+    sign: Sign
+    report: Report
+
+
+class World:
+    """Reads the store as the policies need it, and remembers what only time tells.
+
+    `most_gap_seconds` is the longest time without a sign of the API server in which a report would still be heard.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runtime_image: str,
+        start_deadline_seconds: float,
+        most_gap_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._runtime_image = runtime_image
+        self._start_deadline_seconds = start_deadline_seconds
+        self._most_gap_seconds = most_gap_seconds
+        self._clock = clock
+        self._reports: dict[str, _Seen] = {}
+        self._waits: dict[Key, tuple[str, StartWait]] = {}
+        self._listening: Listening | None = None
+        self._listened_seconds = 0.0
+
+    def heard_event(self) -> None:
+        """The watch has delivered something."""
+        if self._listening:
+            self._listening = extended(self._listening, self._clock(), self._most_gap_seconds)
+
+    def heard_listing(self) -> None:
+        """Everything was listed; listening begins with that."""
+        now = self._clock()
+        before = self._listening or Listening(now, now, self._listened_seconds)
+        self._listening = extended(before, now, self._most_gap_seconds)
+
+    def heard_nothing(self) -> None:
+        """A listing has failed: what changes meanwhile may be missed, until the next one."""
+        self._listened_seconds = self._heard_seconds()
+        self._listening = None
+
+    def job(self, key: Key, now: float, refusal: Refusal | None = None) -> JobSnapshot | None:
+        """The job's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
+        job = self._store.get(key)
+        if job is None:
+            return None
+        uid = job["metadata"]["uid"]
+        pods = tuple(pod_view(pod) for pod in self._store.group("Pod", uid) if _controls(pod, uid))
+        assignment = (job.get("status") or {}).get("assignment") or {}
+        nodes = {pod.node for pod in pods if pod.node} | {assignment.get("node")}
+        reports = {node: report for node in nodes if node and (report := self.report(node))}
+        snapshot = job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
+        return replace(snapshot, wait=self._wait(key, snapshot, now), listening=self._listening)
+
+    def _wait(self, key: Key, snapshot: JobSnapshot, now: float) -> StartWait | None:
+        """The wait of that very job: one of the same name that was there before has nothing to do with it."""
+        uid, before = self._waits.pop(key, (snapshot.uid, None))
+        wait = waited(snapshot, before if uid == snapshot.uid else None, now, self._heard_seconds())
+        if wait:
+            self._waits[key] = (snapshot.uid, wait)
+        return wait
+
+    def _heard_seconds(self) -> float:
+        return self._listening.seconds if self._listening else self._listened_seconds
+
+    def forget(self) -> None:
+        """Drops what is remembered of jobs that are gone."""
+        self._waits = {key: wait for key, wait in self._waits.items() if self._store.get(key)}
+
+    def service(self, key: Key, now: float, refusal: Refusal | None = None) -> ServiceSnapshot | None:
+        """The service's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
+        service = self._store.get(key)
+        if service is None:
+            return None
+        reference = service["spec"].get("workloadRef")
+        kind, name = (reference["kind"], reference["name"]) if reference else ("Deployment", key.name)
+        devices = [
+            device for report in self._fresh_reports(now) for device in service_devices(report, key.namespace, key.name)
+        ]
+        return service_snapshot(
+            service,
+            workload=self._store.get(Key(kind, key.namespace, name)),
+            cluster_service=self._store.get(Key("Service", key.namespace, key.name)),
+            pods=[pod_view(pod) for pod in self._store.group("Pod", f"{key.namespace}/{key.name}")],
+            devices=devices,
+            runtime_image=self._runtime_image,
+            refusal=refusal,
+        )
+
+    def report(self, node: str) -> Report | None:
+        """The node's report; None where there is none or it cannot be read."""
+        manifest = self._store.get(Key("NodeHarvest", "", node))
+        if manifest is None:
+            self._reports.pop(node, None)
+            return None
+        version = manifest["metadata"]["resourceVersion"]
+        known = self._reports.get(node)
+        if known and known.version == version:
+            return known.report
+        try:
+            read = read_report(manifest)
+            sign = noticed(known.sign if known else None, read.time, self._clock())
+        except ValidationError as error:
+            # It may be a newer agent's. That it changes is a sign of life all the same.
+            _log.warning("report.unreadable", node=node, error=str(error))
+            read, sign = Report(node, None), Sign(None, None, self._clock())
+        report = replace(read, time=sign.time, heard=sign.heard)
+        self._reports[node] = _Seen(version, sign, report)
+        return report
+
+    def concerned(self, kind: str, manifest: Manifest) -> Iterator[Key]:
+        """The jobs and services whose decision may change with this object."""
+        metadata = manifest["metadata"]
+        namespace, name = metadata.get("namespace") or "", metadata["name"]
+        if kind in ("OfflineJob", "OnlineService"):
+            yield Key(kind, namespace, name)
+        elif kind == "NodeHarvest":
+            yield from self._concerned_by_report(name)
+        else:
+            owner = controller_of(manifest)
+            if owner and owner[0] in ("OfflineJob", "OnlineService"):
+                yield Key(owner[0], namespace, owner[1])
+            service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
+            if service:
+                yield Key("OnlineService", namespace, service)
+            if kind in ("Deployment", "StatefulSet"):
+                yield from self._adopters(kind, namespace, name)
+
+    def _concerned_by_report(self, node: str) -> Iterator[Key]:
+        report = self.report(node)
+        for device in report.devices if report else ():
+            if device.online and device.online.service:
+                yield Key("OnlineService", device.online.pod.namespace, device.online.service)
+            for tenant in device.tenants:
+                if tenant.job:
+                    yield Key("OfflineJob", tenant.pod.namespace, tenant.job)
+
+    def _adopters(self, kind: str, namespace: str, name: str) -> Iterator[Key]:
+        for service in self._store.all("OnlineService"):
+            reference = service["spec"].get("workloadRef") or {}
+            same_namespace = service["metadata"]["namespace"] == namespace
+            if same_namespace and (reference.get("kind"), reference.get("name")) == (kind, name):
+                yield Key("OnlineService", namespace, service["metadata"]["name"])
+
+    def _fresh_reports(self, now: float) -> Iterator[Report]:
+        for harvest in list(self._store.all("NodeHarvest")):
+            report = self.report(harvest["metadata"]["name"])
+            if report and report.fresh(now):
+                yield report
+
+
+def pod_group(kind: str, manifest: Manifest) -> str | None:
+    """What a pod belongs to: its job's uid, or namespace/name of its service."""
+    if kind != "Pod":
+        return None
+    labels = manifest["metadata"].get("labels") or {}
+    if JOB_UID_LABEL in labels:
+        return str(labels[JOB_UID_LABEL])
+    return f"{manifest['metadata']['namespace']}/{labels[SERVICE_LABEL]}" if SERVICE_LABEL in labels else None
+
+
+def _controls(pod: Manifest, uid: str) -> bool:
+    owner = controller_of(pod)
+    return owner is not None and owner[2] == uid

@@ -1,0 +1,117 @@
+"""Reports are aged by the operator's clock, whatever the nodes' clocks say."""
+
+from typing import Any
+
+import pytest
+from operator_builders import (
+    GAP_SECONDS,
+    IMAGE,
+    NODE,
+    NOW,
+    START_DEADLINE_SECONDS,
+    job_manifest,
+    placed,
+    report_manifest,
+)
+
+from rowen.crds.names import NODE_LEASE_SECONDS
+from rowen.operator.jobs.policy import decide
+from rowen.operator.world.reports import Report
+from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.store import Key, Store
+
+HOUR = 3600.0
+JOB = Key("OfflineJob", "team", "job")
+
+
+class Reported:
+    """A world into which one node reports, with a clock of its own that is `ahead` of the operator's."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.now = NOW
+        self.ahead = ahead
+        self.store = Store(pod_group, lambda: self.now)
+        self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: self.now)
+        self._version = 0
+        self.stored: dict[str, Any] = {}
+
+    def put(self, kind: str, manifest: dict[str, Any]) -> None:
+        self._version += 1
+        metadata = {**manifest["metadata"], "resourceVersion": str(self._version)}
+        self.stored = {**manifest, "metadata": metadata}
+        self.store.put(kind, self.stored)
+
+    def report(self, stamp: float | None = None, **status: Any) -> Report:
+        """The node reports, at `stamp` by its own clock; the operator reads it."""
+        manifest = report_manifest(time=self.now + self.ahead if stamp is None else stamp)
+        manifest["status"] |= status
+        self.put("NodeHarvest", manifest)
+        return self.read()
+
+    def read(self) -> Report:
+        report = self.world.report(NODE)
+        assert report is not None
+        return report
+
+
+@pytest.mark.parametrize("ahead", [HOUR, 0.0, -HOUR])
+def test_a_node_is_heard_for_so_long_after_each_report(ahead: float) -> None:
+    node = Reported(ahead)
+    node.report()
+    node.now += 5
+    assert node.report().age(node.now) == 0
+    node.now += NODE_LEASE_SECONDS
+    assert node.read().fresh(node.now)
+    node.now += 1
+    assert not node.read().fresh(node.now)
+
+
+def test_what_was_there_at_first_is_as_old_as_it_says_and_never_from_the_future() -> None:
+    assert Reported(-HOUR).report().age(NOW) == HOUR
+    assert Reported(HOUR).report().age(NOW) == 0
+
+
+def test_only_a_new_report_counts_as_one() -> None:
+    node = Reported()
+    node.report()
+    node.now += 60
+    assert node.report(stamp=NOW, backend="nvidia").age(node.now) == 60
+    assert node.report(stamp=NOW - HOUR).age(node.now) == 0, "a clock that was set back is a sign of life too"
+
+
+def test_a_node_without_a_report_is_not_there() -> None:
+    node = Reported()
+    node.report()
+    node.put("NodeHarvest", {**report_manifest(), "status": {"backend": "cpu", "devices": []}})
+    assert node.read().time is None
+    node.now += 7
+    assert node.report(stamp=NOW).age(node.now) == 0
+
+
+def test_a_report_that_went_is_forgotten() -> None:
+    node = Reported()
+    node.report()
+    node.store.remove("NodeHarvest", node.stored)
+    assert node.world.report(NODE) is None
+    node.now += 60
+    assert node.report(stamp=NOW).age(node.now) == 60
+
+
+def _running(node: Reported) -> str:
+    job = node.world.job(JOB, node.now)
+    assert job is not None
+    status = decide(job, node.now).status
+    assert status is not None
+    return next(entry["reason"] for entry in status["conditions"] if entry["type"] == "Running")
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_a_lease_follows_the_reports_whatever_the_nodes_clock(ahead: float) -> None:
+    node = Reported(ahead)
+    node.put("OfflineJob", job_manifest(status=placed(renewed=NOW - HOUR)))
+    node.report()
+    node.now += 5
+    node.report()
+    assert _running(node) == "Starting"
+    node.now += 16
+    assert _running(node) == "LeaseExpired"
