@@ -1,8 +1,10 @@
 """Short ways to build a world for the policies."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from rowen.crds.busy import busy_cells, grid
 from rowen.crds.offline_job import OfflineJobStatus, StartFailure
 from rowen.scheduler.decision import Decision, Outcome, decide
 from rowen.scheduler.history import History
@@ -14,17 +16,23 @@ NOW = 1_000_000.0
 POLICY = Policy()
 
 
-def device(node: str, id_: str = "cpu0", *, idle: float = 0.8, **fields: Any) -> DeviceView:
-    """An open device with a pool of 8 GiB, 2 GiB of it held by the online pod."""
+def device(
+    node: str, id_: str = "cpu0", *, idle: float = 0.8, busy: Iterable[tuple[float, float]] = (), **fields: Any
+) -> DeviceView:
+    """An open device with a pool of 8 GiB, 2 GiB of it held by the online pod.
+
+    `busy`: begins and ends in the minute before `NOW`, Unix seconds.
+    """
     fields = {"memory": 8 * GIB, "idle": idle, "online_memory": 2 * GIB, "service": "ns/chat", **fields}
-    return DeviceView(node, id_, "cpu", **fields)
+    return DeviceView(node, id_, "cpu", busy=busy_cells(busy, grid(NOW, 60.0)), **fields)
 
 
 def node(name: str, *devices: DeviceView, **fields: Any) -> NodeView:
     """A node that has just reported, with two slots per device. Its clock is right unless `heard` is given."""
     devices = devices or (device(name),)
     fields = {"slots": 2 * len(devices), "reported": NOW, **fields}
-    return NodeView(name, devices=devices, **{"heard": fields["reported"], **fields})
+    fields = {"heard": fields["reported"], **fields}
+    return NodeView(name, devices=devices, **{"told": fields["heard"], **fields})
 
 
 def job(name: str, **fields: Any) -> JobView:
@@ -36,7 +44,7 @@ def job(name: str, **fields: Any) -> JobView:
 
 def placed(view: JobView, node_name: str, *devices: str, at: float = NOW - 600.0, **fields: Any) -> JobView:
     """The job with an assignment."""
-    placement = Placement(f"id-{view.name}", node_name, devices or ("cpu0",), 0.8, at, NOW, 15.0)
+    placement = Placement(f"id-{view.name}", node_name, devices or ("cpu0",), 0.8, at, NOW, 15.0, 1)
     return replace(view, placement=replace(placement, **fields), status=OfflineJobStatus())
 
 

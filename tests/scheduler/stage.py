@@ -7,13 +7,14 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from kr8s.asyncio import Api
-
-from rowen.crds.apply import apply, apply_status
 from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL, OPERATOR_MANAGER
+from rowen.kube.client import Client
+from rowen.kube.kinds import NODE_HARVESTS, NODES, OFFLINE_JOBS
+from rowen.kube.objects import apply, apply_status, delete, get, list_all
+from rowen.kube.resource import Resource
+from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.loop import Loop
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.status import rfc3339
 
 MANAGER = "test"
 _WAIT_SECONDS = 30.0
@@ -32,22 +33,21 @@ class Clock:
 class Stage:
     """One namespace with nodes of its own. Pools are so small that no other test's job fits."""
 
-    def __init__(self, api: Api, namespace: str, clock: Clock) -> None:
-        self.api, self.namespace, self.clock = api, namespace, clock
+    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+        self.client, self.namespace, self.clock = client, namespace, clock
         self._made: list[tuple[str, str, str | None]] = []
 
     async def alone(self) -> None:
         """Takes away the jobs that other tests have left behind: a scheduler sees the whole cluster."""
-        async with self.api.call_api("GET", version=API_VERSION, url="offlinejobs") as response:
-            left = response.json()["items"]
-        for job in left:
+        for job in await list_all(self.client, OFFLINE_JOBS):
             meta = job["metadata"]
             await self.delete(API_VERSION, f"offlinejobs/{meta['name']}", meta["namespace"])
 
     async def make(self, manifest: dict[str, Any], plural: str) -> dict[str, Any]:
         meta = manifest["metadata"]
         self._made.append((manifest["apiVersion"], f"{plural}/{meta['name']}", meta.get("namespace")))
-        return await apply(self.api, manifest, manager=MANAGER)
+        resource = Resource(manifest["kind"], manifest["apiVersion"], plural)
+        return await apply(self.client, resource, manifest, manager=MANAGER)
 
     async def service(self, name: str = "chat", *, harvest: bool = True) -> None:
         spec = {
@@ -62,14 +62,15 @@ class Stage:
         full = f"{name}-{uuid.uuid4().hex[:6]}"
         await self.make({"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}}, "nodes")
         await self._taint(full, taints)
-        now = rfc3339(time.time(), "seconds")
+        now = rfc3339(time.time())
         ready = {
             "type": "Ready", "status": "True", "reason": "Test", "message": "",
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         }  # fmt: skip
         status = {"conditions": [ready], "allocatable": {HARVEST_RESOURCE: str(slots)}}
         await apply_status(
-            self.api,
+            self.client,
+            NODES,
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}, "status": status},
             manager=MANAGER,
         )
@@ -80,11 +81,8 @@ class Stage:
 
     async def _taint(self, node: str, taints: Sequence[dict[str, str]]) -> None:
         """Sets the taints; that of a new node goes, as the node controller takes it away once the node is Ready."""
-        async with self.api.call_api(
-            "PATCH", version="v1", url=f"nodes/{node}", json={"spec": {"taints": list(taints)}},
-            headers={"Content-Type": "application/merge-patch+json"},
-        ):  # fmt: skip
-            pass
+        body, merge = {"spec": {"taints": list(taints)}}, "application/merge-patch+json"
+        await self.client.call("PATCH", NODES.path(None, node), body=body, content_type=merge)
 
     async def pod(self, name: str, node: str, *, memory: str, job: dict[str, Any] | None = None) -> None:
         """A bound pod; with `job` that of its present assignment."""
@@ -113,9 +111,9 @@ class Stage:
                 "attached": True, "inFlight": 0,
             },
         }  # fmt: skip
-        status = {"updateTime": rfc3339(self.clock()), "backend": "cpu", "devices": [device]}
+        status = {"updateTime": rfc3339(self.clock(), "microseconds"), "backend": "cpu", "devices": [device]}
         manifest = {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": node}, "status": status}
-        await apply_status(self.api, manifest, manager=MANAGER)
+        await apply_status(self.client, NODE_HARVESTS, manifest, manager=MANAGER)
 
     def tenant(self, pod: str, tokens: int, granted: float) -> dict[str, Any]:
         """A pod's entry in a report."""
@@ -149,18 +147,14 @@ class Stage:
             "metadata": {"name": name, "namespace": self.namespace},
             "status": {"startFailure": failure},
         }
-        await apply_status(self.api, manifest, manager=OPERATOR_MANAGER)
+        await apply_status(self.client, OFFLINE_JOBS, manifest, manager=OPERATOR_MANAGER)
 
     def _object(self, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         meta = {"name": name, "namespace": self.namespace}
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
     async def get_job(self, name: str) -> dict[str, Any]:
-        async with self.api.call_api(
-            "GET", version=API_VERSION, namespace=self.namespace, url=f"offlinejobs/{name}"
-        ) as response:
-            found: dict[str, Any] = response.json()
-        return found
+        return await get(self.client, OFFLINE_JOBS, self.namespace, name)
 
     async def await_job(self, name: str, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """The job, once the predicate holds of its status."""
@@ -173,11 +167,8 @@ class Stage:
         raise AssertionError(f"{name} did not get there: {found.get('status')}")
 
     async def delete(self, version: str, url: str, namespace: str | None) -> None:
-        async with self.api.call_api(
-            "DELETE", version=version, namespace=namespace, url=url, raise_for_status=False,
-            params={"gracePeriodSeconds": "0"},
-        ):  # fmt: skip
-            pass
+        plural, _, name = url.partition("/")
+        await delete(self.client, Resource("", version, plural), namespace, name, grace_seconds=0)
 
     async def clear(self) -> None:
         for version, url, namespace in reversed(self._made):
@@ -186,7 +177,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def scheduler(self, policy: Policy) -> AsyncIterator[Loop]:
         """A running scheduler whose own namespace is the stage's."""
-        loop = Loop(self.api, self.namespace, policy, self.clock)
+        loop = Loop(self.client, self.namespace, policy, self.clock)
         task = asyncio.create_task(loop.run())
         try:
             yield loop

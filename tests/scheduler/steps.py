@@ -53,7 +53,7 @@ class Steps:
 
     def started(self) -> Loop:
         """A scheduler that has just been started."""
-        return Loop(self.tap.api, self.stage.namespace, self.policy, self.stage.clock)
+        return Loop(self.tap.client, self.stage.namespace, self.policy, self.stage.clock)
 
     async def go(self, seconds: float, *, reporting: Iterable[str] = (), ahead: float = 0.0) -> None:
         """So many seconds in which the scheduler listens, and these nodes report every two of them."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
 
-import httpx
 import pytest
-from kr8s.asyncio import Api
+
+from rowen.kube.client import Client, Raw
+from rowen.kube.errors import UnreachableError
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -38,8 +39,8 @@ class Held:
 class Tap:
     """Passes calls on to a real client. Calls are told apart by `METHOD resource`; watches are `WATCH resource`."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._held: dict[str, Held] = {}
         self._away = asyncio.Event()
         self.calls: list[str] = []
@@ -52,9 +53,9 @@ class Tap:
         """Watches that deliver nothing, as on a connection that hangs."""
 
     @property
-    def api(self) -> Api:
+    def client(self) -> Client:
         """As the type that the code expects."""
-        return cast("Api", self)
+        return cast("Client", self)
 
     def cut(self) -> None:
         """The API server is away: every call fails, and the watches that are under way end."""
@@ -73,52 +74,68 @@ class Tap:
         self._held[call] = held = Held()
         return held
 
+    async def call(self, method: str, path: str, **arguments: Any) -> Raw:
+        """As `Client.call`."""
+        call = f"{method} {_plural(path)}"
+        held = self._noted(call)
+        answer = await self._client.call(method, path, **arguments)
+        await self._lost(call, held)
+        return answer
+
     @contextlib.asynccontextmanager
-    async def call_api(self, method: str = "GET", **arguments: Any) -> AsyncIterator[Any]:
-        """As `kr8s.asyncio.Api.call_api`."""
-        stream = arguments.get("stream", False)
-        call = f"{'WATCH' if stream else method} {arguments['url'].split('/')[0]}"
+    async def lines(
+        self, path: str, query: Mapping[str, str], silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """As `Client.lines`."""
+        call = f"WATCH {_plural(path)}"
+        held = self._noted(call)
+        async with self._client.lines(path, query, silence_seconds) as lines:
+            await self._lost(call, held)
+            yield self._heard(call, lines)
+
+    def _noted(self, call: str) -> Held | None:
         self.calls.append(call)
         if self._away.is_set():
-            raise httpx.ConnectError("away")
+            raise UnreachableError("away")
         if call in self.errors:
             raise self.errors[call]
-        held = self._held.pop(call, None)
-        async with self._api.call_api(method, **arguments) as response:
-            if held is not None:
-                await held.wait()
-            if call in self.lost:
-                raise self.lost[call]
-            yield _Stream(self, call, response) if stream else response
+        return self._held.pop(call, None)
 
+    async def _lost(self, call: str, held: Held | None) -> None:
+        if held is not None:
+            await held.wait()
+        if call in self.lost:
+            raise self.lost[call]
 
-class _Stream:
-    def __init__(self, tap: Tap, call: str, response: httpx.Response) -> None:
-        self._tap, self._call, self._response = tap, call, response
-
-    async def aiter_lines(self) -> AsyncIterator[str]:
-        lines = aiter(self._response.aiter_lines())
-        gone = asyncio.create_task(self._tap.gone())
+    async def _heard(self, call: str, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        gone = asyncio.create_task(self.gone())
         try:
-            while (line := await self._next(lines, gone)) is not None:
-                if self._call not in self._tap.deaf:
+            while (line := await _next(lines, gone)) is not None:
+                if call not in self.deaf:
                     yield line
         finally:
             gone.cancel()
 
-    @staticmethod
-    async def _next(lines: AsyncIterator[str], gone: asyncio.Task[None]) -> str | None:
-        """The next line; None at the end."""
-        line: asyncio.Task[str | None] = asyncio.create_task(_line(lines))
-        try:
-            await asyncio.wait({line, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                raise httpx.ReadError("away")
-            return await line
-        finally:
-            line.cancel()
-            await asyncio.gather(line, return_exceptions=True)
+
+def _plural(path: str) -> str:
+    """The resource of `/api/v1/…` or `/apis/group/version/…`."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    return parts[2] if parts[0] == "namespaces" and len(parts) > 2 else parts[0]
 
 
-async def _line(lines: AsyncIterator[str]) -> str | None:
+async def _next(lines: AsyncIterator[bytes], gone: asyncio.Task[None]) -> bytes | None:
+    """The next line; None at the end."""
+    line: asyncio.Task[bytes | None] = asyncio.create_task(_line(lines))
+    try:
+        await asyncio.wait({line, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise UnreachableError("away")
+        return await line
+    finally:
+        line.cancel()
+        await asyncio.gather(line, return_exceptions=True)
+
+
+async def _line(lines: AsyncIterator[bytes]) -> bytes | None:
     return await anext(lines, None)

@@ -7,18 +7,20 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import pytest
-from kr8s.asyncio import Api
 from scheduler.stage import Clock, Stage, condition
 from scheduler.steps import see
-from scheduler.tap import Tap
+from scheduler.tap import Tap, until
 
-from rowen.scheduler.backoff import Backoff
+from rowen.kube.client import Client, Raw
+from rowen.kube.election import LostLeaseError
+from rowen.kube.errors import KubeError, RefusedError, UnreachableError
+from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.loop import Loop, pause_seconds
-from rowen.scheduler.mirror import FAILURES
+from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.policy import Policy
+from rowen.scheduler.world.refusal import Refusal
 
 WRITE, STORE = "PATCH offlinejobs", "PATCH configmaps"
 _REFUSALS = 200
@@ -45,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
 
 
 @pytest.fixture
-async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
+async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
     made = Stage(kube, namespace, Clock())
     await made.service()
     yield made
@@ -92,8 +94,8 @@ async def until_refused(stage: Stage, loop: Loop, tap: Tap) -> None:
 
 async def test_a_refused_write_is_tried_again_ever_more_rarely(stage: Stage, clock: Monotonic) -> None:
     """The assignment that is refused has a new id each time."""
-    tap = Tap(stage.api)
-    loop = Loop(tap.api, stage.namespace, Policy(), stage.clock)
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
     await stage.node("a", slots=1)
     await deny_assignments(stage)
     await until_refused(stage, loop, tap)
@@ -110,8 +112,8 @@ async def test_a_refused_write_is_tried_again_ever_more_rarely(stage: Stage, clo
 
 
 async def test_something_else_is_written_while_a_refused_write_waits(stage: Stage, clock: Monotonic) -> None:
-    tap = Tap(stage.api)
-    loop = Loop(tap.api, stage.namespace, Policy(), stage.clock)
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
     await stage.node("a", slots=1)
     await deny_assignments(stage)
     await until_refused(stage, loop, tap)
@@ -134,11 +136,11 @@ async def test_something_else_is_written_while_a_refused_write_waits(stage: Stag
 
 
 async def test_without_an_answer_every_write_of_the_job_waits(stage: Stage, clock: Monotonic) -> None:
-    tap = Tap(stage.api)
-    loop = Loop(tap.api, stage.namespace, Policy(), stage.clock)
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
     await stage.job("j")
     await see(loop)
-    tap.errors[WRITE] = httpx.ConnectError("no route")
+    tap.errors[WRITE] = UnreachableError("no route")
     await loop.step()
     tap.errors.clear()
     await stage.job("j", suspend=True)
@@ -153,17 +155,17 @@ async def test_without_an_answer_every_write_of_the_job_waits(stage: Stage, cloc
 
 
 async def test_profiles_that_cannot_be_stored_are_not_tried_every_pass(stage: Stage, clock: Monotonic) -> None:
-    tap = Tap(stage.api)
-    loop = Loop(tap.api, stage.namespace, Policy(), stage.clock)
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
     await stage.job("j")
     await see(loop)
     uid = (await stage.get_job("j"))["metadata"]["uid"]
     loop.history = History(backoffs={(uid, "n"): Backoff(1, stage.clock() + 999.0, "SLAViolated")})
-    tap.errors[STORE] = httpx.ConnectError("no route")
+    tap.errors[STORE] = UnreachableError("no route")
     clock.now = 1000.0
     tried = []
     for _ in range(61):
-        with contextlib.suppress(*FAILURES):
+        with contextlib.suppress(KubeError):
             await loop.step()
         tried += [clock.now] * tap.calls.count(STORE)
         tap.calls.clear()
@@ -176,9 +178,9 @@ async def test_a_pass_with_slow_writes_is_alive(
 ) -> None:
     """Each write takes 40 s, the pass far longer than a loop may stand still."""
     monkeypatch.setattr("rowen.scheduler.loop._WRITERS", 1)
-    slow = Slow(stage.api, clock, 40.0)
-    loop = Loop(slow.api, stage.namespace, Policy(), stage.clock)
-    slow.watched = loop
+    slow = Slow(stage.client, clock, 40.0)
+    loop = Loop(slow.client, stage.namespace, Policy(), stage.clock)
+    slow.watched, loop._running = loop, True
     for number in range(4):
         await stage.job(f"j{number}")
     await see(loop)
@@ -190,24 +192,23 @@ async def test_a_pass_with_slow_writes_is_alive(
 class Slow(Tap):
     """Every write takes long; notes whether the loop counts as alive by then."""
 
-    def __init__(self, api: Api, clock: Monotonic, seconds: float) -> None:
-        super().__init__(api)
+    def __init__(self, client: Client, clock: Monotonic, seconds: float) -> None:
+        super().__init__(client)
         self._clock, self._seconds = clock, seconds
         self.watched: Loop | None = None
         self.alive: list[bool] = []
 
-    @contextlib.asynccontextmanager
-    async def call_api(self, method: str = "GET", **arguments: Any) -> AsyncIterator[Any]:
-        async with super().call_api(method, **arguments) as response:
-            if method == "PATCH":
-                self._clock.now += self._seconds
-                self.alive += [self.watched.alive()] if self.watched else []
-            yield response
+    async def call(self, method: str, path: str, **arguments: Any) -> Raw:
+        answer = await super().call(method, path, **arguments)
+        if method == "PATCH":
+            self._clock.now += self._seconds
+            self.alive += [self.watched.alive()] if self.watched else []
+        return answer
 
 
 async def test_slow_writes_make_no_long_pause(stage: Stage, clock: Monotonic) -> None:
-    slow = Slow(stage.api, clock, 100.0)
-    loop = Loop(slow.api, stage.namespace, Policy(), stage.clock)
+    slow = Slow(stage.client, clock, 100.0)
+    loop = Loop(slow.client, stage.namespace, Policy(), stage.clock)
     task = asyncio.create_task(loop.run())
     try:
         for name in ("a", "b"):
@@ -219,10 +220,136 @@ async def test_slow_writes_make_no_long_pause(stage: Stage, clock: Monotonic) ->
 
 
 @pytest.mark.parametrize(("still", "alive"), [(59.9, True), (60.0, False)])
-async def test_a_loop_that_stands_still_is_not_alive(kube: Api, clock: Monotonic, still: float, alive: bool) -> None:
+async def test_a_loop_that_stands_still_is_not_alive(kube: Client, clock: Monotonic, still: float, alive: bool) -> None:
     loop = Loop(kube, "none", Policy())
+    loop._running = True
     clock.now += still
     assert loop.alive() == alive
+
+
+async def test_a_loop_that_stands_by_is_alive(kube: Client, clock: Monotonic) -> None:
+    loop = Loop(kube, "none", Policy())
+    clock.now += 3600.0
+    assert loop.alive()
+
+
+async def test_a_status_that_has_changed_since_is_decided_on_again(stage: Stage) -> None:
+    """The user suspends the job while it is being placed: the assignment that was decided on is never written."""
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    await stage.node("a")
+    await stage.job("j")
+    await see(loop)
+    await stage.job("j", suspend=True)
+    await loop.step()
+    assert "assignment" not in (await stage.get_job("j")).get("status", {})
+    assert tap.calls.count(WRITE) >= 1, "it was tried"
+    tap.calls.clear()
+    await loop.step()
+    assert condition((await stage.get_job("j"))["status"], "Placed")["reason"] == "Suspended"
+    assert "GET offlinejobs" not in tap.calls
+
+
+async def test_no_slot_is_promised_twice_where_a_withdrawal_was_not_taken(stage: Stage) -> None:
+    """The user suspends a job and goes back on it, unseen: its slot is not free for the job that waits."""
+    loop = Loop(stage.client, stage.namespace, Policy(), stage.clock)
+    await stage.node("a", slots=1)
+    await stage.job("j")
+    await see(loop)
+    await loop.step()
+    first = (await stage.get_job("j"))["status"]["assignment"]["id"]
+    await stage.job("k")
+    await stage.job("j", suspend=True)
+    await see(loop)
+    await stage.job("j", suspend=False)
+    decision = await loop.step()
+    assert {(outcome.job.name, outcome.action) for outcome in decision.outcomes} >= {
+        ("j", Action.REVOKE), ("k", Action.PLACE)
+    }  # fmt: skip
+    assert (await stage.get_job("j"))["status"]["assignment"]["id"] == first
+    assert "assignment" not in (await stage.get_job("k")).get("status", {})
+    await loop.step()
+    assert (await stage.get_job("j"))["status"]["assignment"]["id"] == first
+    assert "assignment" not in (await stage.get_job("k"))["status"]
+
+
+async def test_a_withdrawal_that_was_not_taken_begins_no_back_off(stage: Stage) -> None:
+    loop = Loop(stage.client, stage.namespace, Policy(), stage.clock)
+    await stage.node("a", slots=1)
+    await stage.job("j")
+    await see(loop)
+    await loop.step()
+    await stage.not_started("j")
+    await see(loop)
+    await stage.job("j", suspend=True)
+    decision = await loop.step()
+    assert [outcome.action for outcome in decision.outcomes if outcome.job.name == "j"] == [Action.REVOKE]
+    uid = (await stage.get_job("j"))["metadata"]["uid"]
+    assert [key for key in decision.backoffs if key[0] == uid]
+    assert [key for key in loop.history.backoffs if key[0] == uid] == []
+    assert uid not in loop._withdrawn
+
+
+async def test_one_that_leads_again_decides_on_what_is_there_then(stage: Stage) -> None:
+    """Another scheduler has been at work since."""
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    async with running(loop):
+        await stage.job("j")
+        await stage.await_job("j", lambda status: bool(status.get("conditions")))
+        assert loop.metrics.registry.get_sample_value("rowen_leading") == 1.0
+    assert loop.metrics.registry.get_sample_value("rowen_leading") == 0.0
+    assert loop.snapshot() is None, "what is not kept is not known"
+    loop._refused["gone"] = Refusal()
+    loop._withdrawn["gone"] = "a"
+    await stage.job("k")
+    held = tap.hold("GET nodeharvests")
+    tap.calls.clear()
+    async with asyncio.timeout(60), running(loop):
+        await held.arrived.wait()
+        assert (loop._refused, loop._withdrawn) == ({}, {})
+        await until(lambda: "WATCH offlinejobs" in tap.calls)
+        assert WRITE not in tap.calls
+        held.release()
+        await stage.await_job("k", lambda status: bool(status.get("conditions")))
+
+
+async def test_nothing_is_written_once_the_lease_has_run_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise LostLeaseError("too late")
+
+    monkeypatch.setattr("rowen.scheduler.loop.ensure_held", lost)
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    await stage.job("j")
+    await see(loop)
+    await loop.step()
+    assert WRITE not in tap.calls
+
+
+@contextlib.asynccontextmanager
+async def running(loop: Loop) -> AsyncIterator[None]:
+    """It works by itself, and ends."""
+    task = asyncio.create_task(loop.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_status_that_changes_all_the_time_is_tried_each_pass(stage: Stage, clock: Monotonic) -> None:
+    tap = Tap(stage.client)
+    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    await stage.job("j")
+    await see(loop)
+    tap.errors[WRITE] = RefusedError(409, "Conflict", "the object has been modified")
+    for _ in range(5):
+        await loop.step()
+    assert tap.calls.count(WRITE) >= 5
+    tap.errors.clear()
+    await loop.step()
+    assert condition((await stage.get_job("j"))["status"], "Placed")["status"] == "False"
 
 
 @pytest.mark.parametrize(

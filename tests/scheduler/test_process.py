@@ -1,6 +1,7 @@
 """`python -m rowen.scheduler` as the chart runs it: its own process, its own rights."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,17 +13,20 @@ import httpx
 import pytest
 import yaml
 from apiserver import BINARIES, ApiServer, free_port
-from kr8s.asyncio import Api
 from scheduler.stage import Clock, Stage, condition
 
-from rowen.crds.apply import apply
+from rowen.kube.client import Client
+from rowen.kube.errors import RefusedError
+from rowen.kube.kinds import CONFIG_MAPS, LEASES
+from rowen.kube.objects import apply, get
+from rowen.kube.resource import Resource
 
 CHART = Path(__file__).parents[2] / "charts" / "rowen"
 ACCOUNT = "system:serviceaccount:{}:rowen-scheduler"
 
 
 @pytest.fixture
-async def stage(kube: Api, namespace: str) -> AsyncIterator[Stage]:
+async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
     made = Stage(kube, namespace, Clock())
     await made.service()
     yield made
@@ -41,24 +45,22 @@ async def grant(stage: Stage) -> None:
     rendered, _ = await process.communicate()
     assert process.returncode == 0
     for manifest in yaml.safe_load_all(rendered):
-        await apply(stage.api, manifest, manager="test")
+        plural = f"{manifest['kind'].lower()}s"
+        await apply(stage.client, Resource(manifest["kind"], manifest["apiVersion"], plural), manifest, manager="test")
 
 
 async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage: Stage, api_server: ApiServer) -> None:
     await grant(stage)
     port = free_port()
-    environment = os.environ | {
-        "KUBECONFIG": str(api_server.kubeconfig_for(ACCOUNT.format(stage.namespace))),
-        "POD_NAMESPACE": stage.namespace,
-        "ROWEN_SCHEDULER_PORT": str(port),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
+    environment = settings(stage, api_server, port)
     node = await stage.node("a")
     await stage.tuning("j", sla={"throughputFraction": 0.3})
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "rowen.scheduler", env=environment, stderr=subprocess.PIPE
     )
     try:
+        await stage.await_job("j", lambda status: bool(status.get("conditions")))
+        await stage.report(node)
         found = await stage.await_job("j", lambda status: "assignment" in status)
         await stage.pod("j-1", node, memory="64Mi", job=found)
         await stage.report(node, tenants=[stage.tenant("j-1", 2500, 25.0)])
@@ -84,13 +86,67 @@ async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage:
 async def config_map(stage: Stage) -> None:
     """Waits for the stored profiles: the account may write them."""
     for _ in range(100):
-        async with stage.api.call_api(
-            "GET", version="v1", namespace=stage.namespace, url="configmaps/rowen-profiles", raise_for_status=False
-        ) as response:
-            if response.status_code == 200:
-                return
+        with contextlib.suppress(RefusedError):
+            await get(stage.client, CONFIG_MAPS, stage.namespace, "rowen-profiles")
+            return
         await asyncio.sleep(0.1)
     pytest.fail("rowen-profiles was not written")
+
+
+async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: ApiServer) -> None:
+    await grant(stage)
+    ports = (free_port(), free_port())
+    environments = [settings(stage, api_server, port) for port in ports]
+    one = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "rowen.scheduler", env=environments[0], stderr=subprocess.DEVNULL
+    )
+    two = None
+    try:
+        await stage.job("j")
+        await stage.await_job("j", lambda status: bool(status.get("conditions")))
+        first = await holder(stage)
+        two = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rowen.scheduler", env=environments[1], stderr=subprocess.PIPE
+        )
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[1]}", trust_env=False) as client:
+            await alive(client)
+            assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 503
+            assert await holder(stage) == first
+            one.kill()
+            await stage.job("k")
+            await stage.await_job("k", lambda status: bool(status.get("conditions")))
+            assert await holder(stage) not in ("", first)
+            assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 200
+    finally:
+        for process in filter(None, (one, two)):
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await asyncio.wait_for(process.communicate(), 20)
+    assert two.returncode == 0
+    assert await holder(stage) == "", "it is given back"
+
+
+def settings(stage: Stage, api_server: ApiServer, port: int) -> dict[str, str]:
+    return os.environ | {
+        "KUBECONFIG": str(api_server.kubeconfig_for(ACCOUNT.format(stage.namespace))),
+        "POD_NAMESPACE": stage.namespace,
+        "ROWEN_SCHEDULER_PORT": str(port),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+
+
+async def holder(stage: Stage) -> str:
+    found = await get(stage.client, LEASES, stage.namespace, "rowen-scheduler")
+    return str(found["spec"].get("holderIdentity", ""))
+
+
+async def alive(client: httpx.AsyncClient) -> None:
+    for _ in range(300):
+        with contextlib.suppress(httpx.TransportError):
+            if (await client.get("/healthz")).status_code == 200:
+                return
+        await asyncio.sleep(0.1)
+    pytest.fail("it does not serve")
 
 
 async def test_wrong_settings_end_it_with_a_message() -> None:

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod
 
 from rowen.crds.offline_job import OfflineJobStatus
-from rowen.scheduler.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.decision import Action, Decision, build_fleet, decide
-from rowen.scheduler.eligibility import exclusion
-from rowen.scheduler.fleet import Fleet
 from rowen.scheduler.history import History
-from rowen.scheduler.placement import Request, choose, claim_of, evaluate
+from rowen.scheduler.placement.choice import choose, claim_of
+from rowen.scheduler.placement.constraints import Constraints, Taint, constraints_of
+from rowen.scheduler.placement.eligibility import exclusion
+from rowen.scheduler.placement.evaluation import evaluate
+from rowen.scheduler.placement.fleet import Fleet, NodeState
+from rowen.scheduler.placement.request import Request
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 
 HISTORY = History()
@@ -72,6 +74,10 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     return Snapshot({view.name: view for view in found}, {view.uid: view for view in wanted})
 
 
+def every_node(fleet: Fleet) -> list[NodeState]:
+    return [fleet.node(number) for number in range(len(fleet.views))]
+
+
 def settled(snapshot: Snapshot, decision: Decision) -> Snapshot:
     """The world in which the decision has been applied."""
     after = {}
@@ -87,11 +93,12 @@ def settled(snapshot: Snapshot, decision: Decision) -> Snapshot:
 def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -> None:
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, held = build_fleet(after, HISTORY, (), NOW, POLICY)
-    for state in fleet.nodes.values():
+    for state in every_node(fleet):
         assert state.free_slots >= 0
-    for device_state in fleet.devices.values():
-        if device_state.claims:
-            assert device_state.free >= 0
+        for device_state in state.rows:
+            if device_state.claims:
+                assert device_state.free >= 0
+                assert len(device_state.claims) <= device_state.slots
     for _, claim in held.values():
         assert fleet.fraction(claim) >= claim.need
         assert fleet.fraction(claim) > 0
@@ -142,7 +149,8 @@ def test_a_second_pass_moves_no_one(snapshot: Snapshot) -> None:
 
 def fractions(fleet: Fleet) -> dict[str, float]:
     """What every claim gets, as device time."""
-    claims = {claim.key: claim for state in fleet.devices.values() for claim in state.claims.values()}
+    states = [state for found in every_node(fleet) for state in found.rows]
+    claims = {claim.key: claim for state in states for claim in state.claims.values()}
     return {key: fleet.fraction(claim) * len(claim.devices) for key, claim in claims.items()}
 
 
@@ -168,8 +176,10 @@ def test_a_placement_lowers_the_total_only_for_a_job_that_goes_before_all_who_pa
 
 
 def state_of(fleet: Fleet) -> object:
-    devices = {key: (dict(state.claims), state.free) for key, state in fleet.devices.items()}
-    return devices, {name: state.free_slots for name, state in fleet.nodes.items()}, list(fleet.ranked())
+    states = [(dict(state.claims), state.free) for found in every_node(fleet) for state in found.rows]
+    columns = fleet.settled()
+    rows = [list(column) for column in (columns.share, columns.free, columns.loss, columns.payer, columns.takes)]
+    return states, [found.free_slots for found in every_node(fleet)], rows
 
 
 @settings(max_examples=100)
@@ -189,7 +199,8 @@ def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobVie
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
     request = Request(new, 0.02, {})
-    everything = [evaluate(request, fleet, (state,), POLICY) for states in fleet.open_nodes(1) for state in states]
+    states = [state for found in every_node(fleet) for state in found.open_devices()]
+    everything = [evaluate(request, fleet, (state,), POLICY) for state in states]
     fitting = sorted((candidate for candidate in everything if not candidate.refusal), key=lambda c: c.rank)
     chosen = choose(request, fleet, POLICY).chosen
     assert (chosen.place if chosen else None) == (fitting[0].place if fitting else None)
@@ -202,11 +213,44 @@ def test_the_search_for_pairs_finds_the_best_gain(snapshot: Snapshot, new: JobVi
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
     request = Request(new, 0.02, {})
-    pairs = [pair for states in fleet.open_nodes(2) for pair in combinations(states, 2)]
+    pairs = [pair for found in every_node(fleet) for pair in combinations(found.open_devices(), 2)]
     everything = [evaluate(request, fleet, pair, POLICY) for pair in pairs]
     gains = [candidate.gain for candidate in everything if not candidate.refusal]
     chosen = choose(request, fleet, POLICY).chosen
     assert (chosen.gain if chosen else None) == (max(gains) if gains else None)
+
+
+@settings(max_examples=150)
+@given(worlds(), jobs("new"), st.integers(1, 3), st.data())
+def test_with_rates_the_best_gain_is_found_for_any_number_of_devices(
+    snapshot: Snapshot, new: JobView, count: int, data: st.DataObject
+) -> None:
+    types = st.sampled_from(["cpu", "gpu", "new"])
+    typed = {
+        name: replace(view, devices=tuple(replace(each, type=data.draw(types)) for each in view.devices))
+        for name, view in snapshot.nodes.items()
+    }
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    fleet, _ = build_fleet(replace(after, nodes=typed), HISTORY, (), NOW, POLICY)
+    request = Request(replace(new, devices=count), 0.02, {}, {"cpu": 0.3, "gpu": 1.0})
+    found = [set_ for node_ in every_node(fleet) for set_ in combinations(node_.open_devices(), count)]
+    everything = [evaluate(request, fleet, set_, POLICY) for set_ in found]
+    gains = [candidate.gain for candidate in everything if not candidate.refusal]
+    chosen = choose(request, fleet, POLICY).chosen
+    assert (chosen is None) == (not gains)
+    assert chosen is None or abs(chosen.gain - max(gains)) < 2e-9
+
+
+@settings(max_examples=100)
+@given(worlds(), jobs("new"))
+def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot, new: JobView) -> None:
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
+    shares = fleet.settled().share
+    for state in (state for found in every_node(fleet) for state in found.rows):
+        predicted = fleet.predict((state,), replace(new, memory=0))
+        promised = predicted.idle * predicted.sharing
+        assert (shares[state.row], state.share, fleet.share((state,))) == (promised, promised, promised)
 
 
 @settings(max_examples=50)
@@ -229,4 +273,4 @@ def test_pods_on_their_way_out_count_once() -> None:
         Snapshot({"n": node("n")}, {view.uid: view}, (pod(view, "n"), pod(view, "n", assignment="old"))),
         HISTORY, (), NOW, POLICY,
     )  # fmt: skip
-    assert fleet.nodes["n"].free_slots == 0
+    assert fleet.node(0).free_slots == 0

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
-from scheduler.builders import GIB, device, job, node, outcome, placed, pod, run
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run
 
 from rowen.scheduler.decision import Action, Decision
-from rowen.scheduler.placement import Candidate
+from rowen.scheduler.history import History
+from rowen.scheduler.model.profile import Profile
+from rowen.scheduler.placement.request import Candidate
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
 
 EIGHT = tuple(f"g{number}" for number in range(8))
@@ -36,6 +38,14 @@ def test_a_job_that_costs_its_neighbours_more_than_it_gets_is_refused() -> None:
         "no candidate holds: n/g0: would lower the total by 2.80 devices: ns/a would fall from 0.80 to 0.40"
     )
     assert {entry.gain for entry in found.candidates} == {0.0}
+
+
+def test_a_rate_that_made_the_difference_is_told() -> None:
+    """0.4 devices at a quarter of its speed beside the 0.4 that `a` loses, whose class knows no other speed."""
+    known = History(profiles={("slow", "cpu"): Profile(1.0, 60.0, NOW), ("slow", "gpu"): Profile(4.0, 60.0, NOW)})
+    found = outcome(run(wide("n", 1), wide_job("a", "n", "g0"), job("j", workload="slow"), history=known), "j")
+    lowers = "would lower the total by 0.30 devices, x rate 0.25: ns/a would fall from 0.80 to 0.40"
+    assert found.message == f"no candidate holds: n/g0: {lowers}"
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
@@ -140,8 +150,7 @@ def test_a_place_behind_many_that_lower_the_total_is_found(count: int) -> None:
     found = outcome(decision, "j")
     assert found.placement is not None
     assert (found.placement.node, found.placement.devices) == ("z", EIGHT[:count])
-    assert len(found.candidates) == 16
-    assert all("would lower the total" in entry.refusal for entry in found.candidates[1:])
+    assert [entry.refusal for entry in found.candidates] == [""]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -159,13 +168,12 @@ def single_fit(name: str) -> list[NodeView | JobView]:
     return [world, wide_job(f"a{name}", name, "g0", "g1")]
 
 
-@pytest.mark.parametrize(("before", "at"), [(63, "z"), (64, "n000")])
-def test_the_walk_is_content_with_a_loss_after_64_of_them(before: int, at: str) -> None:
-    parts = [part for number in range(before) for part in single_fit(f"n{number:03}")]
+def test_a_place_that_costs_nothing_is_found_behind_any_number_of_losses() -> None:
+    parts = [part for number in range(100) for part in single_fit(f"n{number:03}")]
     last, neighbour = wide("z", 1, idle=0.2), wide_job("last", "z", "g0")
     found = outcome(run(*parts, last, neighbour, job("j", priority=1)), "j")
     assert found.placement is not None
-    assert found.placement.node == at
+    assert found.placement.node == "z"
 
 
 def test_what_one_newcomer_has_taken_the_next_does_not_take_again() -> None:

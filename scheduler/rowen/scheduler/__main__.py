@@ -1,58 +1,51 @@
-"""`python -m rowen.scheduler`: the loop and its HTTP server in one event loop."""
+"""`python -m rowen.scheduler`: the loop and its HTTP server in one event loop.
+
+Of several schedulers one works at a time, by the lease `rowen-scheduler`; the others stand by.
+"""
 
 import asyncio
 import contextlib
-import logging
-import os
 import signal
 import sys
 
-import kr8s.asyncio
 import structlog
 import uvicorn
-from pydantic import ValidationError
 
+from rowen.kube import logs, nesting
+from rowen.kube.client import open_client
+from rowen.kube.election import lead
+from rowen.kube.errors import LoginError
+from rowen.kube.settings import SettingsError, read_settings
 from rowen.scheduler.loop import Loop
-from rowen.scheduler.server import create_app
-from rowen.scheduler.settings import Settings, from_environment
+from rowen.scheduler.serve.server import create_app
+from rowen.scheduler.settings import Settings
 
-
-def _log_as_json() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+LEASE = "rowen-scheduler"
 
 
 async def _serve(settings: Settings) -> None:
-    api = await kr8s.asyncio.api()
-    loop = Loop(api, settings.namespace, settings.policy)
-    config = uvicorn.Config(
-        create_app(loop, loop.metrics.registry),
-        host="0.0.0.0",  # noqa: S104
-        port=settings.port,
-        log_config=None,
-    )
-    server = uvicorn.Server(config)
-    running = asyncio.create_task(loop.run())
-    serving = asyncio.create_task(_quietly(server))
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((running, serving, stopped), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    server.should_exit = True
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
-    await serving
+    async with await open_client() as client:
+        loop = Loop(client, settings.namespace, settings.policy)
+        config = uvicorn.Config(
+            create_app(loop, loop.metrics.registry),
+            host="0.0.0.0",  # noqa: S104
+            port=settings.port,
+            log_config=None,
+        )
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(lead(client, settings.namespace, LEASE, loop.run))
+        serving = asyncio.create_task(_quietly(server))
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait((running, serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        server.should_exit = True
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await serving
 
 
 async def _quietly(server: uvicorn.Server) -> None:
@@ -62,14 +55,19 @@ async def _quietly(server: uvicorn.Server) -> None:
 
 
 def main() -> int:
-    """Runs until SIGTERM. Exits 2 for wrong settings."""
-    _log_as_json()
+    """Runs until SIGTERM. Exits 2 for wrong settings, 1 where nothing tells how to reach the API server."""
+    logs.configure()
+    nesting.allow()
     try:
-        settings = from_environment(os.environ)
-    except ValidationError as error:
+        settings = read_settings(Settings)
+    except SettingsError as error:
         structlog.get_logger().error("wrong settings", error=str(error))
         return 2
-    asyncio.run(_serve(settings))
+    try:
+        asyncio.run(_serve(settings))
+    except LoginError as error:
+        structlog.get_logger().error("no way to the API server", error=str(error))
+        return 1
     return 0
 
 

@@ -5,23 +5,31 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 
-from rowen.scheduler.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
-from rowen.scheduler.constraints import Constraints
-from rowen.scheduler.disruption import spared
-from rowen.scheduler.fleet import Claim, Fleet
+from rowen.crds.common import find_condition
 from rowen.scheduler.history import History
-from rowen.scheduler.lease import Loss, Reason, loss, not_started, renewed, silence, violation
-from rowen.scheduler.memory_words import above_all_devices, gib, never_fits
-from rowen.scheduler.occupancy import devices_of, pod_of, pods_by_job
-from rowen.scheduler.placement import Candidate, Choice, Request, choose, claim_of
+from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
+from rowen.scheduler.monitor.disruption import spared
+from rowen.scheduler.monitor.lease import Loss, Reason, loss, not_started, renewed, silence, violation
+from rowen.scheduler.occupancy import devices_of, pod_of
+from rowen.scheduler.placement.choice import choose, claim_of
+from rowen.scheduler.placement.claims import Claim
+from rowen.scheduler.placement.constraints import Constraints
+from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.memory_words import above_all_devices, gib, never_fits
+from rowen.scheduler.placement.request import Candidate, Choice, Request, rate_told
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import JobKey, JobView, Placement, PodView, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, NodeView, Placement, PodView, Snapshot
 
-_BACKED_OFF = frozenset({Reason.SLA_VIOLATED, Reason.NODE_LOST, Reason.DEVICE_GONE, Reason.NOT_STARTED})
+_BACKED_OFF = frozenset(
+    {Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED, Reason.NODE_LOST, Reason.DEVICE_GONE, Reason.NOT_STARTED}
+)
 """Losses that may come back at once, so the node has to wait; the others are somebody's wish."""
 
-Shape = tuple[int, int, float | None, float, int, Constraints]
-"""What decides whether a job fits, back-offs apart: devices, memory, SLA, least prediction, priority, constraints."""
+Shape = tuple[int, int, float | None, float, int, Constraints, tuple[tuple[str, float], ...]]
+"""What decides whether a job fits, back-offs apart.
+
+Devices, memory, SLA, least prediction, priority, constraints, rates.
+"""
 
 
 class Action(StrEnum):
@@ -75,7 +83,8 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
     backoffs, waits = dict(history.backoffs), ahead(history.backoffs, now)
     outcomes: list[Outcome] = []
     known: dict[Shape, Choice] = {}
-    for job in sorted(snapshot.jobs.values(), key=lambda job: job.order):
+    queue = [job for job in snapshot.jobs.values() if job.uid not in held and not _told_to_be_over(job)]
+    for job in sorted(queue, key=lambda job: job.order):
         lost = losses.get(job.uid)
         if lost is not None:
             outcomes.append(_revoke(job, lost, backoffs, now, policy))
@@ -113,11 +122,10 @@ def _held(snapshot: Snapshot) -> Iterator[tuple[JobView, Placement]]:
 def _losses(
     snapshot: Snapshot, history: History, lost: Collection[str], now: float, policy: Policy
 ) -> dict[JobKey, Loss]:
-    pods = pods_by_job(snapshot)
     losses: dict[JobKey, Loss] = {}
     violators: list[tuple[JobView, Placement, Loss]] = []
     for job, placement in _held(snapshot):
-        node, pod = snapshot.nodes.get(placement.node), pod_of(job, pods.get(job.uid, []))
+        node, pod = snapshot.nodes.get(placement.node), pod_of(job, snapshot)
         found = loss(
             job, placement, node, pod, history, now, policy,
             listening=snapshot.listening, overdue=placement.node in lost,
@@ -151,15 +159,16 @@ def build_fleet(
     """The fleet with every claim, and the assignments that stay. `gone` are the jobs that lose theirs."""
     fleet = Fleet(snapshot.nodes, now, policy)
     without = set(gone)
-    pods = pods_by_job(snapshot)
     held: dict[JobKey, tuple[Placement, Claim]] = {}
     entered: set[str] = set()
-    for job in sorted(snapshot.jobs.values(), key=lambda job: job.order):
-        if job.placement is None or job.uid in without or job.finished:
+    assigned = (job for job in snapshot.jobs.values() if job.placement is not None and not job.finished)
+    for job in sorted(assigned, key=lambda job: job.order):
+        if job.placement is None or job.uid in without:
             continue
-        pod = pod_of(job, pods.get(job.uid, []))
-        placement = renewed(job.placement, snapshot.nodes.get(job.placement.node), pod, now, policy)
-        claim = claim_of(job, placement.node, placement.devices, history.need(job.workload, job.sla))
+        node, pod = snapshot.nodes.get(job.placement.node), pod_of(job, snapshot)
+        placement = renewed(job.placement, node, pod, now, policy)
+        rate = _rate(history.rates.get(job.workload, {}), node, placement.devices)
+        claim = claim_of(job, placement.node, placement.devices, history.need(job.workload, job.sla), rate)
         fleet.add(claim)
         entered.add(placement.id)
         if not job.deleting:
@@ -168,6 +177,12 @@ def build_fleet(
         if pod.assignment not in entered:
             _add_pod(fleet, snapshot, pod)
     return fleet, held
+
+
+def _rate(rates: Mapping[str, float], node: NodeView | None, devices: Iterable[str]) -> float:
+    """The rate of a job on devices that it holds."""
+    views = filter(None, map(node.device, devices)) if node is not None and rates else ()
+    return min((rates.get(view.type, 1.0) for view in views), default=1.0)
 
 
 def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView) -> None:
@@ -190,6 +205,14 @@ def backoff_key(job: JobView, lost: Loss) -> BackoffKey | None:
     if job.placement is None or lost.reason not in _BACKED_OFF:
         return None
     return job.uid, EVERY_NODE if lost.everywhere else job.placement.node
+
+
+def _told_to_be_over(job: JobView) -> bool:
+    """Whether the job has finished and its status says so: nothing is left to decide."""
+    if not job.finished or job.placement is not None:
+        return False
+    told = find_condition(job.status.conditions, "Placed")
+    return told is not None and (told.reason, told.observed_generation) == ("Finished", job.generation)
 
 
 def _hold(job: JobView) -> Outcome:
@@ -219,7 +242,8 @@ def _place(
 ) -> Outcome:
     """Places one job. A request like one that was refused before is refused alike: capacity only shrinks."""
     request = request_of(job, fleet, history, backoffs)
-    shape = (job.devices, job.memory, job.sla, request.need, job.priority, job.constraints)
+    rates = tuple(request.rates.items())
+    shape = (job.devices, job.memory, job.sla, request.need, job.priority, job.constraints, rates)
     choice = known.get(shape) if not request.backoffs else None
     if choice is None:
         choice = choose(request, fleet, policy)
@@ -229,11 +253,12 @@ def _place(
         return Outcome(job, Action.WAIT, _refused(job, choice, fleet), candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), policy)
-    fleet.add(claim_of(job, best.node, best.devices, request.need))
-    candidates = tuple(replace(candidate, chosen=candidate is best) for candidate in choice.candidates)
+    fleet.add(claim_of(job, best.node, best.devices, request.need, best.rate))
+    candidates = (replace(best, chosen=True), *(other for other in choice.candidates if other is not best))
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f}){_memory_told(job, fleet)}"
+        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f}){rate_told(best.rate)}"
+        f"{_memory_told(job, fleet)}"
     )
     return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
 
@@ -249,26 +274,40 @@ def _memory_told(job: JobView, fleet: Fleet) -> str:
 
 def request_of(job: JobView, fleet: Fleet, history: History, backoffs: Mapping[str, Backoff]) -> Request:
     """What the job asks for; its margin covers the predictor's error for its class. `backoffs`: the job's, by node."""
-    known = {place: backoff for place, backoff in backoffs.items() if place == EVERY_NODE or place in fleet.nodes}
-    return Request(job, history.need(job.workload, job.sla) - (job.sla or 0.0), known)
+    known = {place: backoff for place, backoff in backoffs.items() if place == EVERY_NODE or place in fleet.number}
+    margin = history.need(job.workload, job.sla) - (job.sla or 0.0)
+    return Request(job, margin, known, history.rates.get(job.workload, {}))
 
 
 def snapshot_time(fleet: Fleet, node: str, now: float) -> float:
     """When the node was heard last: the start of a new lease."""
-    heard = fleet.nodes[node].view.heard
+    heard = fleet.views[fleet.number[node]].heard
     return now if heard is None else min(heard, now)
 
 
 def _placement(job: JobView, best: Candidate, now: float, heard: float, policy: Policy) -> Placement:
     digest = sha256(f"{job.uid} {best.place} {now:.6f}".encode()).hexdigest()
-    return Placement(digest[:16], best.node, best.devices, best.prediction.fraction, now, heard, policy.lease_seconds)
+    return Placement(
+        id=digest[:16],
+        node=best.node,
+        devices=best.devices,
+        predicted=best.prediction.fraction,
+        time=now,
+        renewed=heard,
+        duration=policy.lease_seconds,
+        tenants=round(1.0 / best.prediction.sharing),
+    )
 
 
 def _refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
     """What can never be comes before what is in the way now."""
-    if fleet.largest is None or not choice.candidates:
+    largest, widest = fleet.largest, fleet.widest
+    if largest is None or widest is None:
         return "no node reports a harvested device"
+    if job.devices > len(widest.by_id):
+        most = f"the node with most, {widest.name}, has {len(widest.by_id)}"
+        return f"it can never fit: spec.devices is {job.devices}, {most}"
     best = choice.candidates[0]
-    never = never_fits(job, fleet.largest, fleet.roomiest, fleet.unknown)
+    never = never_fits(job, largest, fleet.roomiest, fleet.unknown)
     told = never or f"no candidate holds: {best.place}: {best.refusal}"
-    return told + above_all_devices(job, fleet.largest)
+    return told + above_all_devices(job, largest)

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from rowen.scheduler.backoff import Backoff, BackoffKey
-from rowen.scheduler.profile import PredictionError, Profile, ProfileKey
-from rowen.scheduler.snapshot import DeviceKey, JobKey
+from rowen.scheduler.model.evidence import NO_FEATURES, Features, learned
+from rowen.scheduler.model.memory import MemoryNeed
+from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey
+from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
+from rowen.scheduler.snapshot import DeviceKey, DeviceView, JobKey, JobView
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,7 @@ class Sample:
     time: float
     """The node's own time of the report: only differences count."""
     tokens: int
+    granted: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +40,31 @@ class Track:
     unlearned_tokens: float = 0.0
     unlearned_granted: float = 0.0
     """Not yet in the profile; granted seconds are this job's part of them."""
+    unlearned_features: Features = NO_FEATURES
+    """Of the memory that there was in these seconds: sums over them."""
+    unlearned_alone: bool = True
+    """Whether it was the only tenant in all of them."""
+    node: str = ""
     tenants: int = 1
     """Most tenants on any of its devices."""
-    predicted: float = 0.0
-    """Prediction at the start of the window."""
+    predicted: float | None = None
+    """What was promised for the window, beside the tenants at its start; None: not known."""
     predicted_at: float = 0.0
+    expected: float | None = None
+    """What the last report lets expect."""
+    drift: float = 0.0
+    """Seconds of the promised throughput that reports have fallen short of, beyond what the margin covers."""
     violating_since: float | None = None
     tokens_per_second: float | None = None
     fraction: float | None = None
     """Measured over solo; None while the window is not full or the solo throughput not known."""
+    granted_part: float | None = None
+    """Its part of the window in which it could run."""
+    speed: float | None = None
+    """Tokens per second that it could run, over solo: below 1 where something slows it down meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """Memory of the scheduler. Profiles, errors and back-offs outlive a restart.
 
@@ -60,14 +77,26 @@ class History:
     tracks: Mapping[JobKey, Track] = field(default_factory=dict)
     absences: Mapping[DeviceKey, float] = field(default_factory=dict)
     """Since when a device is without an attached engine."""
+    time: float = 0.0
+    """When the reports were read last, Unix seconds."""
 
     def error(self, workload: str) -> PredictionError:
-        """The predictor's error for a workload class."""
-        return self.errors.get(workload, PredictionError())
+        """The predictor's error for a workload class, as of then."""
+        return self.errors.get(workload, PredictionError()).faded(self.time)
 
-    def need(self, workload: str, sla: float | None) -> float:
-        """Least prediction at which the SLA is promised; 0 for best effort."""
-        return 0.0 if sla is None else sla + self.error(workload).margin(sla)
+    def need(self, workload: str, sla: float | None, uncertainty: float = 0.0) -> float:
+        """Least prediction at which the SLA is promised; 0 for best effort. `uncertainty`: the prediction's own."""
+        return 0.0 if sla is None else sla + self.error(workload).margin(sla, uncertainty)
+
+    def memory_need(self, job: JobView, device: DeviceView) -> MemoryNeed | None:
+        """What the job does with memory of the device's pool, by all that is known; None where it may have none."""
+        if job.need is None:
+            return None
+        prior = job.need.within(device.memory - job.memory)
+        profile = self.profiles.get((job.workload, device.type))
+        if profile is None or profile.memory is None or prior.want_bytes == 0:
+            return prior
+        return learned(prior, profile.memory, profile.tokens_per_second)
 
     def solo(self, workload: str, device_type: str) -> float | None:
         """Tokens per second alone on such a device; None while it is not known."""
@@ -76,4 +105,15 @@ class History:
 
     def profiled(self, workload: str) -> bool:
         """Whether the solo throughput of the class is known on any type of device."""
-        return any(key[0] == workload for key in self.profiles)
+        return workload in self.rates
+
+    @cached_property
+    def rates(self) -> Mapping[str, Mapping[str, float]]:
+        """By workload class and device type: the solo throughput over that on the type that suits the class best."""
+        solo: dict[str, dict[str, float]] = {}
+        for (workload, type_), profile in sorted(self.profiles.items()):
+            solo.setdefault(workload, {})[type_] = profile.tokens_per_second
+        return {
+            workload: {type_: rate / max(of_types.values()) for type_, rate in of_types.items()}
+            for workload, of_types in solo.items()
+        }

@@ -1,30 +1,33 @@
-"""The shell around the policies: reads the mirrors, decides, writes, forever."""
+"""The shell around the policies: reads the copies, decides, writes, forever."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-import kr8s
 import structlog
-from kr8s.asyncio import Api
 
-from rowen.crds.apply import apply_status
 from rowen.crds.names import SCHEDULER_MANAGER
-from rowen.scheduler.cluster import Cluster
+from rowen.kube.client import Client
+from rowen.kube.election import ensure_held
+from rowen.kube.errors import KubeError, RefusedError
+from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.objects import CONFLICT, NOT_FOUND, apply_status, get
 from rowen.scheduler.decision import Action, Decision, Outcome, backoff_key, decide
-from rowen.scheduler.doubt import Doubt, suspects
 from rowen.scheduler.history import History
-from rowen.scheduler.metrics import Metrics
-from rowen.scheduler.mirror import FAILURES
-from rowen.scheduler.monitor import observe
+from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
+from rowen.scheduler.monitor.doubt import Doubt, suspects
+from rowen.scheduler.monitor.observation import observe
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.refusal import Refusal, refused
-from rowen.scheduler.snapshot import JobKey, Snapshot
-from rowen.scheduler.status import Wanted, gist, manifest, owned, wanted, worth_writing
-from rowen.scheduler.store import Store, encode
+from rowen.scheduler.promises import after_withdrawals
+from rowen.scheduler.serve.metrics import Metrics
+from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
+from rowen.scheduler.world.cluster import Cluster
+from rowen.scheduler.world.refusal import Refusal, refused
+from rowen.scheduler.world.status import Wanted, gist, manifest, owned, wanted, worth_writing
+from rowen.scheduler.world.store import Store, encode
 
 PASS_SECONDS = 2.0
 """Longest time between two passes."""
@@ -33,7 +36,6 @@ _STUCK_SECONDS = 60.0
 _SAVE_SECONDS = 30.0
 _LAST_SAVE_SECONDS = 5.0
 _WRITERS = 8
-_TRY_LATER = (408, 429)
 
 T = TypeVar("T")
 
@@ -53,20 +55,20 @@ def pause_seconds(worked: float, failures: int) -> float:
 class Loop:
     """The scheduler's loop. `clock` gives Unix seconds."""
 
-    def __init__(self, api: Api, namespace: str, policy: Policy, clock: Callable[[], float] = time.time) -> None:
-        self._api, self._clock = api, clock
+    def __init__(self, client: Client, namespace: str, policy: Policy, clock: Callable[[], float] = time.time) -> None:
+        self._client, self._clock = client, clock
         self._wake = asyncio.Event()
-        self._store = Store(api, namespace)
+        self._store = Store(client, namespace)
         self._written: dict[JobKey, float] = {}
         self._refused: dict[JobKey, Refusal] = {}
         # The assignments whose withdrawal has begun a back-off.
         self._withdrawn: dict[JobKey, str] = {}
         self._saved, self._saved_at = "", float("-inf")
         self._beat, self._worked = time.monotonic(), 0.0
-        self._loaded = False
+        self._loaded = self._running = False
         self.policy = policy
         self._doubt, self._waited_for = Doubt(), frozenset[str]()
-        self.cluster = Cluster(api, self._wake.set, clock, policy.lease_seconds)
+        self.cluster = Cluster(client, self._wake.set, clock, policy.lease_seconds)
         self.metrics = Metrics()
         self.history = History()
 
@@ -75,20 +77,31 @@ class Loop:
         return self._clock()
 
     def alive(self) -> bool:
-        """Whether the loop gets on, step by step; an API server that is slow or away does not stop it."""
-        return time.monotonic() - self._beat < _STUCK_SECONDS
+        """Whether the loop gets on, step by step; an API server that is slow or away does not stop it.
+
+        One that stands by for another scheduler is alive.
+        """
+        return not self._running or time.monotonic() - self._beat < _STUCK_SECONDS
 
     def snapshot(self) -> Snapshot | None:
         """The cluster now; None while that is not known."""
         return self.cluster.snapshot(self.now()) if self.cluster.current() else None
 
     async def run(self) -> None:
-        """Mirrors and passes until it is cancelled; what was learned is stored before it ends."""
+        """Copies and passes until it is cancelled; what was learned is stored before it ends.
+
+        It may run again: what another scheduler has stored in the meantime is loaded then, and what this one knew of
+        its own writes is forgotten.
+        """
+        self._beat, self._running, self._loaded = time.monotonic(), True, False
+        self._refused, self._withdrawn, self._doubt = {}, {}, Doubt()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.cluster.run())
-                group.create_task(self._turn())
+            with self.metrics.leading.track_inprogress():
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self.cluster.run())
+                    group.create_task(self._turn())
         finally:
+            self._running = False
             await self._save_at_end()
 
     async def _turn(self) -> None:
@@ -99,7 +112,7 @@ class Loop:
                 async with asyncio.timeout(_STUCK_SECONDS):
                     await self._pass_if_current()
                 failures = 0
-            except (*FAILURES, TimeoutError) as error:
+            except (KubeError, TimeoutError) as error:
                 failures += 1
                 log.warning("pass failed", error=str(error) or type(error).__name__)
             await self._step(asyncio.sleep(pause_seconds(self._worked, failures)))
@@ -182,10 +195,14 @@ class Loop:
         self._written = {uid: at for uid, at in self._written.items() if uid in known}
         self._refused = {uid: refusal for uid, refusal in self._refused.items() if uid in known}
         self._withdrawn = {uid: id_ for uid, id_ in self._withdrawn.items() if uid in known}
-        writers = asyncio.Semaphore(_WRITERS)
-        for withdrawals in (True, False):
-            due = self._due([outcome for outcome in decision.outcomes if (outcome.loss is not None) is withdrawals])
-            await asyncio.gather(*(self._write_one(outcome, new, decision, writers) for outcome, new in due))
+        taken = await self._write_all([outcome for outcome in decision.outcomes if outcome.loss is not None], decision)
+        await self._write_all(after_withdrawals(decision.outcomes, taken), decision)
+
+    async def _write_all(self, outcomes: Iterable[Outcome], decision: Decision) -> set[JobKey]:
+        """Writes those that are due; returns the jobs whose status was taken."""
+        writers, due = asyncio.Semaphore(_WRITERS), self._due(outcomes)
+        taken = await asyncio.gather(*(self._write_one(outcome, new, decision, writers) for outcome, new in due))
+        return {outcome.job.uid for (outcome, _), well in zip(due, taken, strict=True) if well}
 
     def _due(self, outcomes: Iterable[Outcome]) -> list[tuple[Outcome, Wanted]]:
         """What has changed enough to be written now, unless it has been refused of late."""
@@ -202,28 +219,43 @@ class Loop:
                     found.append((outcome, new))
         return found
 
-    async def _write_one(self, outcome: Outcome, new: Wanted, decision: Decision, writers: asyncio.Semaphore) -> None:
-        job = outcome.job
+    async def _write_one(self, outcome: Outcome, new: Wanted, decision: Decision, writers: asyncio.Semaphore) -> bool:
+        """Whether it was taken."""
+        job, before, begun = outcome.job, self.history.backoffs, False
         try:
             async with writers:
-                self._back_off(outcome, decision)
-                stored = await self._step(apply_status(self._api, manifest(job, new), manager=SCHEDULER_MANAGER))
-        except FAILURES as error:
-            self._failed(outcome, new, error)
-            return
+                ensure_held()
+                begun = self._back_off(outcome, decision)
+                write = apply_status(self._client, OFFLINE_JOBS, manifest(job, new), manager=SCHEDULER_MANAGER)
+                stored = await self._step(write)
+        except KubeError as error:
+            if isinstance(error, RefusedError) and error.status == CONFLICT:
+                if begun:
+                    self._take_back(outcome, before)
+                await self._step(self._look_again(job))
+            else:
+                self._failed(outcome, new, error)
+            return False
         self.cluster.jobs.put(stored)
         self._written[job.uid] = time.monotonic()
         self._forgive(job.uid, new)
         self._count(outcome)
+        return True
 
-    def _failed(self, outcome: Outcome, new: Wanted, error: Exception) -> None:
+    async def _look_again(self, job: JobView) -> None:
+        """The job has changed since it was seen: the next pass decides on what it is now."""
+        try:
+            self.cluster.jobs.put(await get(self._client, OFFLINE_JOBS, job.namespace, job.name))
+        except KubeError as error:
+            log.info("job has changed and cannot be read", job=job.label, error=str(error))
+
+    def _failed(self, outcome: Outcome, new: Wanted, error: KubeError) -> None:
         """Holds the write back for a while; whether it has arrived after all shows in the next list."""
-        job, code, now = outcome.job, _status_code(error), time.monotonic()
-        final = code is not None and 400 <= code < 500 and code not in _TRY_LATER
-        about = gist(new) if final else None
+        job, now = outcome.job, time.monotonic()
+        about = gist(new) if isinstance(error, RefusedError) and not error.passes else None
         refusal = refused(self._refused.get(job.uid), about, now)
         self._refused[job.uid] = refusal
-        if code != 404:
+        if not (isinstance(error, RefusedError) and error.status == NOT_FOUND):
             retry = round(refusal.until(about) - now)
             log.warning("status not written", job=job.label, error=str(error), retry_seconds=retry)
 
@@ -234,14 +266,27 @@ class Loop:
         if after is not None:
             self._refused[uid] = after
 
-    def _back_off(self, outcome: Outcome, decision: Decision) -> None:
-        """The back-off begins before the write: the answer may be lost. An assignment begins one, however often."""
+    def _back_off(self, outcome: Outcome, decision: Decision) -> bool:
+        """The back-off begins before the write: the answer may be lost. An assignment begins one, however often.
+
+        Returns whether it has begun now.
+        """
         job, lost = outcome.job, outcome.loss
         key = backoff_key(job, lost) if lost else None
         if key is None or job.placement is None or self._withdrawn.get(job.uid) == job.placement.id:
-            return
+            return False
         self._withdrawn[job.uid] = job.placement.id
         self.history = replace(self.history, backoffs={**self.history.backoffs, key: decision.backoffs[key]})
+        return True
+
+    def _take_back(self, outcome: Outcome, before: Mapping[BackoffKey, Backoff]) -> None:
+        """Nothing was withdrawn, so the job's back-off is again what it was before."""
+        job, lost = outcome.job, outcome.loss
+        key = backoff_key(job, lost) if lost else None
+        self._withdrawn.pop(job.uid, None)
+        others = {other: backoff for other, backoff in self.history.backoffs.items() if other != key}
+        own = {key: before[key]} if key is not None and key in before else {}
+        self.history = replace(self.history, backoffs={**others, **own})
 
     def _count(self, outcome: Outcome) -> None:
         if outcome.action not in (Action.PLACE, Action.REVOKE):
@@ -262,7 +307,7 @@ class Loop:
         try:
             async with asyncio.timeout(_LAST_SAVE_SECONDS):
                 await self._save_changes()
-        except (*FAILURES, TimeoutError) as error:
+        except (KubeError, TimeoutError) as error:
             log.warning("profiles not stored at the end", error=str(error) or type(error).__name__)
 
     async def _save_changes(self) -> None:
@@ -274,9 +319,3 @@ class Loop:
         self._saved_at = time.monotonic()
         await self._store.save(self.history)
         self._saved = text
-
-
-def _status_code(error: Exception) -> int | None:
-    """The HTTP status that the API server refused with; None where it did not answer."""
-    response = error.response if isinstance(error, kr8s.ServerError) else None
-    return response.status_code if response is not None else None

@@ -1,15 +1,6 @@
 """Which devices a job's pod holds, as far as anyone knows."""
 
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
-
-
-def pods_by_job(snapshot: Snapshot) -> dict[str, list[PodView]]:
-    """The pods that hold harvest slots, by the UID of their job."""
-    found: dict[str, list[PodView]] = {}
-    for pod in snapshot.pods:
-        if pod.job is not None:
-            found.setdefault(pod.job, []).append(pod)
-    return found
+from rowen.scheduler.snapshot import JobView, NodeView, PodView, Snapshot, Tenancy
 
 
 def devices_of(node: NodeView, pod: PodView) -> tuple[str, ...]:
@@ -18,18 +9,14 @@ def devices_of(node: NodeView, pod: PodView) -> tuple[str, ...]:
     return seen or tuple(id_ for id_ in pod.devices if node.device(id_) is not None)
 
 
-def tenancies(node: NodeView, pod: PodView) -> list[tuple[DeviceView, TenantView]]:
+def tenancies(node: NodeView, pod: PodView) -> tuple[Tenancy, ...]:
     """The pod's entries in the node's report, one per device; each counts the tokens of the whole pod."""
-    return [
-        (device, tenant)
-        for device in node.devices
-        for tenant in device.tenants
-        if tenant.pod == pod.name and tenant.namespace == pod.namespace
-    ]
+    return node.tenancies.get((pod.namespace, pod.name), ())
 
 
-def pod_of(job: JobView, pods: list[PodView]) -> PodView | None:
+def pod_of(job: JobView, snapshot: Snapshot) -> PodView | None:
     """The pod of the job's present assignment, or None."""
     if job.placement is None:
         return None
+    pods = snapshot.pods_by_job.get(job.uid, ())
     return next((pod for pod in pods if pod.assignment == job.placement.id and pod.node == job.placement.node), None)

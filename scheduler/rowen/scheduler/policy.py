@@ -1,8 +1,10 @@
 """The numbers that the policies work with."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from rowen.crds.names import NODE_LEASE_SECONDS
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -10,12 +12,12 @@ Seconds = Annotated[float, Field(gt=0)]
 class Policy(BaseModel):
     """Thresholds and times of the scheduler's policies. Times are in seconds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     alignment_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
     """θ: least pairwise alignment of the devices of a lockstep job."""
-    lease_seconds: Annotated[int, Field(ge=1)] = 15
-    """Life of an assignment after the last report of its node."""
+    lease_seconds: ClassVar[int] = NODE_LEASE_SECONDS
+    """Life of an assignment after the last heartbeat of its node; its agent goes by the same number."""
     lease_grace_seconds: Annotated[float, Field(ge=0)] = 3.0
     """Added to the lease before it counts as run out: the gate's own lease (2 s) and the report's way."""
     disruption_seconds: Annotated[float, Field(ge=0)] = 300.0
@@ -30,6 +32,9 @@ class Policy(BaseModel):
     """Window over which throughput is measured."""
     sustain_seconds: Annotated[float, Field(ge=0)] = 60.0
     """How long the measured fraction has to stay below the SLA before the job is evicted."""
+    drift_seconds: Annotated[float, Field(ge=0)] = 120.0
+    """How many seconds of the promised throughput a node's reports may fall short, beyond the margin and their noise,
+    before its pattern counts as changed."""
     startup_seconds: Annotated[float, Field(ge=0)] = 300.0
     """How long a job may take to its first token before it counts as without progress."""
     absence_seconds: Annotated[float, Field(ge=0)] = 30.0

@@ -1,35 +1,57 @@
 """Settings from the environment."""
 
-from collections.abc import Mapping
-from typing import Annotated
+import os
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rowen.scheduler.policy import Policy
 
 _PREFIX = "ROWEN_SCHEDULER_"
+_OWN = frozenset({"port"})
 
 
-class Settings(BaseModel):
-    """What the process is told."""
+class _PolicyNumbers(PydanticBaseSettingsSource):
+    """Every variable with the prefix that is no setting of the process itself is a number of the policies.
 
-    model_config = ConfigDict(frozen=True)
+    So a name that no policy has is refused, not passed over.
+    """
 
-    namespace: str = "rowen-system"
-    """Namespace of the scheduler and of its ConfigMap."""
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        named = {
+            name.removeprefix(_PREFIX).lower(): value for name, value in os.environ.items() if name.startswith(_PREFIX)
+        }
+        return {"policy": {name: value for name, value in named.items() if name not in _OWN}}
+
+
+class Settings(BaseSettings):
+    """What the process is told.
+
+    POD_NAMESPACE, ROWEN_SCHEDULER_PORT, and ROWEN_SCHEDULER_<NAME> for every number of `Policy`.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, env_prefix=_PREFIX)
+
+    namespace: Annotated[str, Field(validation_alias="POD_NAMESPACE", min_length=1)] = "rowen-system"
+    """Namespace of the scheduler, of its ConfigMap and of its lease."""
     port: Annotated[int, Field(ge=1, le=65535)] = 9090
     """HTTP port."""
-    policy: Policy = Policy()
+    policy: Annotated[Policy, NoDecode] = Policy()
     """The policies' numbers."""
 
-
-def from_environment(environment: Mapping[str, str]) -> Settings:
-    """POD_NAMESPACE, ROWEN_SCHEDULER_PORT, and ROWEN_SCHEDULER_<NAME> for every number of `Policy`.
-
-    Raises `pydantic.ValidationError` that names the variable's field.
-    """
-    named = {key.removeprefix(_PREFIX).lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
-    values: dict[str, object] = {"port": named.pop("port")} if "port" in named else {}
-    if "POD_NAMESPACE" in environment:
-        values["namespace"] = environment["POD_NAMESPACE"]
-    return Settings.model_validate({**values, "policy": named})
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment and nothing else."""
+        return env_settings, _PolicyNumbers(settings_cls)

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rowen.crds.busy import NEVER_BUSY, BusyCells
 from rowen.crds.offline_job import OfflineJobStatus
-from rowen.scheduler.alignment import Span
-from rowen.scheduler.constraints import Constraints, Taint
-from rowen.scheduler.hearing import Listening
+from rowen.scheduler.model.idle import IdleWindow
+from rowen.scheduler.model.memory import MemoryNeed
+from rowen.scheduler.monitor.hearing import Listening
+from rowen.scheduler.placement.constraints import Constraints, Taint
 
 JobKey = str
 """UID of an OfflineJob."""
@@ -37,9 +43,15 @@ class DeviceView:
     memory: int
     """Bytes that its tenants share."""
     idle: float
-    """Fraction of the window in which offline work may run."""
-    busy: tuple[Span, ...] = ()
-    """Merged busy intervals within the window."""
+    """Part of the time in which offline work may run, as far as one can foresee it (`model.prediction.foreseen`)."""
+    busy: BusyCells | None = NEVER_BUSY
+    """When it was busy within the window, the devices of a node have one grid; None: not known, so no lockstep."""
+    idles: tuple[IdleWindow, ...] = ()
+    """The part over longer windows than the report's, as far as known."""
+    available: tuple[int, ...] = ()
+    """Bytes of the pool that offline work could have, over the window: ascending, each for an equal part of the time.
+
+    Empty where memory does not change its owner."""
     online_memory: int | None = 0
     """Bytes that the online pod may have at most, as no job's own memory is taken back for it; None: not known."""
     service: str = ""
@@ -49,6 +61,11 @@ class DeviceView:
     refusal: str = ""
     """Why the owner does not offer it; empty when it is offered."""
     tenants: tuple[TenantView, ...] = ()
+
+    seen_idle: float | None = None
+    """The part in the report's window alone; None where that is all that `idle` goes by."""
+    deviation: float = 0.0
+    """Standard deviation of `idle`."""
 
     @property
     def key(self) -> DeviceKey:
@@ -63,10 +80,32 @@ class DeviceView:
         """
         return 0 if self.online_memory is None else self.memory - self.online_memory
 
+    @property
+    def closed(self) -> str:
+        """Why nothing is placed on it, whatever its node; empty when it is open."""
+        if self.refusal:
+            return self.refusal
+        if not self.attached:
+            return "idle 0.00: no online engine attached, so its gate is closed"
+        if self.online_memory is None:
+            return "memory 0: the online pod's memory is not known (it declares none)"
+        return ""
 
-@dataclass(frozen=True, slots=True)
+
+COLUMNS = ("idle", "memory", "room", "known", "open")
+"""Figures of a device, see `DeviceView`; 1 where what the online pod may have is known, and where it is not closed."""
+PodKey = tuple[str, str]
+"""Namespace and name of a pod."""
+Tenancy = tuple[DeviceView, TenantView]
+"""A pod's entry on a device; each counts the tokens of the whole pod."""
+
+
+@dataclass(frozen=True)
 class NodeView:
-    """A node with the last report of its agent."""
+    """A node with the last report of its agent.
+
+    What follows from the report alone is worked out once, when it is asked for first, and lives as long as the view.
+    """
 
     name: str
     ready: bool = True
@@ -75,19 +114,56 @@ class NodeView:
     """Harvest slots that the node has: allocatable `rowen.dev/harvest`."""
     reported: float | None = None
     """When the report was made by the node's own clock, Unix seconds; None when there is none."""
-    heard: float | None = None
+    told: float | None = None
     """When the report was new to the scheduler, Unix seconds; None when there is none."""
+    heard: float | None = None
+    """When the node's heartbeat was new to the scheduler, Unix seconds; None when there is none."""
     steady: float = float("-inf")
-    """Since when reports have followed one another, Unix seconds."""
+    """Since when heartbeats have followed one another, Unix seconds."""
     window: float = 60.0
     """Seconds that the report covers."""
     devices: tuple[DeviceView, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
 
+    @cached_property
+    def by_id(self) -> Mapping[str, DeviceView]:
+        """The devices, in the order of their ids; of two with the same id the last."""
+        found = {device.id: device for device in self.devices}
+        return {id_: found[id_] for id_ in sorted(found)}
+
+    @property
+    def slots_each(self) -> int:
+        """Most claims that one device takes: its part of the slots, rounded up."""
+        return -(-self.slots // max(1, len(self.devices)))
+
+    @cached_property
+    def columns(self) -> NDArray[np.float64]:
+        """Its devices side by side, one column each in the order of their ids; the rows are `COLUMNS`."""
+        rows = [
+            (view.idle, view.memory, view.room, view.online_memory is not None, not view.closed)
+            for view in self.by_id.values()
+        ]
+        return np.array(rows, np.float64).reshape(-1, len(COLUMNS)).T
+
+    @cached_property
+    def lockstep(self) -> dict[tuple[str, ...], float]:
+        """I of several of its devices in lockstep, by their ids: filled in as it is worked out."""
+        return {}
+
+    @cached_property
+    def tenancies(self) -> Mapping[PodKey, tuple[Tenancy, ...]]:
+        """The offline pods on its devices."""
+        found: dict[PodKey, tuple[Tenancy, ...]] = {}
+        for device in self.devices:
+            for tenant in device.tenants:
+                key = tenant.namespace, tenant.pod
+                found[key] = (*found.get(key, ()), (device, tenant))
+        return found
+
     def device(self, id_: str) -> DeviceView | None:
         """The device of that id, or None."""
-        return next((device for device in self.devices if device.id == id_), None)
+        return self.by_id.get(id_)
 
     def age(self, now: float) -> float:
         """Seconds since the node was heard; infinite without a report."""
@@ -122,6 +198,8 @@ class Placement:
     time: float
     renewed: float
     duration: float
+    tenants: int | None = None
+    """Jobs on the fullest of its devices, this one among them, that `predicted` was made beside; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +215,10 @@ class JobView:
     """Bytes per device that are its own: they have to be free."""
     pool: int = 0
     """Bytes that it may have of the device's pool at most; nothing of it has to be free."""
+    need: MemoryNeed | None = None
+    """What it does with them, as far as its spec tells; None where it may have none."""
+    solo: float | None = None
+    """Tokens per second alone on a device, where its spec tells."""
     devices: int = 1
     counts_tokens: bool = True
     """Whether its worker is known to report tokens; a template's may or may not."""
@@ -145,6 +227,8 @@ class JobView:
     constraints: Constraints = field(default_factory=Constraints)
     """Nodes that its pod can run on."""
     created: float = 0.0
+    version: str = ""
+    """The API server's version of the job that this is; a write is refused when it is not the newest."""
     generation: int = 1
     suspended: bool = False
     finished: bool = False
@@ -163,7 +247,7 @@ class JobView:
         return -self.priority, self.created, self.namespace, self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """Everything that one pass decides upon."""
 
@@ -172,3 +256,12 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()
     listening: Listening = field(default_factory=Listening)
     """When the nodes could be heard."""
+
+    @cached_property
+    def pods_by_job(self) -> Mapping[JobKey, list[PodView]]:
+        """The pods that hold harvest slots for a job."""
+        found: dict[JobKey, list[PodView]] = {}
+        for pod in self.pods:
+            if pod.job is not None:
+                found.setdefault(pod.job, []).append(pod)
+        return found

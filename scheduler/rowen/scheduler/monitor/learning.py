@@ -1,0 +1,74 @@
+"""What a job's reports teach: solo throughput, and throughput by memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from rowen.scheduler.history import Track
+from rowen.scheduler.model.evidence import NO_FEATURES, Features, MemoryEvidence, features
+from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.prediction import seen_idle
+from rowen.scheduler.model.profile import Profile, ProfileKey, Window, given, refined
+from rowen.scheduler.snapshot import DeviceView, JobView
+
+_COVERED = 0.99
+"""Part of a window's granted seconds for which the memory has to be known."""
+
+
+def expected_fraction(devices: Sequence[DeviceView], tenants: int) -> IdleLevel:
+    """What the last report alone lets expect of a job on the devices, beside so many tenants, itself among them.
+
+    Of idle time and neighbours only, as the promise it is held against: that knows no memory that comes and goes.
+    """
+    level = seen_idle(devices)
+    return IdleLevel(level.fraction / tenants, level.deviation / tenants)
+
+
+def memory_features(job: JobView, device: DeviceView) -> Features | None:
+    """Of the memory that there was for the job on its device; None where that does not matter or is not known."""
+    need = job.need.within(device.memory - job.memory) if job.need is not None else None
+    if need is None or need.want_bytes == 0 or not device.available:
+        return None
+    return features(device.available, need.want_bytes)
+
+
+def gathered(track: Track, tokens: int, granted: float, memory: Features | None, *, alone: bool) -> Track:
+    """The track with what one more report says, not yet in the profile. `granted`: the job's part, seconds."""
+    weighted = [granted * value for value in memory or NO_FEATURES]
+    return replace(
+        track,
+        unlearned_tokens=track.unlearned_tokens + tokens,
+        unlearned_granted=track.unlearned_granted + granted,
+        unlearned_features=tuple(a + b for a, b in zip(track.unlearned_features, weighted, strict=True)),
+        unlearned_alone=track.unlearned_alone and alone,
+    )
+
+
+def learn(
+    profiles: dict[ProfileKey, Profile], uid: str, track: Track, now: float, least: float, solo: float | None = None
+) -> Track:
+    """Takes what the track has gathered into its profile, once that is `least` granted seconds; the track without it.
+
+    `solo`: what the job's spec says, where there is no profile yet.
+    """
+    key = (track.workload, track.device_type)
+    if solo is not None and key not in profiles:
+        profiles[key] = given(solo, now)
+    if track.unlearned_granted < least or track.unlearned_tokens <= 0:
+        return track
+    witness = sha256(f"{uid} {track.node}".encode()).hexdigest()[:12]
+    window = Window(witness, track.unlearned_tokens, track.unlearned_granted, track.unlearned_alone)
+    profile = refined(profiles.get(key), window, now)
+    profiles[key] = replace(profile, memory=_evidence(profile.memory, track, window.rate))
+    return replace(
+        track, unlearned_tokens=0.0, unlearned_granted=0.0, unlearned_features=NO_FEATURES, unlearned_alone=True
+    )
+
+
+def _evidence(before: MemoryEvidence | None, track: Track, rate: float) -> MemoryEvidence | None:
+    """With the track's window, if it says something: what a neighbour takes is no effect of the memory."""
+    granted, known = track.unlearned_granted, track.unlearned_features[0]
+    if not track.unlearned_alone or known < _COVERED * granted:
+        return before
+    means = tuple(total / known for total in track.unlearned_features)
+    return (before or MemoryEvidence()).updated(means, rate, granted)

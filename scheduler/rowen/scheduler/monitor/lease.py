@@ -1,0 +1,177 @@
+"""When an assignment is kept, renewed or lost."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rowen.crds.names import PROGRESS_SECONDS
+from rowen.scheduler.history import History, Track
+from rowen.scheduler.monitor.hearing import Listening
+from rowen.scheduler.occupancy import devices_of, tenancies
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView
+
+_STALE_SECONDS = 3.0 * PROGRESS_SECONDS
+"""A measurement that is older says nothing of now, though the node is there."""
+
+
+class Reason(StrEnum):
+    """Why a job has no assignment (any more)."""
+
+    NODE_LOST = "NodeLost"
+    HARVEST_DISABLED = "HarvestDisabled"
+    DEVICE_GONE = "DeviceGone"
+    SLA_VIOLATED = "SLAViolated"
+    PATTERN_CHANGED = "PatternChanged"
+    NOT_STARTED = "NotStarted"
+    SUSPENDED = "Suspended"
+    FINISHED = "Finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An assignment that has to be withdrawn."""
+
+    reason: Reason
+    message: str
+    everywhere: bool = False
+    """What took it away would do so on any node."""
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the scheduler took it away, and not the user."""
+        return self.reason is not Reason.SUSPENDED
+
+
+def renewed(placement: Placement, node: NodeView | None, pod: PodView | None, now: float, policy: Policy) -> Placement:
+    """The assignment, renewed when its node was heard last, on the devices that the kubelet gave its pod."""
+    heard = _heard(placement, node, now)
+    if node is None or node.heard is None:
+        return replace(placement, renewed=heard)
+    devices = devices_of(node, pod) if pod is not None else ()
+    return replace(
+        placement,
+        renewed=heard,
+        duration=policy.lease_seconds,
+        devices=devices if devices and _reported(node, pod) else placement.devices,
+    )
+
+
+def silence(placement: Placement, node: NodeView | None, listening: Listening, now: float) -> float:
+    """Listened seconds since the assignment's node was heard."""
+    return listening.silence(_heard(placement, node, now), now)
+
+
+def _heard(placement: Placement, node: NodeView | None, now: float) -> float:
+    """When the node was heard last. A renewal that lies ahead was written by a wrong clock and counts from now."""
+    heard = node.heard if node is not None else None
+    return min(now, placement.renewed if heard is None else max(placement.renewed, heard))
+
+
+def _reported(node: NodeView, pod: PodView | None) -> bool:
+    return pod is not None and bool(tenancies(node, pod))
+
+
+def _attached(node: NodeView, pod: PodView) -> bool:
+    return any(tenant.attached for _, tenant in tenancies(node, pod))
+
+
+def loss(
+    job: JobView,
+    placement: Placement,
+    node: NodeView | None,
+    pod: PodView | None,
+    history: History,
+    now: float,
+    policy: Policy,
+    *,
+    listening: Listening,
+    overdue: bool,
+) -> Loss | None:
+    """Why the job's assignment cannot stay; None when it can. `overdue`: its node's lease has run out."""
+    if job.suspended:
+        return Loss(Reason.SUSPENDED, "spec.suspend is set")
+    current = renewed(placement, node, pod, now, policy)
+    if overdue:
+        ago = now - current.renewed
+        return Loss(Reason.NODE_LOST, f"{placement.node}: lease ran out: last heartbeat {ago:.0f} s ago")
+    if node is None or node.age(now) > policy.lease_seconds:
+        return None
+    if not node.ready and not _reported(node, pod):
+        return Loss(Reason.NODE_LOST, f"{placement.node}: node is not Ready and the job does not run there")
+    for id_ in current.devices:
+        found = _device_loss(node, id_, history, listening, now, policy)
+        if found is not None:
+            return found
+    return None
+
+
+def _device_loss(
+    node: NodeView, id_: str, history: History, listening: Listening, now: float, policy: Policy
+) -> Loss | None:
+    device = node.device(id_)
+    if device is None:
+        return Loss(Reason.DEVICE_GONE, f"{node.name}/{id_}: the node no longer reports this device")
+    if device.refusal:
+        return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: {device.refusal}")
+    absent = 0.0 if device.attached else listening.silence(history.absences.get(device.key, now), now)
+    if absent > policy.absence_seconds:
+        return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: no online engine attached for {absent:.0f} s")
+    return None
+
+
+def not_started(job: JobView, node: NodeView | None, pod: PodView | None) -> Loss | None:
+    """What the operator says of the present assignment: no pod could be started on it.
+
+    It is out of date where the assignment's pod runs after all, by its phase or by its node's report. That the node
+    reports the pod is not enough: the kubelet gives a pod its devices before it pulls the image.
+    """
+    placement, failure = job.placement, job.status.start_failure
+    if pod is not None and (pod.running or (node is not None and _attached(node, pod))):
+        return None
+    if placement is None or failure is None or failure.assignment != placement.id:
+        return None
+    message = f"{placement.node}: {failure.reason}: {failure.message}"
+    return Loss(Reason.NOT_STARTED, message, everywhere=failure.cause == "Cluster")
+
+
+def violation(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:
+    """The eviction that the SLA monitor asks for, after the dwell: a sustained shortfall, or one that has to come."""
+    track = history.tracks.get(job.uid)
+    placement = job.placement
+    if placement is None or job.sla is None or track is None:
+        return None
+    if track.assignment != placement.id or now - track.since < policy.dwell_seconds:
+        return None
+    if now - track.time > _STALE_SECONDS:
+        return None
+    place = f"{placement.node}/{'+'.join(placement.devices)}"
+    return _shortfall(job.sla, track, placement, place, now, policy) or _drift(job.sla, track, placement, place, policy)
+
+
+def _shortfall(sla: float, track: Track, placement: Placement, place: str, now: float, policy: Policy) -> Loss | None:
+    """The measured throughput has been below the SLA for long, and why: it could run less, or was slower meanwhile."""
+    if track.violating_since is None or track.fraction is None:
+        return None
+    lasted = now - track.violating_since
+    if lasted < policy.sustain_seconds:
+        return None
+    told = (
+        f"{place}: measured {track.fraction:.2f} < SLA {sla:.2f} for {lasted:.0f} s over a window of "
+        f"{policy.monitor_window_seconds:.0f} s (predicted {placement.predicted:.2f}"
+    )
+    if track.granted_part is not None and track.speed is not None:
+        told += f"; it could run {track.granted_part:.2f} of the time, at {track.speed:.2f} of its speed alone"
+    return Loss(Reason.SLA_VIOLATED, told + ")")
+
+
+def _drift(sla: float, track: Track, placement: Placement, place: str, policy: Policy) -> Loss | None:
+    """The node's pattern is no longer what was promised, and below the SLA, as what was measured already is."""
+    if track.drift < policy.drift_seconds or track.expected is None or track.expected >= sla:
+        return None
+    if track.fraction is None or track.fraction >= sla:
+        return None
+    return Loss(
+        Reason.PATTERN_CHANGED,
+        f"{place}: reports now let expect {track.expected:.2f} < SLA {sla:.2f}, measured {track.fraction:.2f} "
+        f"(predicted {placement.predicted:.2f})",
+    )

@@ -1,0 +1,93 @@
+"""Chooses where a job goes, and says why not elsewhere."""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+
+import numpy as np
+
+from rowen.scheduler.placement.claims import Claim
+from rowen.scheduler.placement.columns import NEVER
+from rowen.scheduler.placement.evaluation import Devices, evaluate
+from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.request import Candidate, Choice, Request
+from rowen.scheduler.placement.sets import best_sets, in_order, shown
+from rowen.scheduler.placement.singles import best_devices
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobView
+
+EXPLAINED = 16
+"""Most candidates in an explanation: the API's limit."""
+_ALTERNATIVES = 2
+"""Most candidates that fit in one."""
+
+
+def choose(request: Request, fleet: Fleet, policy: Policy) -> Choice:
+    """The candidate that adds most promised throughput and keeps every promise; if none does, why not."""
+    if request.job.devices == 1:
+        devices = best_devices(request, fleet, _ALTERNATIVES)
+        found = [evaluate(request, fleet, (state,), policy) for state in devices]
+    else:
+        found = best_sets(request, fleet, policy)
+    if found:
+        return Choice(tuple(sorted(found, key=lambda candidate: candidate.rank)[:_ALTERNATIVES]))
+    return Choice(tuple(_told(request, fleet, policy)))
+
+
+def survey(request: Request, fleet: Fleet, policy: Policy) -> Choice:
+    """The choice, and behind it every other place that would be told of if there were none."""
+    choice = choose(request, fleet, policy)
+    told = {candidate.place for candidate in choice.candidates}
+    others = (candidate for candidate in _told(request, fleet, policy) if candidate.place not in told)
+    return Choice((*choice.candidates, *islice(others, EXPLAINED - len(choice.candidates))))
+
+
+def _told(request: Request, fleet: Fleet, policy: Policy) -> Iterator[Candidate]:
+    """Places in the order in which they would have been taken, then where its pod cannot run, then closed devices."""
+    told = [evaluate(request, fleet, devices, policy) for devices in islice(_places(request, fleet), EXPLAINED)]
+    told.sort(key=lambda candidate: candidate.rank)
+    others = (evaluate(request, fleet, devices, policy) for devices in _excluded(request, fleet))
+    closed = (
+        Candidate(state.view.node, (state.view.id,), fleet.predict((state,), request.job), reason)
+        for state, reason in fleet.closed()
+    )
+    return islice(chain(told, others, closed), EXPLAINED)
+
+
+def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:
+    if request.job.devices > 1:
+        for number in _nodes(request, fleet, eligible=True):
+            yield from shown(request, fleet, fleet.node(number))
+        return
+    columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
+    rows = columns.open if eligible is None else columns.open & eligible
+    yield from ((fleet.device(row),) for row in columns.told_first(rows, EXPLAINED))
+
+
+def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
+    """Where the job's pod cannot run: a place of each node, or each device."""
+    count = request.job.devices
+    if count > 1:
+        for number in _nodes(request, fleet, eligible=False):
+            yield tuple(in_order(fleet.node(number).open_devices())[:count])
+        return
+    columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
+    if eligible is not None:
+        rows = columns.told_first(columns.open & ~eligible, EXPLAINED)
+        yield from ((fleet.device(row),) for row in rows)
+
+
+def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
+    """Open nodes with enough devices, by what these can give at most."""
+    columns, allowed = fleet.settled(), fleet.eligible(request.job.constraints)
+    shares = columns.nth_best(columns.share, columns.open, request.job.devices)
+    for number in map(int, np.argsort(-shares, kind="stable")):
+        if shares[number] == NEVER:
+            return
+        if (number in allowed) == eligible:
+            yield number
+
+
+def claim_of(job: JobView, node: str, devices: tuple[str, ...], need: float, rate: float = 1.0) -> Claim:
+    """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
+    memory = job.memory * job.devices // max(1, len(devices))
+    return Claim(job.uid, job.label, node, devices, job.devices, memory, need, job.priority, rate)

@@ -1,0 +1,77 @@
+"""What jobs and pods hold on a node, and what a newcomer costs them."""
+
+from dataclasses import dataclass
+
+_DIGITS = 9
+"""What is smaller than these decimal places is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a job or a pod holds on a node."""
+
+    key: str
+    label: str
+    node: str
+    devices: tuple[str, ...]
+    slots: int
+    memory: int
+    """Bytes per device."""
+    need: float = 0.0
+    """Least predicted fraction that it was promised; 0 for best effort."""
+    priority: int = 0
+    """The job's; 0 for a pod without an assignment."""
+    rate: float = 1.0
+    """Its throughput alone on these devices over that on the device type that suits it best, as far as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """What a newcomer does to a claim, as fractions of its throughput alone."""
+
+    claim: Claim
+    before: float
+    after: float
+
+    @property
+    def loss(self) -> float:
+        """Throughput that it loses, in devices of the type that suits it best."""
+        return round((self.before - self.after) * len(self.claim.devices) * self.claim.rate, _DIGITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What a newcomer does to everyone on its devices."""
+
+    falls: tuple[Fall, ...] = ()
+    loss: float = 0.0
+    """Throughput that they lose together, in devices."""
+    priority: int = 0
+    """Highest priority of those who lose."""
+
+    @property
+    def broken(self) -> Fall | None:
+        """The first claim that would fall below what it was promised."""
+        return next((fall for fall in self.falls if fall.after < fall.claim.need), None)
+
+    def gain(self, harvest: float) -> float:
+        """What is harvested in addition when the newcomer harvests so much; both in devices."""
+        return round(harvest - self.loss, _DIGITS) or 0.0
+
+    def forbids(self, gain: float, priority: int) -> bool:
+        """Whether a newcomer has to stay away: it would lower the total, and not go before all who pay for it."""
+        return gain < 0.0 and priority <= self.priority
+
+
+NO_IMPACT = Impact()
+
+
+def sharing(tenants: int) -> float:
+    """Part of a device that each of so many tenants gets."""
+    return 1.0 / tenants
+
+
+def impact_of(falls: tuple[Fall, ...]) -> Impact:
+    """The falls together."""
+    losers = [fall.claim.priority for fall in falls if fall.loss > 0.0]
+    return Impact(falls, sum(fall.loss for fall in falls), max(losers, default=0))

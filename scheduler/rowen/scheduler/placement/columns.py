@@ -1,0 +1,131 @@
+"""All devices side by side, one row each: what a search over thousands of them looks at."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rowen.scheduler.placement.claims import Impact
+from rowen.scheduler.snapshot import COLUMNS, NodeView
+
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+
+EMPTY, SHARED, FULL = 0, 1, 2
+_GROUP = 4.0
+"""Between the ranks of two groups: more than a share can make up for."""
+_FULL = FULL * _GROUP
+_ROUNDING = 1e-9
+"""In devices: what is smaller is rounding."""
+NEVER = float("-inf")
+"""The key, or bound, of what is no place."""
+
+
+class Columns:
+    """The columns, by name of node, then by id of device."""
+
+    def __init__(self, nodes: Sequence[NodeView], refusals: Sequence[str]) -> None:
+        parts = [view.columns for view in nodes]
+        sizes = np.array([part.shape[1] for part in parts], np.intp)
+        self._starts: Rows = np.concatenate(([0], np.cumsum(sizes))).astype(np.intp)
+        self._nodes: Rows = np.repeat(np.arange(len(nodes), dtype=np.intp), sizes)
+        joined = np.concatenate(parts, axis=1) if parts else np.empty((len(COLUMNS), 0))
+        self.share, self.memory, self.room = (joined[at].copy() for at in range(3))
+        """Fraction that a newcomer gets; bytes of the device, and those beside what the online pod may have."""
+        self.known: Flags = joined[3] > 0.0
+        """Whether it is known what the online pod may have."""
+        slots = np.array([view.slots > 0 for view in nodes], np.bool_)[self._nodes]
+        opened = np.array([not refusal for refusal in refusals], np.bool_)[self._nodes]
+        self.open: Flags = (joined[4] > 0.0) & opened
+        """Whether anything may be placed there."""
+        self.takes: Flags = self.open & slots
+        """Whether a newcomer has a slot there and breaks no promise."""
+        self.free = self.room.copy()
+        """Bytes that nobody holds."""
+        self.loss = np.zeros(len(self._nodes))
+        """What a newcomer costs those who are there (`Impact.loss`)."""
+        self.payer = np.zeros(len(self._nodes), np.int64)
+        """Highest priority of those who pay."""
+        self.keys: Numbers = key_of(self.share, self.share)
+        """Order in which a newcomer takes them that gets the share as it is."""
+        self._rank = np.where(slots, 0.0, _FULL) - self.share
+        """Place in an explanation, least first: empty, shared and full devices, in each by the share."""
+
+    def first(self, node: int) -> int:
+        """The first row of the node of that number."""
+        return int(self._starts[node])
+
+    def node_of(self, row: int) -> int:
+        """The number of the row's node."""
+        return int(self._nodes[row])
+
+    def on(self, nodes: Collection[int]) -> Flags:
+        """Which rows are on these nodes, by number."""
+        flags = np.zeros(len(self._starts) - 1, np.bool_)
+        flags[list(nodes)] = True
+        return flags[self._nodes]
+
+    def closed_rows(self) -> Rows:
+        """The rows on which nothing is placed."""
+        return np.flatnonzero(~self.open)
+
+    def change(self, row: int, share: float, free: int, impact: Impact, group: int, *, takes: bool) -> None:
+        """What a row is after a claim. `group`: EMPTY, SHARED or FULL; `takes`: whether one more has a slot."""
+        self.share[row], self.free[row] = share, free
+        self.loss[row], self.payer[row] = impact.loss, impact.priority
+        self.takes[row] = takes and self.open[row] and impact.broken is None
+        self.keys[row] = key_of(share - impact.loss, share)
+        self._rank[row] = group * _GROUP - share
+
+    def nth_best(self, column: Numbers, rows: Flags, count: int) -> Numbers:
+        """Of each node the `count`-th largest value among its rows of these; `NEVER` where there are fewer."""
+        values = np.where(rows, column, NEVER)
+        values = values[np.lexsort((-values, self._nodes))]
+        at = self._starts[:-1] + count - 1
+        found = np.full(len(at), NEVER)
+        enough = at < self._starts[1:]
+        found[enough] = values[at[enough]]
+        return found
+
+    def largest(self, column: Numbers) -> Numbers:
+        """Of each node the largest value among its rows; 0 where it has none. For values above 0."""
+        found = np.zeros(len(self._starts) - 1)
+        np.maximum.at(found, self._nodes, column)
+        return found
+
+    def best(self, fits: Flags, keys: Numbers, most: int) -> list[int]:
+        """The rows that fit, by key, then by name; so many at most."""
+        keys = np.where(fits, keys, NEVER)
+        found: list[int] = []
+        for _ in range(min(most, len(keys))):
+            row = int(keys.argmax())
+            if keys[row] == NEVER:
+                break
+            found.append(row)
+            keys[row] = NEVER
+        return found
+
+    def told_first(self, rows: Flags, most: int) -> list[int]:
+        """The first of these rows in the order of an explanation, then by name; so many at most."""
+        chosen = np.flatnonzero(rows)
+        ranks = self._rank[chosen]
+        if len(chosen) > most:
+            last = np.partition(ranks, most - 1)[most - 1]
+            before, ties = np.flatnonzero(ranks < last), np.flatnonzero(ranks == last)
+            nearest = np.concatenate((before, ties[: most - len(before)]))
+            chosen, ranks = chosen[nearest], ranks[nearest]
+        return [int(chosen[at]) for at in np.lexsort((chosen, ranks))]
+
+    def most(self, column: Numbers, rows: Flags) -> int | None:
+        """The first of these rows with the largest value; None where there are none."""
+        return int(np.where(rows, column, NEVER).argmax()) if rows.any() else None
+
+
+def key_of(gain: "float | Numbers", fraction: "float | Numbers") -> Any:
+    """Orders places by gain, then by fraction: the gain in units of `_ROUNDING`, with half the fraction behind it.
+
+    Of fractions some 6 digits count, as many as a float has left.
+    """
+    return np.rint(gain / _ROUNDING) + 0.5 * fraction

@@ -1,0 +1,93 @@
+"""The factors of one candidate, and the first reason against it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from rowen.scheduler.model.prediction import Prediction
+from rowen.scheduler.monitor.backoff import EVERY_NODE
+from rowen.scheduler.placement.claims import Impact
+from rowen.scheduler.placement.eligibility import exclusion
+from rowen.scheduler.placement.fleet import DeviceState, Fleet, NodeState
+from rowen.scheduler.placement.memory_words import memory_refusal
+from rowen.scheduler.placement.request import Candidate, Request, rate_told
+from rowen.scheduler.policy import Policy
+
+Devices = tuple[DeviceState, ...]
+
+
+def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -> Candidate:
+    """The factors of one candidate, and the first reason against it."""
+    node = devices[0].node
+    prediction = fleet.predict(devices, request.job)
+    rate = rate_of(request.rates, devices)
+    ids = tuple(sorted(state.view.id for state in devices))
+    refusal = _refusal(request, node, devices, prediction, policy)
+    if refusal:
+        return Candidate(node.view.name, ids, prediction, refusal, rate=rate)
+    impact = fleet.impact(devices)
+    gain = impact.gain(prediction.fraction * len(ids) * rate)
+    refusal = _broken_promise(impact) or _lower_total(impact, gain, rate, request.job.priority)
+    return Candidate(node.view.name, ids, prediction, refusal, 0.0 if refusal else gain, rate=rate)
+
+
+def rate_of(rates: Mapping[str, float], devices: Devices) -> float:
+    """Throughput alone over that on the best device type: in lockstep the slowest device sets the pace."""
+    return min(rates.get(state.view.type, 1.0) for state in devices) if rates else 1.0
+
+
+def _broken_promise(impact: Impact) -> str:
+    fall = impact.broken
+    if fall is None:
+        return ""
+    return f"{fall.claim.label} would fall to {fall.after:.2f} < its SLA with margin {fall.claim.need:.2f}"
+
+
+def _lower_total(impact: Impact, gain: float, rate: float, priority: int) -> str:
+    if not impact.forbids(gain, priority):
+        return ""
+    worst = max(impact.falls, key=lambda fall: fall.loss)
+    return (
+        f"would lower the total by {-gain:.2f} devices{rate_told(rate)}: "
+        f"{worst.claim.label} would fall from {worst.before:.2f} to {worst.after:.2f}"
+    )
+
+
+def _refusal(request: Request, node: NodeState, devices: Devices, prediction: Prediction, policy: Policy) -> str:
+    excluded = exclusion(node.view, request.job.constraints)
+    if excluded:
+        return excluded
+    waits = _backed_off(request, node.view.name)
+    if waits:
+        return waits
+    if prediction.alignment < policy.alignment_threshold:
+        return f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
+    if prediction.memory == 0.0:
+        tightest = min(devices, key=lambda state: state.free)
+        return memory_refusal(request.job, tightest.view, tightest.free)
+    if node.free_slots < len(devices) or not all(node.takes(state) for state in devices):
+        return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
+    return _shortfall(request, prediction)
+
+
+def _backed_off(request: Request, node: str) -> str:
+    for place, name in ((EVERY_NODE, "any node"), (node, "this node")):
+        backoff = request.backoffs.get(place)
+        if backoff is not None:
+            until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
+            return f"back-off until {until} after {backoff.reason} (eviction {backoff.count} from {name})"
+    return ""
+
+
+def _shortfall(request: Request, prediction: Prediction) -> str:
+    """The smallest factor, when the product is too small."""
+    fraction = prediction.fraction
+    if fraction >= request.least:
+        return ""
+    if request.job.sla is None:
+        return f"idle {prediction.idle:.3f}: nothing to harvest"
+    bar = f"SLA {request.job.sla:.2f} + margin {request.margin:.2f}"
+    if prediction.sharing == 1.0:
+        return f"idle {prediction.idle:.2f} < {bar}"
+    factors = [("idle", prediction.idle), ("sharing", prediction.sharing)]
+    (first, low), (second, high) = sorted(factors, key=lambda factor: factor[1])
+    return f"{first} {low:.2f} x {second} {high:.2f} = {fraction:.2f} < {bar}"

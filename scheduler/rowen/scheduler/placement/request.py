@@ -1,0 +1,81 @@
+"""What a job asks for, and the places that a search has found for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rowen.scheduler.model.prediction import Prediction
+from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
+from rowen.scheduler.snapshot import JobView
+
+LEAST_FRACTION = 0.005
+"""Less is not worth a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job that looks for a place."""
+
+    job: JobView
+    margin: float
+    backoffs: Mapping[str, Backoff]
+    """Those that have not ended, by node or `EVERY_NODE`."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Its throughput alone on a device type over that on the type that suits it best; 1 where it is not known."""
+
+    @property
+    def barred(self) -> bool:
+        """Whether no node will do."""
+        return EVERY_NODE in self.backoffs
+
+    @property
+    def need(self) -> float:
+        """Least predicted fraction that is accepted."""
+        return 0.0 if self.job.sla is None else self.job.sla + self.margin
+
+    @property
+    def least(self) -> float:
+        """The same, and without an SLA enough to be worth a pod."""
+        return LEAST_FRACTION if self.job.sla is None else self.need
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Devices on which a job could run, with the factors and why not, or why."""
+
+    node: str
+    devices: tuple[str, ...]
+    prediction: Prediction
+    refusal: str
+    """Which factor decided against it; empty when the job fits."""
+    gain: float = 0.0
+    """Throughput that is harvested in addition, in devices; 0 when the job does not fit."""
+    chosen: bool = False
+    rate: float = 1.0
+    """Throughput alone on these devices over that on the device type that suits the job best."""
+
+    @property
+    def rank(self) -> tuple[bool, float, float, str, tuple[str, ...]]:
+        """Best first: what fits, then most harvest, then highest prediction, then by name."""
+        return bool(self.refusal), -self.gain, -self.prediction.fraction, self.node, self.devices
+
+    @property
+    def place(self) -> str:
+        """Node and devices, for people."""
+        return f"{self.node}/{'+'.join(self.devices)}"
+
+
+def rate_told(rate: float) -> str:
+    """A rate, for people; empty where it changes nothing."""
+    return f", x rate {rate:.2f}" if rate != 1.0 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The candidates that were looked at, best first; the first is chosen if any is."""
+
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """Where the job goes, or None."""
+        return next((candidate for candidate in self.candidates if not candidate.refusal), None)

@@ -1,0 +1,195 @@
+"""The search for several devices of one node, best node first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from rowen.scheduler.placement.columns import NEVER, Numbers, key_of
+from rowen.scheduler.placement.evaluation import evaluate
+from rowen.scheduler.placement.fleet import DeviceState, Fleet, NodeState
+from rowen.scheduler.placement.request import Candidate, Request
+from rowen.scheduler.policy import Policy
+
+_SETS_PER_NODE = 16
+"""Most aligned sets of the same devices that are looked at: those of the emptiest and idlest."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSet:
+    """Aligned devices of a node, and what a newcomer would get there if its own memory had room."""
+
+    key: float
+    """Place in the order of gains (`key_of`); what depends on the job only takes from it."""
+    fraction: float
+    free: int
+    """Bytes on the tightest of them."""
+    payer: int
+    """Highest priority of those who pay."""
+    devices: tuple[DeviceState, ...]
+
+
+class Sets:
+    """The sets of `count` devices in a fleet, worked out node by node when a search comes to it.
+
+    Until then a node stands for the most that any `count` of its devices can give: their least share each, and no
+    loss. So a search that goes by these bounds and ends when the next is no better than what it has loses none of the
+    sets that are worked out; a node may have better ones beyond those.
+    """
+
+    def __init__(self, fleet: Fleet, count: int) -> None:
+        self._fleet, self._count = fleet, count
+        self._known: dict[int, dict[tuple[int, ...], list[DeviceSet]]] = {}
+        """Of each node its sets by the rows of the devices of which they are made."""
+        self._seen = len(fleet.moved)
+        columns = fleet.settled()
+        self.share = columns.nth_best(columns.share, columns.takes, count)
+        """The least of the `count` best shares of each node; below 0 where there are fewer."""
+        self.free = columns.nth_best(columns.free, columns.takes, count)
+        self.keys = np.where(self.share >= 0.0, key_of(count * self.share, self.share), NEVER)
+        """Of each node its best set's, or a bound of it."""
+
+    def refresh(self) -> None:
+        """Takes into account what was added since."""
+        moved = self._fleet.moved
+        if self._seen == len(moved):
+            return
+        columns = self._fleet.settled()
+        for number in set(moved[self._seen :]):
+            self._known.pop(number, None)
+            taking = self.taking(number)
+            enough = len(taking) >= self._count
+            self.share[number] = sorted(state.share for state in taking)[-self._count] if enough else NEVER
+            self.free[number] = sorted(columns.free[state.row] for state in taking)[-self._count] if enough else NEVER
+            share = self.share[number]
+            self.keys[number] = key_of(self._count * share, share) if enough else NEVER
+        self._seen = len(moved)
+
+    def taking(self, number: int) -> list[DeviceState]:
+        """The node's devices that take one more, in the order in which sets are made of them."""
+        node, takes = self._fleet.node(number), self._fleet.settled().takes
+        if node.free_slots < self._count:
+            return []
+        return in_order(state for state in node.devices.values() if takes[state.row])
+
+    def known(self, number: int) -> bool:
+        """Whether the node's sets have been worked out."""
+        return number in self._known
+
+    def of_node(self, number: int) -> list[DeviceSet]:
+        """The node's sets, best first. That they are worked out makes its bound exact."""
+        known = number in self._known
+        sets = self._made(number, self.taking(number))
+        if not known:
+            self.keys[number] = sets[0].key if sets else NEVER
+        return sets
+
+    def of_able(self, number: int, memory: int, least: float) -> list[DeviceSet]:
+        """The sets of those of its devices that can give so much by themselves, where others crowd these out."""
+        taking = self.taking(number)
+        able = [state for state in taking if state.free >= memory and state.share >= least]
+        return self._made(number, able) if self._count <= len(able) < len(taking) else []
+
+    def _made(self, number: int, devices: Sequence[DeviceState]) -> list[DeviceSet]:
+        known = self._known.setdefault(number, {})
+        rows = tuple(state.row for state in devices)
+        if rows not in known:
+            sets = [self._set(found) for found in islice(aligned(self._fleet, devices, self._count), _SETS_PER_NODE)]
+            known[rows] = sorted((one for one in sets if one), key=lambda one: -one.key)
+        return known[rows]
+
+    def _set(self, devices: tuple[DeviceState, ...]) -> DeviceSet | None:
+        impact = self._fleet.impact(devices)
+        if impact.broken is not None:
+            return None
+        fraction = self._fleet.share(devices)
+        key = float(key_of(impact.gain(fraction * self._count), fraction))
+        return DeviceSet(key, fraction, min(state.free for state in devices), impact.priority, devices)
+
+
+def best_sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
+    """Sets that fit, the best among them."""
+    if request.barred:
+        return []
+    sets = fleet.sets(request.job.devices, Sets)
+    keys, memory = _bounds(request, fleet, sets), request.job.memory
+    found: list[Candidate] = []
+    best = NEVER
+    while len(keys):
+        number = int(keys.argmax())
+        if keys[number] <= best or keys[number] == NEVER:
+            break
+        if not sets.known(number):
+            sets.of_node(number)
+            keys[number] = min(keys[number], sets.keys[number])
+            continue
+        keys[number] = NEVER
+        candidate = _best(request, fleet, sets.of_node(number), policy) or _best(
+            request, fleet, sets.of_able(number, memory, request.least), policy
+        )
+        if candidate is not None:
+            found.append(candidate)
+            best = max(best, float(key_of(candidate.gain, candidate.prediction.fraction)))
+    return found
+
+
+def _bounds(request: Request, fleet: Fleet, sets: Sets) -> Numbers:
+    """The nodes' keys, without those that cannot have a place for the job.
+
+    With rates a node's is no more than what its fastest device would make of its best shares.
+    """
+    sets.refresh()
+    possible = (sets.share >= request.least) & (sets.free >= request.job.memory)
+    eligible = fleet.eligible(request.job.constraints)
+    if len(eligible) < fleet.open_nodes:
+        possible &= np.isin(np.arange(len(possible)), list(eligible))
+    for name in request.backoffs:
+        if name in fleet.number:
+            possible[fleet.number[name]] = False
+    keys = sets.keys
+    if request.rates:
+        rates = fleet.settled().largest(fleet.rates(request.rates))
+        shares = np.maximum(sets.share, 0.0)
+        keys = np.minimum(keys, key_of(request.job.devices * shares * rates, shares))
+    return np.where(possible, keys, NEVER)
+
+
+def _best(request: Request, fleet: Fleet, sets: Sequence[DeviceSet], policy: Policy) -> Candidate | None:
+    """The best of these sets that fits the job."""
+    looked_at = (evaluate(request, fleet, one.devices, policy) for one in sets if _may_fit(request, one))
+    fits = (candidate for candidate in looked_at if not candidate.refusal)
+    # The order of the sets is that of their gains, unless some of them are on faster devices than others.
+    return min(fits, key=lambda candidate: candidate.rank, default=None) if request.rates else next(fits, None)
+
+
+def _may_fit(request: Request, one: DeviceSet) -> bool:
+    job = request.job
+    forbidden = one.key < 0.0 and one.payer >= job.priority
+    return one.free >= job.memory and one.fraction >= request.least and not forbidden
+
+
+def in_order(devices: "Iterator[DeviceState] | Sequence[DeviceState]") -> list[DeviceState]:
+    """Empty devices first, then shared and full ones, in each by share, then by id."""
+    return sorted(devices, key=lambda state: (state.group, -state.share, state.view.id))
+
+
+def aligned(fleet: Fleet, devices: Sequence[DeviceState], count: int) -> Iterator[tuple[DeviceState, ...]]:
+    """Sets in order whose devices are pairwise aligned; depth first."""
+
+    def grow(chosen: tuple[DeviceState, ...], start: int) -> Iterator[tuple[DeviceState, ...]]:
+        if len(chosen) == count:
+            yield chosen
+            return
+        for at in range(start, len(devices) - (count - len(chosen)) + 1):
+            if all(fleet.aligned(state, devices[at]) for state in chosen):
+                yield from grow((*chosen, devices[at]), at + 1)
+
+    return grow((), 0)
+
+
+def shown(request: Request, fleet: Fleet, node: NodeState) -> list[tuple[DeviceState, ...]]:
+    """Sets of a node that explain why none fits: aligned ones that have room, or else the first devices."""
+    count, devices = request.job.devices, in_order(node.open_devices())
+    roomy = [state for state in devices if state.free >= request.job.memory and node.takes(state)]
+    return list(islice(aligned(fleet, roomy, count), _SETS_PER_NODE)) or [tuple(devices[:count])]

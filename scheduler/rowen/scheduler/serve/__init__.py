@@ -1,0 +1,1 @@
+"""What is told to others: HTTP, metrics, explanations."""

@@ -1,0 +1,39 @@
+"""Questions about a world that differs from the snapshot. Pure."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from rowen.scheduler.decision import Decision, build_fleet, decide, request_of
+from rowen.scheduler.history import History
+from rowen.scheduler.monitor.backoff import ahead
+from rowen.scheduler.placement.choice import survey
+from rowen.scheduler.placement.request import Choice
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobView, Snapshot
+
+
+def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Choice:
+    """Where a job would go if it were alone in the queue, with every candidate's factors."""
+    fleet, _ = build_fleet(snapshot, history, (), now, policy)
+    backoffs = ahead(history.backoffs, now).get(job.uid, {})
+    return survey(request_of(job, fleet, history, backoffs), fleet, policy)
+
+
+def changed(
+    snapshot: Snapshot, add: Iterable[JobView], remove_jobs: Collection[str], remove_nodes: Collection[str]
+) -> Snapshot:
+    """The snapshot with jobs added, and with jobs (`namespace/name`) and nodes gone as if they had never been."""
+    jobs = {uid: job for uid, job in snapshot.jobs.items() if job.label not in remove_jobs}
+    for uid, job in jobs.items():
+        if job.placement is not None and job.placement.node in remove_nodes:
+            jobs[uid] = replace(job, placement=None)
+    gone = snapshot.jobs.keys() - jobs.keys()
+    jobs |= {job.uid: job for job in add}
+    pods = tuple(pod for pod in snapshot.pods if pod.job not in gone and pod.node not in remove_nodes)
+    nodes = {name: node for name, node in snapshot.nodes.items() if name not in remove_nodes}
+    return replace(snapshot, nodes=nodes, jobs=jobs, pods=pods)
+
+
+def what_if(snapshot: Snapshot, history: History, now: float, policy: Policy) -> Decision:
+    """What one pass would decide in that world."""
+    return decide(snapshot, history, now, policy)

@@ -1,0 +1,1 @@
+"""The cluster as the policies see it, and what is written back."""

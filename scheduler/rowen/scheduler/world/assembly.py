@@ -1,0 +1,117 @@
+"""Joins what was read from single objects into one snapshot."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rowen.crds import names
+from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
+from rowen.scheduler.monitor.hearing import Hearing
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
+from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
+
+ObjectKey = tuple[str, str]
+"""Namespace and name."""
+
+
+def assemble(
+    jobs: Iterable[JobView],
+    harvests: Iterable[HarvestFacts],
+    nodes: Iterable[NodeFacts],
+    pods: Iterable[PodFacts],
+    services: Iterable[ServiceFacts],
+    hearing: Hearing,
+    before: Mapping[str, NodeView],
+) -> Snapshot:
+    """One view of the cluster. A report of a node that is gone is passed over.
+
+    A node of which nothing has changed keeps its view from `before`, with what has been worked out of it.
+    """
+    reports = {harvest.node: harvest for harvest in harvests}
+    by_pod = {(pod.namespace, pod.name): pod for pod in pods}
+    by_service = {(service.namespace, service.name): service for service in services}
+    views = {}
+    for node in nodes:
+        view = _node(node, reports.get(node.name), hearing, by_pod, by_service)
+        old = before.get(node.name)
+        views[node.name] = old if old is not None and old == view else view
+    holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
+    return Snapshot(views, {job.uid: job for job in jobs}, holders, hearing.listening)
+
+
+def _node(
+    node: NodeFacts,
+    harvest: HarvestFacts | None,
+    hearing: Hearing,
+    pods: Mapping[ObjectKey, PodFacts],
+    services: Mapping[ObjectKey, ServiceFacts],
+) -> NodeView:
+    view = NodeView(node.name, node.ready, node.schedulable, node.slots, labels=node.labels, taints=node.taints)
+    word, telling = hearing.words.get(node.name), hearing.tellings.get(node.name)
+    if word is not None:
+        view = replace(view, heard=word.heard, steady=word.steady)
+    if harvest is None:
+        return view
+    devices = tuple(_device(node.name, device, pods, services) for device in harvest.devices)
+    told = telling.told if telling else None
+    return replace(view, reported=harvest.reported, told=told, window=harvest.window, devices=devices)
+
+
+def _device(
+    node: str,
+    device: DeviceFacts,
+    pods: Mapping[ObjectKey, PodFacts],
+    services: Mapping[ObjectKey, ServiceFacts],
+) -> DeviceView:
+    report = device.report
+    pod = pods.get((report.online.pod.namespace, report.online.pod.name)) if report.online else None
+    return DeviceView(
+        node=node,
+        id=report.id,
+        type=report.type,
+        memory=report.memory_bytes,
+        idle=device.idle.fraction,
+        busy=device.busy,
+        idles=device.idles,
+        available=tuple(sorted(report.memory.available_bytes)) if report.memory else (),
+        online_memory=pod.most_memory if pod else None,
+        service=_service(report.online) if report.online else "",
+        attached=report.harvestable,
+        refusal=_refusal(report.online, services) if report.online else "",
+        tenants=tuple(_tenant(tenant) for tenant in report.tenants),
+        seen_idle=report.idle_fraction,
+        deviation=device.idle.deviation,
+    )
+
+
+def _service(online: OnlineTenant) -> str:
+    return f"{online.pod.namespace}/{online.service}" if online.service else ""
+
+
+def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+    """Why the owner does not offer the device. A pod belongs to the service that its label names, and to no other."""
+    namespace = online.pod.namespace
+    if not online.service:
+        return f"pod {namespace}/{online.pod.name} carries no label {names.SERVICE_LABEL}"
+    service = services.get((namespace, online.service))
+    if service is None:
+        return f"OnlineService {namespace}/{online.service} is gone"
+    return "" if service.harvest else f"OnlineService {namespace}/{online.service} does not let itself be harvested"
+
+
+def _tenant(tenant: OfflineTenant) -> TenantView:
+    return TenantView(tenant.pod.namespace, tenant.pod.name, tenant.tokens, tenant.granted_seconds, tenant.attached)
+
+
+def _holder(pod: PodFacts) -> PodView:
+    devices = pod.annotations.get(names.DEVICES_ANNOTATION, "")
+    return PodView(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        slots=pod.harvest_slots,
+        memory=(pod.memory or 0) // pod.harvest_slots,
+        job=pod.labels.get(names.JOB_UID_LABEL),
+        assignment=pod.annotations.get(names.ASSIGNMENT_ANNOTATION),
+        devices=tuple(part.strip() for part in devices.split(",") if part.strip()),
+        running=pod.running,
+    )

@@ -1,0 +1,244 @@
+"""What the scheduler takes from each Kubernetes object; parsing only."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowen.crds import names
+from rowen.crds.base import quantity_bytes
+from rowen.crds.busy import BusyCells, BusyGrid, busy_cells, grid
+from rowen.crds.common import is_true
+from rowen.crds.container_memory import memory_of_containers
+from rowen.crds.node_harvest import DeviceHarvest, Interval, NodeHarvestSpec, NodeHarvestStatus
+from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
+from rowen.crds.online_service import OnlineServiceSpec
+from rowen.kube.timestamps import unix_seconds
+from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
+from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
+from rowen.scheduler.placement.constraints import Taint, constraints_of
+from rowen.scheduler.snapshot import JobView, Placement
+
+_LEAST_SECONDS = 1.0
+"""What a report's window counts as at least, however little of it an engine was there."""
+
+Raw = Mapping[str, Any]
+"""A Kubernetes object as it comes from the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A Node."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    slots: int
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """A Pod that has been bound to a node."""
+
+    namespace: str
+    name: str
+    node: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    memory: int | None
+    """Bytes that all containers have for themselves; None when one of them declares none."""
+    most_memory: int | None
+    """Bytes that all containers may have at most, with their part of the device's pool; None likewise."""
+    harvest_slots: int
+    ended: bool
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """An OnlineService."""
+
+    namespace: str
+    name: str
+    harvest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """A device of a report, with when it was busy and how idle it is going to be."""
+
+    report: DeviceHarvest
+    busy: BusyCells | None
+    """None: not known."""
+    idles: tuple[IdleWindow, ...]
+    idle: IdleLevel
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestFacts:
+    """A NodeHarvest."""
+
+    node: str
+    reported: float | None
+    window: float
+    devices: tuple[DeviceFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeatFacts:
+    """A Lease: the heartbeat of the node of its name."""
+
+    node: str
+    renewed: float
+    """By the node's own clock, Unix seconds."""
+
+
+def node_facts(raw: Raw) -> NodeFacts:
+    """Reads a Node."""
+    meta, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
+    return NodeFacts(
+        name=meta["name"],
+        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])),
+        schedulable=not spec.get("unschedulable", False) and "deletionTimestamp" not in meta,
+        slots=int(status.get("allocatable", {}).get(names.HARVEST_RESOURCE, "0")),
+        labels=meta.get("labels") or {},
+        taints=tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
+    )
+
+
+def pod_facts(raw: Raw) -> PodFacts | None:
+    """Reads a Pod; None while it is not bound."""
+    spec, meta = raw["spec"], raw["metadata"]
+    if not spec.get("nodeName"):
+        return None
+    phase = raw.get("status", {}).get("phase", "")
+    amounts = [_amounts(container) for container in spec["containers"]]
+    memories = memory_of_containers(spec)
+    return PodFacts(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        node=spec["nodeName"],
+        labels=meta.get("labels") or {},
+        annotations=meta.get("annotations") or {},
+        memory=_sum(memory.own for memory in memories),
+        most_memory=_sum(memory.most for memory in memories),
+        harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
+        ended=phase in ("Succeeded", "Failed"),
+        running=phase == "Running",
+    )
+
+
+def service_facts(raw: Raw) -> ServiceFacts:
+    """Reads an OnlineService. Raises `pydantic.ValidationError`. One that is being deleted is not harvested."""
+    meta = raw["metadata"]
+    spec = OnlineServiceSpec.from_wire(raw["spec"])
+    return ServiceFacts(meta["namespace"], meta["name"], spec.harvest.enabled and "deletionTimestamp" not in meta)
+
+
+def harvest_facts(raw: Raw) -> HarvestFacts:
+    """Reads a NodeHarvest. Raises `pydantic.ValidationError`."""
+    window = float(NodeHarvestSpec.model_validate(raw.get("spec") or {}).window_seconds)
+    status = NodeHarvestStatus.from_wire(raw.get("status") or {})
+    reported = unix_seconds(status.update_time) if status.update_time else None
+    over = status.busy_grid or grid(reported or 0.0, window)
+    devices = tuple(_device_facts(device, _busy(status, device, over), window) for device in status.devices)
+    return HarvestFacts(raw["metadata"]["name"], reported, window, devices)
+
+
+def _device_facts(device: DeviceHarvest, busy: BusyCells | None, window: float) -> DeviceFacts:
+    idles = tuple(IdleWindow(idle.seconds, idle.fraction) for idle in device.idles)
+    covered = window if device.covered_seconds is None else min(window, max(_LEAST_SECONDS, device.covered_seconds))
+    return DeviceFacts(device, busy, idles, idle_level(IdleWindow(covered, device.idle_fraction), bursts(busy), idles))
+
+
+def _busy(status: NodeHarvestStatus, device: DeviceHarvest, over: BusyGrid) -> BusyCells | None:
+    """None where the report does not say, or not so that it could be read: that concerns lockstep alone."""
+    try:
+        cells = status.busy_cells(device)
+    except ValueError:
+        return None
+    if cells is None and device.busy_intervals:
+        return busy_cells(_disjoint(device.busy_intervals), over)
+    return cells
+
+
+def _disjoint(intervals: Iterable[Interval]) -> Iterator[tuple[float, float]]:
+    """What an agent of the release before says, whatever it says."""
+    latest = float("-inf")
+    for begin, end in sorted((interval.start, interval.end) for interval in intervals):
+        if end > max(begin, latest):
+            yield max(begin, latest), end
+            latest = end
+
+
+def beat_facts(raw: Raw) -> BeatFacts | None:
+    """Reads a Lease of the agents' namespace; None where it was never renewed. Raises `ValueError`."""
+    renewed = (raw.get("spec") or {}).get("renewTime")
+    return BeatFacts(raw["metadata"]["name"], unix_seconds(renewed)) if renewed else None
+
+
+def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: float) -> JobView:
+    """A job as its spec asks for it, without any status. `created`: Unix seconds."""
+    return JobView(
+        uid=uid,
+        namespace=namespace,
+        name=name,
+        workload=workload_class(spec, namespace),
+        memory=quantity_bytes(spec.memory),
+        pool=pool_bytes(spec),
+        need=memory_need(spec),
+        solo=spec.profile.tokens_per_second if spec.profile else None,
+        devices=spec.devices,
+        counts_tokens=spec.template is None,
+        sla=spec.sla.throughput_fraction if spec.sla else None,
+        priority=spec.priority,
+        constraints=constraints_of(spec.template),
+        created=created,
+        suspended=spec.suspend,
+    )
+
+
+def job_view(raw: Raw) -> JobView | None:
+    """Reads an OfflineJob; None when another controller manages it. Raises `pydantic.ValidationError`."""
+    meta = raw["metadata"]
+    spec = OfflineJobSpec.from_wire(raw["spec"])
+    if spec.managed_by not in (None, names.OPERATOR_MANAGER):
+        return None
+    status = OfflineJobStatus.from_wire(raw.get("status") or {})
+    return replace(
+        new_job(spec, meta["uid"], meta["namespace"], meta["name"], unix_seconds(meta["creationTimestamp"])),
+        version=meta.get("resourceVersion", ""),
+        generation=meta.get("generation", 1),
+        finished=is_true(status.conditions, "Finished"),
+        deleting="deletionTimestamp" in meta,
+        placement=_placement(status.assignment) if status.assignment else None,
+        status=status,
+    )
+
+
+def _placement(assignment: Assignment) -> Placement:
+    return Placement(
+        id=assignment.id,
+        node=assignment.node,
+        devices=tuple(assignment.devices),
+        predicted=assignment.predicted_fraction,
+        time=unix_seconds(assignment.time),
+        renewed=unix_seconds(assignment.lease.renew_time),
+        duration=assignment.lease.duration_seconds,
+        tenants=assignment.tenants,
+    )
+
+
+def _amounts(container: Raw) -> dict[str, str]:
+    resources = container.get("resources") or {}
+    return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+
+
+def _sum(memories: Iterable[int | None]) -> int | None:
+    total = 0
+    for memory in memories:
+        if memory is None:
+            return None
+        total += memory
+    return total

@@ -1,0 +1,199 @@
+"""`kubectl rowen`."""
+
+import io
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import samples
+import yaml
+from apiserver import ApiServer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.kube.client import Client
+from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.objects import apply
+from rowen.scheduler.cli import lookup
+from rowen.scheduler.cli.app import app, show
+from rowen.scheduler.cli.lookup import StatusError, read_status
+
+STATUS = OfflineJobStatus.from_wire(
+    {
+        "conditions": [
+            {"type": "Placed", "status": "False", "reason": "Waiting", "message": "[n] idle", "lastTransitionTime": "x"}
+        ],
+        "throughput": {"soloTokensPerSecond": 100.0},
+        "explanation": {
+            "message": "no candidate holds",
+            "candidates": [
+                {
+                    "node": "n", "devices": ["cpu0"], "idle": 0.12, "memory": 1, "alignment": 1, "sharing": 0.5,
+                    "predictedFraction": 0.06, "chosen": False, "reason": "idle 0.12 < SLA 0.20",
+                }
+            ],
+        },
+    }
+)  # fmt: skip
+
+
+def shown(status: OfflineJobStatus, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    show("j", status, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_holds_every_factor() -> None:
+    told = shown(STATUS)
+    for part in (
+        "Waiting: [n] idle",
+        "soloTokensPerSecond 100",
+        "no candidate holds",
+        "n/cpu0",
+        "0.12",
+        "0.50",
+        "0.06",
+    ):
+        assert part in told
+
+
+def test_what_decided_is_one_line_however_narrow_the_terminal_is() -> None:
+    told = shown(STATUS, width=40).splitlines()
+    assert "n/cpu0: idle 0.12 < SLA 0.20" in told
+    assert any(line.endswith("Waiting: [n] idle") for line in told)
+
+
+def test_of_a_finished_job_the_placement_is_told_as_its_last() -> None:
+    heading = "Where the scheduler placed it last:"
+    assert heading not in shown(STATUS)
+    for status, told in (("True", True), ("False", False)):
+        finished = {**STATUS.to_wire()["conditions"][0], "type": "Finished", "status": status}
+        assert (heading in shown(OfflineJobStatus.from_wire({**STATUS.to_wire(), "conditions": [finished]}))) is told
+
+
+def test_a_job_that_was_not_seen_yet() -> None:
+    assert "has not looked at it yet" in shown(OfflineJobStatus())
+
+
+def explain(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path | str, *arguments: str) -> str:
+    """The one line that a failed `explain` prints."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    result = CliRunner().invoke(app, ["explain", *arguments])
+    assert (result.exit_code, result.stdout) == (1, "")
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.mark.parametrize(("options", "namespace"), [([], "default"), (["-n", "nowhere"], "nowhere")])
+def test_a_wrong_name_is_told_with_the_namespace(
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, options: list[str], namespace: str
+) -> None:
+    told = explain(monkeypatch, api_server.kubeconfig, "none", *options)
+    assert told.startswith(f"error: there is no OfflineJob none in namespace {namespace}; ")
+    assert "kubectl get offlinejobs -A" in told
+
+
+async def test_a_job_is_looked_for_in_its_namespace_only(
+    api_server: ApiServer, kube: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = samples.offline_job("j")
+    await apply(kube, OFFLINE_JOBS, {**job, "metadata": {**job["metadata"], "namespace": namespace}}, manager="test")
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    for name in ("j", "ojob/j", "offlinejob/j", "offlinejobs/j", "offlinejob.rowen.dev/j"):
+        assert await read_status(name, namespace) == OfflineJobStatus()
+    with pytest.raises(StatusError, match="no OfflineJob j in namespace default"):
+        await read_status("j", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([""], "'' cannot be the name of a job"),
+        (["other/status"], "'other/status' cannot be the name of a job"),
+        (["ojob/j/status"], "'ojob/j/status' cannot be the name of a job"),
+        (["ojob/"], "'ojob/' cannot be the name of a job"),
+        (["pod/j"], "'pod/j' cannot be the name of a job"),
+        (["myojob/j"], "'myojob/j' cannot be the name of a job"),
+        (["j?watch=true"], "'j?watch=true' cannot be the name of a job"),
+        (["j", "-n", ""], "'' cannot be the namespace"),
+        (["j", "-n", "a/b"], "'a/b' cannot be the namespace"),
+    ],
+)
+def test_what_cannot_be_a_name_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    assert told in explain(monkeypatch, tmp_path / "never read", *arguments)
+
+
+def test_a_missing_right_is_told(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:
+    told = explain(monkeypatch, api_server.kubeconfig_for("eve"), "j", "-n", namespace)
+    assert (
+        f'User "eve" cannot get resource "offlinejobs" in API group "rowen.dev" in the namespace "{namespace}"' in told
+    )
+
+
+@pytest.fixture
+def config(api_server: ApiServer) -> dict[str, Any]:
+    """The administrator's kubeconfig, to be spoilt."""
+    found: dict[str, Any] = yaml.safe_load(api_server.kubeconfig.read_text())
+    return found
+
+
+def written(folder: Path, config: dict[str, Any]) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_refused_credentials_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]) -> None:
+    config["users"][0]["user"] = {"token": "expired"}
+    path = written(tmp_path, config)
+    assert explain(monkeypatch, path, "j") == f"error: the API server does not accept the credentials in {path}"
+
+
+@pytest.mark.parametrize("server", ["https://127.0.0.1:1", "https://no-such-host.invalid:6443"])
+def test_a_server_that_cannot_be_reached_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], server: str
+) -> None:
+    config["clusters"][0]["cluster"]["server"] = server
+    path = written(tmp_path, config)
+    assert f"the API server that {path} names does not answer" in explain(monkeypatch, path, "j")
+
+
+def test_a_server_that_never_answers_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(lookup, "LIMIT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        assert "does not answer: no reply in time" in explain(monkeypatch, written(tmp_path, config), "j")
+
+
+def test_a_cluster_without_rowen_is_told(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "OFFLINE_JOBS", replace(OFFLINE_JOBS, api_version="rowen.dev/v0"))
+    assert "Rowen is not installed in it" in explain(monkeypatch, api_server.kubeconfig, "j")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "{{ no yaml", "kind: Config", "current-context: none\nkind: Config\ncontexts: []"]
+)
+def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    assert f"{path} cannot be used as a kubeconfig: " in explain(monkeypatch, path, "j")
+
+
+def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "none"
+    assert f"there is no {path}; set KUBECONFIG" in explain(monkeypatch, path, "j")
+    assert "there is no ~/.kube/config; set KUBECONFIG" in explain(monkeypatch, "", "j")
+
+
+def test_help_names_the_command() -> None:
+    assert "explain" in CliRunner().invoke(app, ["--help"]).stdout

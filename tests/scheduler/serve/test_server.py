@@ -1,0 +1,168 @@
+"""The HTTP API."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from scheduler.builders import NOW, POLICY, device, job, node, placed, world
+
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.scheduler.history import History
+from rowen.scheduler.model.profile import Profile
+from rowen.scheduler.monitor.hearing import Listening
+from rowen.scheduler.placement.constraints import Taint
+from rowen.scheduler.serve.server import create_app
+from rowen.scheduler.snapshot import Snapshot
+
+TEMPLATE = {"template": {"spec": {"containers": [{"name": "m", "image": "i"}]}}, "memory": "1Gi"}
+STATUS = OfflineJobStatus.from_wire({"explanation": {"message": "why", "candidates": []}})
+
+
+class Source:
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self.policy, self.history, self.turning = POLICY, History(), True
+        self._snapshot = snapshot
+
+    def now(self) -> float:
+        return NOW
+
+    def alive(self) -> bool:
+        return self.turning
+
+    def snapshot(self) -> Snapshot | None:
+        return self._snapshot
+
+
+def client(source: Source) -> TestClient:
+    return TestClient(create_app(source, CollectorRegistry()))
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source(
+        world(
+            node("a", device("a", idle=0.9), slots=1), node("b", device("b", idle=0.4)), placed(job("x"), "a"), job("y")
+        )
+    )
+
+
+def test_a_prediction_tells_every_candidate(source: Source) -> None:
+    reply = client(source).post("/v1/predict", json={"spec": {**TEMPLATE, "sla": {"throughputFraction": 0.3}}}).json()
+    assert reply["fits"]
+    assert "soloTokensPerSecond" not in reply
+    assert reply["explanation"]["message"] == "would be placed on b/cpu0: predicted 0.40"
+    told = {entry["node"]: entry for entry in reply["explanation"]["candidates"]}
+    assert told["b"]["predictedFraction"] == 0.4
+    assert told["a"]["reason"] == "no free harvest slot (0 of 1 free on the node)"
+
+
+def test_a_prediction_knows_the_profile(source: Source) -> None:
+    source.history = History(profiles={("Template|default/i|m1Gi|x1", "cpu"): Profile(50.0, 60.0, NOW)})
+    assert client(source).post("/v1/predict", json={"spec": TEMPLATE}).json()["soloTokensPerSecond"] == 50.0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"spec": {"memory": "1Gi"}},
+        {"spec": {**TEMPLATE, "devices": 0}},
+        {"spec": {**TEMPLATE, "memory": "much"}},
+        {"spec": {**TEMPLATE, "colour": "red"}},
+    ],
+)
+def test_a_wrong_spec_is_refused(source: Source, body: dict[str, Any]) -> None:
+    assert client(source).post("/v1/predict", json=body).status_code == 422
+
+
+def ask(source: Source, **change: Any) -> dict[str, Any]:
+    reply = client(source).post("/v1/what-if", json=change).json()
+    return {entry["name"]: entry for entry in reply["jobs"]}
+
+
+def test_what_if_nothing_changes(source: Source) -> None:
+    told = ask(source)
+    assert (told["x"]["action"], told["x"]["node"]) == ("keep", "a")
+    assert (told["y"]["action"], told["y"]["node"]) == ("place", "b")
+
+
+def test_what_if_a_job_is_removed(source: Source) -> None:
+    told = ask(source, removeJobs=["ns/x"])
+    assert "x" not in told
+    assert told["y"]["node"] == "a"
+
+
+def test_what_if_a_node_is_removed(source: Source) -> None:
+    told = ask(source, removeNodes=["a"])
+    assert told["x"]["node"] == told["y"]["node"] == "b"
+    assert told["x"]["predictedFraction"] == 0.4
+
+
+def test_what_if_knows_when_nodes_could_be_heard() -> None:
+    """Right after an outage nobody is lost."""
+    silent = world(node("a", reported=NOW - 60), placed(job("x"), "a", renewed=NOW - 60))
+    assert ask(Source(silent))["x"]["action"] == "revoke"
+    assert ask(Source(replace(silent, listening=Listening(NOW, NOW))))["x"]["action"] == "keep"
+
+
+def test_what_if_a_job_is_added(source: Source) -> None:
+    told = ask(source, add=[{"name": "new", "spec": {**TEMPLATE, "priority": 9}}])
+    assert told["new"]["node"] == "b"
+    assert told["y"]["action"] == "place"
+    assert ask(source) == {name: entry for name, entry in ask(source).items() if name != "new"}
+
+
+PINNED = {"template": {"spec": {**TEMPLATE["template"]["spec"], "nodeSelector": {"zone": "a"}}}, "memory": "1Gi"}
+
+
+def test_a_prediction_and_what_if_pass_over_nodes_where_the_pod_cannot_run() -> None:
+    taint = Taint("dedicated", "", "NoSchedule")
+    source = Source(
+        world(
+            node("a", device("a", idle=0.9), taints=(taint,)),
+            node("b", device("b", idle=0.8), labels={"zone": "b"}),
+            node("c", device("c", idle=0.1), labels={"zone": "a"}),
+        )
+    )
+    reply = client(source).post("/v1/predict", json={"spec": PINNED}).json()
+    assert reply["explanation"]["message"] == "would be placed on c/cpu0: predicted 0.10"
+    assert {entry["node"]: entry["reason"] for entry in reply["explanation"]["candidates"]} == {
+        "a": "taint dedicated:NoSchedule is not tolerated",
+        "b": "nodeSelector zone=a: the node has zone=b",
+        "c": "fits: predicted 0.10 = idle 0.10 x sharing 1.00, harvests +0.10 devices",
+    }
+    assert ask(source, add=[{"name": "new", "spec": PINNED}])["new"]["node"] == "c"
+    refused = ask(source, add=[{"name": "new", "spec": PINNED}], removeNodes=["c"])["new"]
+    assert refused["action"] == "wait"
+    assert "is not tolerated" in refused["message"]
+
+
+def test_a_job_is_explained_from_its_status() -> None:
+    view = job("x", status=STATUS)
+    found = client(Source(world(view)))
+    assert found.get("/v1/explain/ns/x").json() == {
+        "namespace": "ns",
+        "name": "x",
+        "conditions": [],
+        "explanation": {"message": "why", "candidates": []},
+    }
+    assert found.get("/v1/explain/ns/none").status_code == 404
+
+
+def test_without_a_current_view_nothing_is_answered() -> None:
+    found = client(Source(None))
+    assert found.post("/v1/predict", json={"spec": TEMPLATE}).status_code == 503
+    assert found.get("/v1/explain/ns/x").status_code == 503
+
+
+def test_health_follows_the_loop(source: Source) -> None:
+    found = client(source)
+    assert found.get("/healthz").status_code == 200
+    source.turning = False
+    assert found.get("/healthz").status_code == 503
+
+
+def test_metrics_are_served(source: Source) -> None:
+    assert client(source).get("/metrics").status_code == 200
