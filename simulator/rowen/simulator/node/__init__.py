@@ -1,0 +1,1 @@
+"""What an online service does to its devices: busy time, the gate, memory."""

@@ -1,0 +1,1 @@
+"""Readers of workload traces, one for each format."""
