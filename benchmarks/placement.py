@@ -1,0 +1,189 @@
+"""How long the scheduler's decisions take, and how far from the best they are.
+
+**Time** of the processor, since the machine may be shared: `decide` on generated clusters (`scheduling/worlds.py`),
+nodes of eight devices with 60 busy stretches each:
+
+    assemble              what is known of 8,054 devices' objects becomes one view (`assemble`), with what was heard
+    single_N              one job arrives, N devices; a part of the nodes has been heard anew since the last decision
+    single_anew           the same at 8,054 devices, and all nodes have been heard anew
+    single_with_tenants   the choice for one job where every device has a tenant
+    pass                  10,000 jobs wait, some hundred kinds
+    pass_unlike           10,000 jobs wait, and no two ask for the same
+    pass_identical        10,000 jobs wait that all ask for the same
+    pass_lockstep         2,000 jobs wait, a fifth of them in lockstep over two to eight devices
+    pass_with_tenants     1,000 jobs wait where every device has a tenant
+    pass_full             10,000 jobs wait where no device takes one more; half of them ask for the same
+    pass_finished         10,000 jobs have finished, and one waits
+
+A pass of the scheduler is `assemble` and `decide`. Left out are the reading of objects as they come, learning from
+reports (`observe`), metrics, the words of statuses, and the API server.
+
+**Growth** is the exponent of the time over the number of devices (1: in proportion).
+
+**Gap.** The part of what could have been harvested that the decision leaves: 1 - harvested / optimum on small random
+clusters, where the optimum is HiGHS's (`scheduling/optimum.py`). All jobs wait at once, with no priorities, and the
+optimum is free to leave any of them waiting, which the queue's order does not allow the scheduler.
+"""
+
+import argparse
+import gc
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from statistics import mean, median
+from typing import Any
+
+from reporting.jitter import percentile
+from reporting.report import Figures, Missing, print_report, report
+from scheduling import optimum, worlds
+
+from rowen.crds.names import HEARTBEAT_SECONDS
+from rowen.scheduler.decision import Decision, build_fleet, decide
+from rowen.scheduler.history import History
+from rowen.scheduler.loop import PASS_SECONDS
+from rowen.scheduler.monitor.hearing import Hearing, advanced
+from rowen.scheduler.placement.choice import choose
+from rowen.scheduler.placement.request import Request
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
+from rowen.scheduler.world.assembly import assemble
+
+SIZES = (100, 1000, 8054)
+"""Devices."""
+WAITING = 10_000
+HEARD = PASS_SECONDS / HEARTBEAT_SECONDS
+"""Part of the nodes that is heard between two decisions: a node's view is made anew with each heartbeat."""
+_HISTORY, _POLICY = History(), Policy()
+
+Nodes = dict[str, NodeView]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Processor time of the work: the machine may be shared."""
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+def pass_over(snapshot: Snapshot) -> Decision:
+    """One pass."""
+    return decide(snapshot, _HISTORY, worlds.NOW, _POLICY)
+
+
+def single_seconds(source: random.Random, nodes: Nodes, repeats: int, part: float) -> list[float]:
+    """Of decisions on one job each, with new reports of a part of the nodes before each."""
+    found = []
+    pass_over(worlds.world(nodes))
+    for number in range(repeats):
+        names = source.sample(sorted(nodes), max(1, round(part * len(nodes))))
+        nodes = worlds.heard_again(nodes, names)
+        snapshot = worlds.world(nodes, [worlds.make_job(source, number)])
+        found.append(seconds(lambda snapshot=snapshot: pass_over(snapshot)))  # type: ignore[misc]
+    return found
+
+
+def assemble_seconds(source: random.Random, nodes: Nodes, repeats: int) -> list[float]:
+    """Of making the snapshot, a part of the nodes having been heard since the last one."""
+    known, names, before = worlds.facts(nodes), sorted(nodes), worlds.world(nodes)
+    reports = {harvest.node: harvest.reported or 0.0 for harvest in known.harvests}
+    hearing, beats, found = Hearing(), dict(reports), []
+    for number in range(repeats + 1):
+        now = worlds.NOW + number * PASS_SECONDS
+        beats |= dict.fromkeys(source.sample(names, round(HEARD * len(names))), now)
+        began = time.thread_time()
+        hearing = advanced(hearing, beats, reports, now, now, _POLICY.lease_seconds)
+        before = assemble([], known.harvests, known.nodes, known.pods, known.services, hearing, before.nodes)
+        found.append(time.thread_time() - began)
+    return found[1:]
+
+
+def choice_seconds(source: random.Random, nodes: Nodes, repeats: int) -> list[float]:
+    """Of choices for one job each, where every device has a tenant."""
+    snapshot = worlds.world(nodes, worlds.tenants(nodes.values()))
+    fleet, _ = build_fleet(snapshot, _HISTORY, (), worlds.NOW, _POLICY)
+    jobs = [worlds.make_job(source, number) for number in range(repeats)]
+    requests = [Request(job, _HISTORY.need(job.workload, job.sla) - (job.sla or 0.0), {}) for job in jobs]
+    choose(requests[0], fleet, _POLICY)
+    return [seconds(lambda request=request: choose(request, fleet, _POLICY)) for request in requests]  # type: ignore[misc]
+
+
+def pass_seconds(nodes: Nodes, *queues: Sequence[JobView], repeats: int) -> float:
+    """Of a pass over the queues, median."""
+    snapshot = worlds.world(nodes, *queues)
+    return median(seconds(lambda: pass_over(snapshot)) for _ in range(repeats))
+
+
+def single_figures(name: str, times: Sequence[float]) -> Figures:
+    """Median and p99 in milliseconds."""
+    return {f"{name}_ms_{rank}": (1e3 * percentile(times, part), "ms") for rank, part in (("p50", 0.5), ("p99", 0.99))}
+
+
+def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str]]:
+    """All times."""
+    source, repeats, passes = random.Random(seed), 30 if quick else 200, 1 if quick else 5
+    figures: dict[str, tuple[float | Missing, str]] = {}
+    medians = []
+    for size in SIZES:
+        nodes = worlds.make_nodes(source, size)
+        times = single_seconds(source, nodes, repeats, HEARD)
+        medians.append(median(times))
+        figures |= single_figures(f"single_{size}", times)
+    figures["single_decision_ms_p99"] = figures[f"single_{SIZES[-1]}_ms_p99"]
+    figures |= single_figures("single_anew", single_seconds(source, nodes, max(10, repeats // 10), 1.0))
+    figures |= single_figures("assemble", assemble_seconds(source, nodes, max(10, repeats // 10)))
+    figures |= single_figures("single_with_tenants", choice_seconds(source, nodes, repeats))
+    jobs = worlds.make_jobs(source, WAITING)
+    identical = [worlds.replace(jobs[0], uid=job.uid, name=job.name) for job in jobs]
+    finished = [worlds.replace(job, uid=f"f-{job.uid}", finished=True) for job in jobs]
+    queues = {
+        "pass": [jobs],
+        "pass_unlike": [worlds.unlike(jobs)],
+        "pass_identical": [identical],
+        "pass_lockstep": [worlds.make_jobs(source, WAITING // 5, lockstep=0.2)],
+        "pass_with_tenants": [worlds.tenants(nodes.values()), jobs[: WAITING // 10]],
+        "pass_finished": [finished, jobs[:1]],
+    }
+    for name, queue in queues.items():
+        figures[f"{name}_s"] = pass_seconds(nodes, *queue, repeats=passes), "s"
+    full = {name: worlds.replace(view, slots=len(view.devices)) for name, view in nodes.items()}
+    waiting = [*identical[: WAITING // 2], *worlds.unlike(jobs[WAITING // 2 :])]
+    figures["pass_full_s"] = pass_seconds(full, worlds.tenants(full.values()), waiting, repeats=passes), "s"
+    figures["full_pass_s"] = figures["pass_s"]
+    figures["growth"] = math.log(medians[-1] / medians[0]) / math.log(SIZES[-1] / SIZES[0]), "1"
+    return figures
+
+
+def gap_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str]]:
+    """The gap on small clusters, of jobs on one device and of jobs in lockstep too."""
+    figures: dict[str, tuple[float | Missing, str]] = {}
+    worst = []
+    for name, lockstep in (("single", 0.0), ("lockstep", 0.4)):
+        gaps = [optimum.gap(seed + number, lockstep, _HISTORY, _POLICY) for number in range(20 if quick else 200)]
+        figures[f"optimality_gap_{name}_mean"] = mean(gaps), "fraction"
+        figures[f"optimality_gap_{name}_p95"] = percentile(gaps, 0.95), "fraction"
+        figures[f"optimality_gap_{name}_max"] = max(gaps), "fraction"
+        worst.append(max(gaps))
+    figures["optimality_gap_max"] = max(worst), "fraction"
+    return figures
+
+
+def run(seed: int, quick: bool) -> dict[str, Any]:
+    """The whole benchmark."""
+    gc.collect()
+    figures = time_figures(seed, quick) | gap_figures(seed, quick)
+    return report("placement", seed, figures, {}, ("rowen", "numpy", "highspy"))
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats and small clusters")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    print_report(run(arguments.seed, arguments.quick), arguments.json)
+
+
+if __name__ == "__main__":
+    main()

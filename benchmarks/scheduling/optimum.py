@@ -1,0 +1,78 @@
+"""What could have been harvested at most, by HiGHS.
+
+Whole jobs are assigned to sets of devices, each device to one job at most (the clusters have one harvest slot for each
+device, so nobody shares):
+
+    maximise    sum over j, s of value(j, s) x(j, s),     x(j, s) in {0, 1}
+    subject to  sum over s of x(j, s) <= 1 for each job, and sum over j and the s with d of x(j, s) <= 1 for each device
+
+where s are the sets that the scheduler's own `evaluate` takes on the empty cluster: aligned, with room, and keeping the
+job's SLA with its margin; value(j, s) is the promised fraction times the devices.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import highspy
+from scheduling import worlds
+
+from rowen.scheduler.decision import decide, request_of
+from rowen.scheduler.history import History
+from rowen.scheduler.placement.evaluation import evaluate
+from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobView, NodeView
+
+_TIME_LIMIT_SECONDS = 20.0
+
+Place = tuple[int, tuple[int, ...], float]
+"""A job, the rows of its devices, and what is harvested there."""
+
+
+def places(nodes: dict[str, NodeView], jobs: Sequence[JobView], history: History, policy: Policy) -> list[Place]:
+    """Every place of every job on the empty cluster."""
+    fleet = Fleet(nodes, worlds.NOW, policy)
+    open_devices = [fleet.node(number).open_devices() for number in range(len(fleet.views))]
+    found = []
+    for number, job in enumerate(jobs):
+        request = request_of(job, fleet, history, {})
+        for states in (states for of_node in open_devices for states in combinations(of_node, job.devices)):
+            candidate = evaluate(request, fleet, states, policy)
+            if not candidate.refusal:
+                found.append((number, tuple(state.row for state in states), candidate.gain))
+    return found
+
+
+def most(places: Sequence[Place]) -> float:
+    """The most that can be harvested. Raises `RuntimeError` where that is not known within the time limit."""
+    if not places:
+        return 0.0
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("time_limit", _TIME_LIMIT_SECONDS)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    chosen = [solver.addBinary() for _ in places]
+    limits: dict[tuple[str, int], list[int]] = {}
+    for at, (job, rows, _) in enumerate(places):
+        limits.setdefault(("job", job), []).append(at)
+        for row in rows:
+            limits.setdefault(("device", row), []).append(at)
+    for members in limits.values():
+        solver.addConstr(sum(chosen[at] for at in members) <= 1)
+    solver.maximize(sum(value * chosen[at] for at, (_, _, value) in enumerate(places)))
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        raise RuntimeError(f"no optimum: {solver.getModelStatus()}")
+    return float(solver.getObjectiveValue())
+
+
+def gap(seed: int, lockstep: float, history: History, policy: Policy) -> float:
+    """The part of the optimum that a decision on one small cluster leaves."""
+    source = random.Random(seed)
+    nodes = {name: replace(view, slots=len(view.devices)) for name, view in worlds.make_nodes(source, 16).items()}
+    jobs = worlds.make_jobs(source, 20, lockstep)
+    best = most(places(nodes, jobs, history, policy))
+    outcomes = decide(worlds.world(nodes, jobs), history, worlds.NOW, policy).outcomes
+    harvested = sum((found.fraction or 0.0) * found.job.devices for found in outcomes)
+    return 1.0 - harvested / best if best > 0.0 else 0.0
