@@ -1,0 +1,193 @@
+"""Runs tests against a mutant: in a process of its own, where the mutant stands for the module."""
+
+import gc
+import importlib
+import importlib.machinery
+import multiprocessing
+import os
+import signal
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import pytest
+from mutants.changes import Mutant
+from mutants.policies import ROOT, path_of
+
+_FORK = multiprocessing.get_context("fork")
+_NOTICED = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+"""A test failed, or could not be imported. Pytest's other troubles say nothing of the tests."""
+_ELSEWHERE = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+class Outcome(Enum):
+    """How a mutant fared."""
+
+    KILLED = "killed"
+    TIMED_OUT = "timed out"
+    SURVIVED = "survived"
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """How the tests went without a change."""
+
+    passed: bool
+    loaded: bool
+    """Whether they imported the module at all."""
+    seconds: float
+    output: str
+
+
+class _Mutated(importlib.machinery.SourceFileLoader):
+    """Loads a source that is in no file."""
+
+    def __init__(self, module: str, source: str) -> None:
+        super().__init__(module, str(path_of(module)))
+        self._source = source
+        self.loaded = False
+
+    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]
+        self.loaded = True
+        return compile(self._source, self.path, "exec")
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None):  # type: ignore[no-untyped-def]
+        """As a finder: of its own module and no other."""
+        if name == self.name:
+            return importlib.machinery.ModuleSpec(name, self, origin=self.path)
+        return None
+
+
+def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, answer: Connection) -> None:
+    """In the child process."""
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    output = os.open(f"{folder}/output", os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(ROOT)
+    # What a test leaves lying goes with the folder.
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    _forget_our_own()
+    sys.meta_path.insert(0, mutated)
+    options = [
+        "-x",
+        "-q",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        f"--basetemp={folder}/tests",
+        "--override-ini=log_level=CRITICAL",
+    ]
+    code = pytest.main([*options, *map(str, tests)])
+    sys.stdout.flush()
+    answer.send((int(code), mutated.loaded, _imported_from_elsewhere()))
+    os._exit(0)
+
+
+def _imported_from_elsewhere() -> list[str]:
+    """What a mutant may find imported already; the API models too, which know no policy."""
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return [name for name, file in files.items() if file and (file.startswith(_ELSEWHERE) or _is_api(name))]
+
+
+def _forget_our_own() -> None:
+    """What this process, or the test run that it is part of, has imported of the product and of its tests."""
+    elsewhere = set(_imported_from_elsewhere())
+    for name, module in list(sys.modules.items()):
+        ours = (getattr(module, "__file__", None) or "").startswith(str(ROOT))
+        if ours and name not in elsewhere and not name.startswith("mutants."):
+            del sys.modules[name]
+
+
+def _is_api(module: str) -> bool:
+    return module == "rowen.crds" or module.startswith("rowen.crds.")
+
+
+class _Running:
+    """A child process with its answer to come."""
+
+    def __init__(self, mutated: _Mutated, tests: Sequence[Path], timeout_seconds: float) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rowen-mutant-", ignore_cleanup_errors=True)
+        self.answer, theirs = _FORK.Pipe(duplex=False)
+        self.deadline = time.monotonic() + timeout_seconds
+        self._process = _FORK.Process(target=_test, args=(mutated, tests, self._folder.name, theirs))
+        self._process.start()
+        assert self._process.pid
+        self._group = self._process.pid
+        theirs.close()
+
+    def output(self) -> str:
+        return (Path(self._folder.name) / "output").read_text(errors="replace")
+
+    def end(self) -> None:
+        """Of the child, and of what it has started."""
+        self._process.kill()
+        with suppress(ProcessLookupError):
+            # It leads a group of its own, unless it was killed before that.
+            os.killpg(self._group, signal.SIGKILL)
+        self._process.join()
+        self.answer.close()
+        self._folder.cleanup()
+
+
+def unchanged(module: str, tests: Sequence[Path], timeout_seconds: float) -> Unchanged:
+    """Runs the tests as they are. What they import from elsewhere is then imported here, and by no mutant again."""
+    running = _Running(_Mutated(module, path_of(module).read_text()), tests, timeout_seconds)
+    try:
+        began = time.monotonic()
+        if not running.answer.poll(timeout_seconds):
+            return Unchanged(False, False, timeout_seconds, f"no end after {timeout_seconds} s\n{running.output()}")
+        code, loaded, names = running.answer.recv()
+        result = Unchanged(code == 0, loaded, time.monotonic() - began, running.output())
+    finally:
+        running.end()
+    for name in names:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    # What is collected is written to, and every child would copy the pages.
+    gc.freeze()
+    return result
+
+
+def outcomes(
+    mutants: Iterable[Mutant], tests: Sequence[Path], timeout_seconds: float
+) -> Iterator[tuple[Mutant, Outcome]]:
+    """How each fares, as many at a time as there are CPUs, in the order in which they end."""
+    waiting = iter(mutants)
+    running: dict[Connection, tuple[Mutant, _Running]] = {}
+    at_once = len(os.sched_getaffinity(0))
+    try:
+        while True:
+            while len(running) < at_once and (mutant := next(waiting, None)):
+                started = _Running(_Mutated(mutant.module, mutant.source), tests, timeout_seconds)
+                running[started.answer] = mutant, started
+            if not running:
+                return
+            left = min(started.deadline for _, started in running.values()) - time.monotonic()
+            answered = set(wait(list(running), timeout=max(0.0, left)))
+            now = time.monotonic()
+            for answer in [key for key, (_, started) in running.items() if key in answered or started.deadline <= now]:
+                mutant, started = running[answer]
+                outcome = _outcome(answer) if answer in answered else Outcome.TIMED_OUT
+                started.end()
+                del running[answer]
+                yield mutant, outcome
+    finally:
+        for _, started in running.values():
+            started.end()
+
+
+def _outcome(answer: Connection) -> Outcome:
+    try:
+        code, _, _ = answer.recv()
+    except EOFError:
+        return Outcome.KILLED
+    return Outcome.KILLED if code in _NOTICED else Outcome.SURVIVED
