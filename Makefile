@@ -7,7 +7,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 UV_VERSION := 0.13.8
 CLUSTER_COMMAND := $(PYTHON) -m rowen.cluster
-PACKAGES := -p rowen.crds -p rowen.operator -p rowen.scheduler -p rowen.node_agent -p rowen.runtime -p rowen.demo -p rowen.cluster
+PACKAGES := -p rowen.crds -p rowen.kube -p rowen.operator -p rowen.scheduler -p rowen.node_agent -p rowen.runtime -p rowen.simulator -p rowen.demo -p rowen.cluster
 export ROWEN_DEV_ROOT ?= /var/lib/rowen-dev
 # CLUSTER=existing alone works on the cluster of the caller's KUBECONFIG: nothing else may ever reach it.
 ifneq ($(CLUSTER),existing)
@@ -33,7 +33,7 @@ NATIVE := $(wildcard node_agent/native/*.h $(addprefix node_agent/native/*/,*.[c
 $(VENV)/.installed: $(VENV)/.locked $(NATIVE)
 	@echo "==> Rowen itself, editable, with the native gate library"
 	@$(VENV)/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation --editable .
-	@mkdir -p $(VENV)/commands && ln -sf ../bin/kubectl-rowen $(VENV)/commands/
+	@mkdir -p $(VENV)/commands && ln -sf ../bin/kubectl-rowen ../bin/rowen $(VENV)/commands/
 	@touch $@
 
 .PHONY: tools
@@ -70,12 +70,19 @@ lint: venv ## Style, types, import contracts, generated files
 test: lint tools ## Lint, types, contracts, unit and integration tests
 	@$(PYTHON) -m pytest
 
+COUNT ?= 20
+SEED ?= 0
+
+.PHONY: mutants
+mutants: venv ## Do tests notice a wrong policy? MODULE=rowen.operator.jobs (all), COUNT=20 of each (0: all), SEED=0
+	@PYTHONPATH=tests$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m mutants --module='$(MODULE)' --count=$(COUNT) --seed=$(SEED)
+
 .PHONY: e2e
 e2e: images ## End-to-end tests on the cluster
 	@$(PYTHON) -m pytest e2e -o timeout=900
 
 # The short ones first: what is wrong shows early. QUICK=1 for a look at each.
-BENCHMARKS := preempt reclaim headroom window harvest_memory interference
+BENCHMARKS := placement lemix preempt reclaim headroom prediction window harvest_memory interference fleet
 MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 

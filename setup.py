@@ -7,10 +7,12 @@ from setuptools import Extension, setup
 # setuptools looks for packages in several folders, but builds them all from the last one unless it is told.
 FOLDERS = {
     "crds": "crds",
+    "kube": "kube",
     "operator": "operator",
     "scheduler": "scheduler",
     "node_agent": "node_agent",
     "runtime": "runtime",
+    "simulator": "simulator",
     "demo": "demo",
     "cluster": "e2e/cluster",
 }

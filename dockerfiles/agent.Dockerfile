@@ -31,6 +31,7 @@ RUN python3 -m venv /opt/uv \
     && rm -rf /opt/uv
 
 COPY crds/rowen/crds /opt/rowen/code/rowen/crds
+COPY kube/rowen/kube /opt/rowen/code/rowen/kube
 COPY node_agent/rowen/node_agent /opt/rowen/code/rowen/node_agent
 COPY --from=build /opt/rowen-build/lib /opt/rowen/code/rowen/node_agent/native
 RUN rm -f /opt/rowen/code/rowen/node_agent/native/*.cpython-*.so \

@@ -22,6 +22,7 @@ RUN python3 -m venv /opt/uv \
     && rm -rf /opt/uv
 
 COPY crds/rowen/crds /opt/rowen/code/rowen/crds
+COPY kube/rowen/kube /opt/rowen/code/rowen/kube
 COPY operator/rowen/operator /opt/rowen/code/rowen/operator
 COPY scheduler/rowen/scheduler /opt/rowen/code/rowen/scheduler
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code

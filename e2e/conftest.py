@@ -48,7 +48,8 @@ def rowen(images: Images) -> None:
     """Rowen, installed by its chart and Ready, on devices that no service of the demo holds."""
 
     async def run() -> None:
-        await install(await Cluster.connect(NAMESPACE), images, ROOT, None, Console())
+        async with Cluster.connect(NAMESPACE) as cluster:
+            await install(cluster, images, ROOT, None, Console())
 
     asyncio.run(run())
     if _local():
@@ -94,8 +95,7 @@ def _endpoint(workspace: Images) -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def hold() -> None:
-        cluster = await Cluster.connect(NAMESPACE)
-        async with service_endpoint(cluster, SERVICE, Console()) as url:
+        async with Cluster.connect(NAMESPACE) as cluster, service_endpoint(cluster, SERVICE, Console()) as url:
             found.append(url())
             opened.set()
             await done.wait()

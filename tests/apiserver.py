@@ -5,6 +5,7 @@ user and group, so that a component can be run with the rights of its own Cluste
 """
 
 import asyncio
+import contextlib
 import datetime
 import ipaddress
 import shutil
@@ -20,18 +21,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import kr8s
-import kr8s.asyncio
 import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from manifests import apply
 
-from rowen.crds.apply import apply
 from rowen.crds.kinds import KINDS
 from rowen.crds.manifest import definition
+from rowen.kube.client import Client, open_client
+from rowen.kube.errors import RefusedError
+from rowen.kube.kinds import NAMESPACES
+from rowen.kube.objects import delete
 
 BINARIES = Path("/var/lib/rowen-dev/bin")
 START_SECONDS = 90.0
@@ -97,9 +100,9 @@ class ApiServer:
         self.authority.issue(file, user, groups)
         return _write_kubeconfig(self.authority.folder, file, self.url)
 
-    async def client(self, kubeconfig: Path | None = None) -> kr8s.asyncio.Api:
-        """A client of the running event loop; the administrator's by default."""
-        return await kr8s.asyncio.api(kubeconfig=str(kubeconfig or self.kubeconfig))
+    async def open(self, kubeconfig: Path | None = None) -> Client:
+        """A client; the administrator's by default. It has to be closed."""
+        return await open_client(str(kubeconfig or self.kubeconfig))
 
 
 def _write_kubeconfig(folder: Path, file: str, url: str) -> Path:
@@ -187,32 +190,31 @@ def _await_ready(url: str, folder: Path, processes: Sequence[subprocess.Popen[by
 
 
 async def _load_definitions(server: ApiServer) -> None:
-    api = await server.client()
-    for kind in KINDS:
-        await apply(api, definition(kind), manager="test")
-    for kind in KINDS:
-        await _await_established(api, kind.plural)
-    await _await_described(api)
+    async with await server.open() as client:
+        for kind in KINDS:
+            await apply(client, definition(kind), manager="test")
+        for kind in KINDS:
+            await _await_established(client, kind.plural)
+        await _await_described(client)
 
 
-async def _await_established(api: kr8s.asyncio.Api, plural: str) -> None:
+async def _await_established(client: Client, plural: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        try:
-            async with api.call_api("GET", version="rowen.dev/v1alpha1", url=plural):
-                return
-        except kr8s.ServerError:
-            await asyncio.sleep(0.05)
+        with contextlib.suppress(RefusedError):
+            await client.call("GET", f"/apis/rowen.dev/v1alpha1/{plural}")
+            return
+        await asyncio.sleep(0.05)
     pytest.fail(f"CRD {plural} was not served")
 
 
-async def _await_described(api: kr8s.asyncio.Api) -> None:
+async def _await_described(client: Client) -> None:
     """What `kubectl explain` reads follows the definitions a moment later."""
     deadline = time.monotonic() + START_SECONDS
-    where = {"version": "", "base": "/openapi/v3", "url": "apis/rowen.dev/v1alpha1"}
     while time.monotonic() < deadline:
-        async with api.call_api("GET", raise_for_status=False, **where) as response:
-            if all(f'.{kind.name}"' in response.text for kind in KINDS):
+        with contextlib.suppress(RefusedError):
+            described = await client.call("GET", "/openapi/v3/apis/rowen.dev/v1alpha1")
+            if all(f".{kind.name}'" in str(described) for kind in KINDS):
                 return
         await asyncio.sleep(0.05)
     pytest.fail("the CRDs were not described")
@@ -259,13 +261,14 @@ def controller_manager(api_server: ApiServer) -> Iterator[None]:
 
 
 @pytest.fixture
-async def kube(api_server: ApiServer) -> kr8s.asyncio.Api:
+async def kube(api_server: ApiServer) -> AsyncIterator[Client]:
     """The administrator's client."""
-    return await api_server.client()
+    async with await api_server.open() as client:
+        yield client
 
 
 @pytest.fixture
-async def namespace(kube: kr8s.asyncio.Api) -> AsyncIterator[str]:
+async def namespace(kube: Client) -> AsyncIterator[str]:
     """A fresh namespace that enforces the restricted Pod Security profile."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -274,5 +277,4 @@ async def namespace(kube: kr8s.asyncio.Api) -> AsyncIterator[str]:
     }  # fmt: skip
     await apply(kube, manifest, manager="test")
     yield name
-    async with kube.call_api("DELETE", version="v1", url=f"namespaces/{name}", raise_for_status=False):
-        pass
+    await delete(kube, NAMESPACES, None, name)

@@ -25,6 +25,7 @@ class World:
     flaps: int = 0
     report_age: float = 4.0
     last_event_age: float = 2.0
+    leading: int = 1
 
 
 HEALTHY = World()
@@ -39,6 +40,7 @@ ILL = World(
     flaps=2,
     report_age=200.0,
     last_event_age=900.0,
+    leading=0,
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
@@ -106,6 +108,7 @@ class Metrics:
         self._gauge("rowen_measured_fraction", ("namespace", "job"), 0.48)
         self._gauge("rowen_node_report_age_seconds", ("node",), self._world.report_age)
         self._gauge("rowen_nodes_waited_for", (), 0)
+        self._gauge("rowen_leading", (), self._world.leading)  # the operator has it, too
 
     def _advance_scheduler(self) -> None:
         self._error.observe(self._world.prediction_error)

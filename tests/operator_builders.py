@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Refusal
-from rowen.operator.job_snapshot import JobSnapshot, job_snapshot
-from rowen.operator.listening import Listening
-from rowen.operator.pods import PodView
-from rowen.operator.reports import Report, read_report
-from rowen.operator.start_wait import StartWait
-from rowen.operator.timestamps import rfc3339
+from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
+from rowen.operator.jobs.start_wait import StartWait
+from rowen.operator.pods.view import PodView
+from rowen.operator.world.listening import Listening
+from rowen.operator.world.reports import Report, read_report
 
 NOW = 1_800_000_000.0
 NAMESPACE = "team"
@@ -64,10 +64,11 @@ def job_manifest(
     spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, *, name: str = "job", **metadata: Any
 ) -> dict[str, Any]:
     """An OfflineJob; a fine-tuning one by default."""
+    head = {"name": name, "namespace": NAMESPACE, "uid": "u1", "generation": 1, "resourceVersion": "1"}
     return {
         "apiVersion": "rowen.dev/v1alpha1",
         "kind": "OfflineJob",
-        "metadata": {"name": name, "namespace": NAMESPACE, "uid": "u1", "generation": 1, **metadata},
+        "metadata": {**head, **metadata},
         "spec": {"fineTune": FINE_TUNE} if spec is None else spec,
         "status": status or {},
     }
@@ -158,7 +159,7 @@ def report_manifest(*devices: dict[str, Any], node: str = NODE, time: float = NO
     return {
         "apiVersion": "rowen.dev/v1alpha1",
         "kind": "NodeHarvest",
-        "metadata": {"name": node, "resourceVersion": "1"},
+        "metadata": {"name": node, "uid": f"uid-of-{node}", "resourceVersion": "1"},
         "spec": {},
         "status": {"updateTime": rfc3339(time), "backend": "cpu", "devices": list(devices)},
     }

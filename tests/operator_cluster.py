@@ -3,13 +3,14 @@
 import time
 from typing import Any
 
-import kr8s.asyncio
+import manifests
+from manifests import apply, apply_status
 from operator_builders import FINE_TUNE, placed
-from operator_process import eventually, read
+from operator_process import eventually
 
-from rowen.crds.apply import apply, apply_status
-from rowen.operator.pod_security import container_security_context, pod_security_context
-from rowen.operator.timestamps import rfc3339
+from rowen.kube.client import Client
+from rowen.kube.timestamps import rfc3339
+from rowen.operator.pods.security import container_security_context, pod_security_context
 
 ROWEN = "rowen.dev/v1alpha1"
 
@@ -17,20 +18,22 @@ ROWEN = "rowen.dev/v1alpha1"
 class FakeCluster:
     """One namespace as everybody but the operator sees it."""
 
-    def __init__(self, kube: kr8s.asyncio.Api, namespace: str) -> None:
-        self.kube = kube
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
         self.namespace = namespace
 
     async def create_job(self, name: str = "job", **spec: Any) -> None:
         """A fine-tuning job unless `spec` says otherwise."""
         work = {} if {"template", "batchInference"} & spec.keys() else {"fineTune": FINE_TUNE}
-        await apply(self.kube, self._manifest("OfflineJob", name, spec={**work, **spec}), manager="user")
+        await apply(self.client, self._manifest("OfflineJob", name, spec={**work, **spec}), manager="user")
 
     async def place(self, name: str = "job", id_: str = "a1", *, node: str = "node-1") -> None:
         """Rowen's scheduler assigns the job; the lease outlasts the test."""
         status = placed(id_, node=node, renewed=time.time(), made=time.time())
         status["assignment"]["lease"]["durationSeconds"] = 3600
-        await apply_status(self.kube, self._manifest("OfflineJob", name, status=status), manager="rowen.dev/scheduler")
+        await apply_status(
+            self.client, self._manifest("OfflineJob", name, status=status), manager="rowen.dev/scheduler"
+        )
 
     async def evict(self, name: str = "job") -> None:
         """Rowen's scheduler withdraws the assignment."""
@@ -44,15 +47,15 @@ class FakeCluster:
             }
         ]
         manifest = self._manifest("OfflineJob", name, status={"conditions": conditions})
-        await apply_status(self.kube, manifest, manager="rowen.dev/scheduler")
+        await apply_status(self.client, manifest, manager="rowen.dev/scheduler")
 
     async def job(self, name: str = "job") -> dict[str, Any] | None:
         """The job."""
-        return await read(self.kube, ROWEN, self.namespace, f"offlinejobs/{name}")
+        return await manifests.read(self.client, ROWEN, self.namespace, f"offlinejobs/{name}")
 
     async def pod(self, name: str) -> dict[str, Any] | None:
         """A pod."""
-        return await read(self.kube, "v1", self.namespace, f"pods/{name}")
+        return await manifests.read(self.client, "v1", self.namespace, f"pods/{name}")
 
     async def wait_pod(self, name: str) -> dict[str, Any]:
         """The pod, once it is there."""
@@ -64,7 +67,7 @@ class FakeCluster:
         """The object, once the condition has that reason."""
 
         async def look() -> dict[str, Any] | None:
-            found = await read(self.kube, ROWEN, self.namespace, f"{url}/{name}")
+            found = await manifests.read(self.client, ROWEN, self.namespace, f"{url}/{name}")
             return found if find(found, type_).get("reason") == reason else None
 
         return await eventually(look)
@@ -78,7 +81,7 @@ class FakeCluster:
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"containers": [container], "securityContext": pod_security_context()},
         }
-        await apply(self.kube, manifest, manager="user")
+        await apply(self.client, manifest, manager="user")
 
     async def bind(self, pod: str, node: str = "node-1") -> None:
         """kube-scheduler binds the pod."""
@@ -88,10 +91,7 @@ class FakeCluster:
             "metadata": {"name": pod, "namespace": self.namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        async with self.kube.call_api(
-            "POST", version="v1", namespace=self.namespace, url=f"pods/{pod}/binding", json=binding
-        ):
-            pass
+        await self.client.call("POST", manifests.path("v1", self.namespace, f"pods/{pod}/binding"), body=binding)
 
     async def pod_status(self, pod: str, phase: str, state: dict[str, Any] | None = None, **more: Any) -> None:
         """The kubelet reports on the pod; `state` is its worker's."""
@@ -124,24 +124,15 @@ class FakeCluster:
 
     async def patch(self, url: str, body: dict[str, Any], version: str = "v1") -> None:
         """A merge patch."""
-        async with self.kube.call_api(
-            "PATCH",
-            version=version,
-            namespace=self.namespace,
-            url=url,
-            json=body,
-            headers={"Content-Type": "application/merge-patch+json"},
-        ):
-            pass
+        await manifests.patch(self.client, version, self.namespace, url, body)
 
     async def delete(self, url: str, version: str = "v1", **options: Any) -> None:
         """A deletion."""
-        async with self.kube.call_api("DELETE", version=version, namespace=self.namespace, url=url, json=options):
-            pass
+        await manifests.delete(self.client, version, self.namespace, url, **options)
 
     async def events(self, name: str = "job") -> list[str]:
         """Reasons of the events about an object."""
-        found = await read(self.kube, "v1", self.namespace, "events")
+        found = await manifests.read(self.client, "v1", self.namespace, "events")
         return [event["reason"] for event in (found or {})["items"] if event["involvedObject"]["name"] == name]
 
     def _manifest(self, kind: str, name: str, **parts: Any) -> dict[str, Any]:

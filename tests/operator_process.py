@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
-import kr8s
-import kr8s.asyncio
 import yaml
 from apiserver import ApiServer, free_port
+from manifests import apply
 
-from rowen.crds.apply import apply
+from rowen.kube.client import Client
 
 USER = "system:serviceaccount:rowen-system:operator"
 REPOSITORY = Path(__file__).resolve().parents[1]
 _RBAC = REPOSITORY / "charts/rowen/templates/operator/rbac.yaml"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -39,7 +38,7 @@ class OperatorProcess:
             "ROWEN_START_DEADLINE_SECONDS": str(start_deadline_seconds),
             "ROWEN_HEALTH_PORT": str(self.health_port),
             "ROWEN_METRICS_PORT": str(self.metrics_port),
-            "PYTHONPATH": os.pathsep.join(str(REPOSITORY / part) for part in ("crds", "operator")),
+            "PYTHONPATH": os.pathsep.join(str(REPOSITORY / part) for part in ("crds", "kube", "operator")),
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -66,26 +65,40 @@ class OperatorProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    async def healthy(self) -> bool:
+        """Whether it answers its probes."""
+        try:
+            return (await self.get(self.health_port, "/healthz")).status_code == 200
+        except httpx.TransportError:
+            return False
+
     async def get(self, port: int, path: str) -> httpx.Response:
         """An answer of one of its HTTP servers."""
         async with httpx.AsyncClient(trust_env=False, timeout=5) as client:
             return await client.get(f"http://127.0.0.1:{port}{path}")
 
 
-async def grant(kube: kr8s.asyncio.Api) -> None:
-    """Gives the operator's user the rules of the chart's ClusterRole and nothing else."""
+async def grant(client: Client) -> None:
+    """Gives the operator's user the rules of the chart's roles and nothing else."""
     text = "\n".join(line for line in _RBAC.read_text().splitlines() if "{{-" not in line and "{{ " not in line)
-    role = next(part for part in yaml.safe_load_all(text) if part and part["kind"] == "ClusterRole")
-    role["metadata"] = {"name": "rowen-operator-test"}
-    await apply(kube, role, manager="test")
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "rowen-operator-test"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "rowen-operator-test"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+    for role in yaml.safe_load_all(text):
+        if role and role["kind"] in ("ClusterRole", "Role"):
+            # The lease is where the kubeconfig's context is.
+            where = {"namespace": "default"} if role["kind"] == "Role" else {}
+            role["metadata"] = {"name": "rowen-operator-test", **where}
+            await apply(client, role, manager="test")
+            await apply(client, _binding(role), manager="test")
+
+
+def _binding(role: dict[str, Any]) -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": f"{role['kind']}Binding",
+        "metadata": role["metadata"],
+        "roleRef": {"apiGroup": group, "kind": role["kind"], "name": role["metadata"]["name"]},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
     }
-    await apply(kube, binding, manager="test")
 
 
 async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
@@ -96,15 +109,3 @@ async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
             raise TimeoutError(f"{look} did not come true")
         await asyncio.sleep(0.05)
     return answer
-
-
-async def read(kube: kr8s.asyncio.Api, version: str, namespace: str | None, url: str) -> dict[str, Any] | None:
-    """An object or a list; None where there is none."""
-    try:
-        async with kube.call_api("GET", version=version, namespace=namespace, url=url) as response:
-            answer: dict[str, Any] = response.json()
-            return answer
-    except kr8s.ServerError as error:
-        if error.response is not None and error.response.status_code == 404:
-            return None
-        raise

@@ -6,6 +6,8 @@ import pytest
 import yaml
 from helm import DEVICES, pod_specs, render
 
+from rowen.kube.settings import read_settings
+
 GPU = {"node": "node-1", "id": "gpu0", "backend": "nvidia", "memory": "80Gi"}
 GPU["gpu"] = "GPU-8bd57e0a-1111-2222-3333-444455556666"
 
@@ -20,10 +22,12 @@ def _environment(name: str) -> dict[str, str]:
     }
 
 
-def test_agent_settings() -> None:
+def test_agent_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     config = pytest.importorskip("rowen.node_agent.config")
     pod = pod_specs(render({}))["DaemonSet/rowen-agent"]
-    settings = config.from_environment(_environment("DaemonSet/rowen-agent"))
+    for name, value in _environment("DaemonSet/rowen-agent").items():
+        monkeypatch.setenv(name, value)
+    settings = read_settings(config.Settings)
     mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
     assert settings.node == "node-1"
     assert settings.port == pod["containers"][0]["ports"][0]["containerPort"]
@@ -45,8 +49,10 @@ def test_agent_devices() -> None:
     assert config.node_devices(document, "other") == []
 
 
-def test_scheduler_settings() -> None:
+def test_scheduler_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     module = pytest.importorskip("rowen.scheduler.settings")
-    settings = module.from_environment(_environment("Deployment/rowen-scheduler"))
+    for name, value in _environment("Deployment/rowen-scheduler").items():
+        monkeypatch.setenv(name, value)
+    settings = read_settings(module.Settings)
     assert settings.namespace == "rowen-system"
     assert settings.port == 9090

@@ -5,13 +5,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import kr8s
 import pytest
 from apiserver import ApiServer
 from kubectl import Kubectl
+from manifests import apply_status
 
-from rowen.crds.apply import apply_status
 from rowen.crds.names import AGENT_MANAGER
+from rowen.kube.client import open_client
+from rowen.kube.errors import RefusedError
 
 NODE, OTHER = "node-a", "node-b"
 _POLICY_SECONDS = 30.0
@@ -64,9 +65,11 @@ def _until_refused(agent: Kubectl, name: str) -> str:
 
 async def _report(server: ApiServer, agent: Kubectl, node: str) -> None:
     status = {"updateTime": "2026-01-01T00:00:00Z"}
-    await apply_status(
-        await server.client(agent.kubeconfig), {**_harvest(node), "status": status}, manager=AGENT_MANAGER
-    )
+    client = await open_client(str(agent.kubeconfig))
+    try:
+        await apply_status(client, {**_harvest(node), "status": status}, manager=AGENT_MANAGER)
+    finally:
+        await client.close()
 
 
 async def test_own_node_only(api_server: ApiServer, agent: Kubectl, release: Any) -> None:
@@ -78,7 +81,7 @@ async def test_own_node_only(api_server: ApiServer, agent: Kubectl, release: Any
     assert release.kubectl.get("nh", NODE)["status"]["updateTime"]
 
     assert release.kubectl.apply(_harvest(OTHER)).ok
-    with pytest.raises(kr8s.ServerError, match="own node only"):
+    with pytest.raises(RefusedError, match="own node only"):
         await _report(api_server, agent, OTHER)
 
 

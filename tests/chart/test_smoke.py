@@ -1,17 +1,21 @@
 """`helm test`: what its verdicts mean, and that it gets along with the rights that the chart gives it."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
-import kr8s
 import pytest
 from apiserver import ApiServer
 from helm import NAMESPACE, render
+from manifests import apply, apply_status
 
-from rowen.crds import smoke
-from rowen.crds.apply import apply, apply_status
 from rowen.crds.names import API_VERSION, OPERATOR_MANAGER, SCHEDULER_MANAGER
 from rowen.crds.offline_job import OfflineJobStatus
+from rowen.kube.client import Client
+from rowen.kube.errors import RefusedError
+from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.objects import list_all
+from rowen.operator import smoke
 
 NOW = "2026-01-01T00:00:00Z"
 IMAGE = "rowen/controlplane:0.1.0"
@@ -56,29 +60,30 @@ def test_verdict(status: dict[str, Any], out_of_time: bool, passed: bool | None,
 
 
 @pytest.fixture
-async def tester(api_server: ApiServer, release: Any, kube: kr8s.asyncio.Api) -> kr8s.asyncio.Api:
+async def tester(api_server: ApiServer, release: Any, kube: Client) -> AsyncIterator[Client]:
     """A client with the rights of the test's service account and no others."""
     for manifest in render({}):
         if manifest["kind"] in ("Role", "RoleBinding") and manifest["metadata"]["name"] == "rowen-test":
             await apply(kube, manifest, manager="test")
-    return await api_server.client(api_server.kubeconfig_for(f"system:serviceaccount:{NAMESPACE}:rowen-test"))
+    kubeconfig = api_server.kubeconfig_for(f"system:serviceaccount:{NAMESPACE}:rowen-test")
+    async with await api_server.open(kubeconfig) as client:
+        yield client
 
 
-async def _answer(kube: kr8s.asyncio.Api, status: dict[str, Any], manager: str) -> None:
+async def _answer(kube: Client, status: dict[str, Any], manager: str) -> None:
     """Plays a component: writes the status as soon as the job is there."""
     job = {"apiVersion": API_VERSION, "kind": "OfflineJob", "metadata": {"name": smoke.NAME, "namespace": NAMESPACE}}
     for _ in range(600):
         try:
             await apply_status(kube, {**job, "status": status}, manager=manager)
-        except kr8s.ServerError:
+        except RefusedError:
             await asyncio.sleep(0.05)
         else:
             return
 
 
-async def _jobs(kube: kr8s.asyncio.Api) -> list[str]:
-    async with kube.call_api("GET", version=API_VERSION, namespace=NAMESPACE, url="offlinejobs") as response:
-        return [item["metadata"]["name"] for item in response.json()["items"]]
+async def _jobs(kube: Client) -> list[str]:
+    return [job["metadata"]["name"] for job in await list_all(kube, OFFLINE_JOBS, namespace=NAMESPACE)]
 
 
 @pytest.mark.parametrize(
@@ -91,14 +96,14 @@ async def _jobs(kube: kr8s.asyncio.Api) -> list[str]:
     ids=["completed", "failed", "nothing to harvest"],
 )
 async def test_run(
-    kube: kr8s.asyncio.Api, tester: kr8s.asyncio.Api, status: dict[str, Any], manager: str, seconds: float, passed: bool
+    kube: Client, tester: Client, status: dict[str, Any], manager: str, seconds: float, passed: bool
 ) -> None:
     verdict, _ = await asyncio.gather(smoke.run(tester, NAMESPACE, IMAGE, seconds), _answer(kube, status, manager))
     assert verdict.passed is passed, verdict.message
     assert smoke.NAME not in await _jobs(kube)
 
 
-async def test_its_pod_satisfies_the_restricted_profile(kube: kr8s.asyncio.Api, release: Any) -> None:
+async def test_its_pod_satisfies_the_restricted_profile(kube: Client, release: Any) -> None:
     spec = smoke.job(NAMESPACE, IMAGE)["spec"]["template"]["spec"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "smoke-probe", "namespace": NAMESPACE}, "spec": spec}
     await apply(kube, pod, manager="test")

@@ -22,7 +22,7 @@ STAND_IN = _shapes(StandIn(HEALTHY).registry)
 
 
 def test_scheduler() -> None:
-    metrics = pytest.importorskip("rowen.scheduler.metrics")
+    metrics = pytest.importorskip("rowen.scheduler.serve.metrics")
     shapes = _shapes(metrics.Metrics().registry)
     assert shapes == {name: STAND_IN.get(name) for name in shapes}
 

@@ -49,3 +49,13 @@ def test_times_are_those_of_the_first_and_the_last_token() -> None:
 
 def test_without_tokens_there_are_no_times() -> None:
     assert (TokenTimes(100).ttft_ns, TokenTimes(100).tpot_ns) == (0, 0)
+
+
+def test_the_time_per_token_is_that_between_tokens() -> None:
+    times = TokenTimes(100)
+    seen = []
+    for body, now in ((CHAT, 150), (CHAT, 190), (CHAT + CHAT, 200)):
+        times.feed(body, now)
+        seen.append((times.tokens, times.ttft_ns, times.tpot_ns))
+    # One token has none after it; two are 40 apart; four take 50 in all.
+    assert seen == [(1, 50, 0), (2, 50, 40), (4, 50, 16)]

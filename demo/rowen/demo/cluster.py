@@ -1,29 +1,27 @@
-"""Reads from the cluster by kr8s, writes by kubectl: what the demo does to a cluster, a user can do by hand."""
+"""Reads from the cluster by rowen.kube, writes by kubectl: what the demo does to a cluster, a user can do by hand."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import httpx
-import kr8s
-import kr8s.asyncio
-
 from rowen.cluster.layout import Layout
 from rowen.crds.names import GROUP, VERSION
 from rowen.demo.errors import DemoError
+from rowen.kube.client import Client, open_client
+from rowen.kube.errors import KubeError, RefusedError
+from rowen.kube.kinds import PODS
+from rowen.kube.objects import NOT_FOUND
 
-# kr8s itself waits for ever.
 CONNECT_SECONDS = 15.0
 READ_SECONDS = 10.0
 
 Object = dict[str, Any]
-
-# Errors of a read that another attempt may cure.
-READ_ERRORS = (kr8s.ServerError, kr8s.APITimeoutError, kr8s.ConnectionClosedError, httpx.HTTPError, OSError)
 
 
 def binary(name: str) -> str:
@@ -59,50 +57,36 @@ async def kubectl(*arguments: str, stdin: str | None = None, limit: float = 120.
 class Cluster:
     """Raw reads of a cluster's API, for one namespace of the demo's objects."""
 
-    def __init__(self, api: kr8s.asyncio.Api, namespace: str) -> None:
-        """Reads through `api`; the demo's objects live in `namespace`."""
-        self._api = api
+    def __init__(self, client: Client, namespace: str) -> None:
+        """Reads through `client`; the demo's objects live in `namespace`."""
+        self._client = client
         self.namespace = namespace
 
     @classmethod
-    async def connect(cls, namespace: str) -> "Cluster":
+    @contextlib.asynccontextmanager
+    async def connect(cls, namespace: str) -> AsyncIterator["Cluster"]:
         """Connects by the environment's kubeconfig. Raises `DemoError` where nothing answers."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                client = await stack.enter_async_context(await open_client())
+                await client.call("GET", "/version", timeout_seconds=CONNECT_SECONDS)
+            except KubeError as error:
+                hint = "Run `make cluster` first, or set KUBECONFIG."
+                raise DemoError(f"no Kubernetes answers: {error}", hint) from error
+            yield cls(client, namespace)
+
+    async def find(self, path: str, query: Mapping[str, str] | None = None) -> Object | None:
+        """The object or list at a path, e.g. `/api/v1/nodes`; None where nothing is there. Raises `KubeError`."""
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                api = await kr8s.asyncio.api()
-        except (*READ_ERRORS, ValueError) as error:
-            hint = "Run `make cluster` first, or set KUBECONFIG."
-            raise DemoError(f"no Kubernetes answers: {str(error) or 'no reply in time'}", hint) from error
-        api.timeout = READ_SECONDS
-        return cls(api, namespace)
-
-    @property
-    def server(self) -> str:
-        """URL of the API server."""
-        return str(self._api.auth.server)
-
-    async def read(self, path: str) -> Any:
-        """JSON at a path of the API server, e.g. `/api/v1/nodes`. Raises one of `READ_ERRORS`."""
-        return json.loads(await self._text(path))
-
-    async def _text(self, path: str) -> str:
-        root, _, rest = path.lstrip("/").partition("/")
-        async with self._api.call_api("GET", base=f"/{root}", version="", url=rest) as response:
-            return str(response.text)
-
-    async def find(self, path: str) -> Object | None:
-        """JSON at a path, or None where nothing is there."""
-        try:
-            found: Object = await self.read(path)
-        except kr8s.ServerError as error:
-            if error.response is not None and error.response.status_code == httpx.codes.NOT_FOUND:
+            return await self._client.call("GET", path, query=query, timeout_seconds=READ_SECONDS)
+        except RefusedError as error:
+            if error.status == NOT_FOUND:
                 return None
             raise
-        return found
 
-    async def items(self, path: str) -> list[Object]:
-        """Items of the list at a path; empty where the kind is unknown."""
-        listed = await self.find(path)
+    async def items(self, path: str, query: Mapping[str, str] | None = None) -> list[Object]:
+        """Items of the list at a path; empty where the kind is unknown. Raises `KubeError`."""
+        listed = await self.find(path, query)
         return list(listed["items"]) if listed else []
 
     async def rowen(self, plural: str, name: str) -> Object | None:
@@ -111,17 +95,18 @@ class Cluster:
 
     async def pods(self, selector: str = "", namespace: str | None = None) -> list[Object]:
         """Pods by label selector."""
-        return await self.items(f"/api/v1/namespaces/{namespace or self.namespace}/pods?labelSelector={selector}")
+        return await self.items(PODS.path(namespace or self.namespace), {"labelSelector": selector})
 
     async def pod_get(self, namespace: str, pod: str, port: int, path: str) -> Any:
-        """JSON that a pod serves, through the API server's proxy. Raises one of `READ_ERRORS`."""
+        """JSON that a pod serves, through the API server's proxy. Raises `KubeError`, `ValueError` for other text."""
         return json.loads(await self.pod_text(namespace, pod, port, path))
 
     async def pod_text(self, namespace: str, pod: str, port: int, path: str) -> str:
-        """Text that a pod serves, through the API server's proxy. Raises one of `READ_ERRORS`."""
-        return await self._text(f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path.lstrip('/')}")
+        """Text that a pod serves, through the API server's proxy. Raises `KubeError`."""
+        proxied = f"{PODS.path(namespace)}/{pod}:{port}/proxy/{path.lstrip('/')}"
+        return await self._client.text(proxied, timeout_seconds=READ_SECONDS)
 
     @property
     def host(self) -> str:
         """Host of the API server."""
-        return urlparse(self.server).hostname or ""
+        return urlparse(self._client.server).hostname or ""

@@ -9,8 +9,9 @@ from rich.console import Console
 from rowen.crds.common import find_condition
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
-from rowen.demo.cluster import READ_ERRORS, Cluster, Object
+from rowen.demo.cluster import Cluster, Object
 from rowen.demo.errors import DemoError
+from rowen.kube.errors import KubeError
 
 _PERIOD = 1.0
 
@@ -32,7 +33,7 @@ async def wait_for(
     while True:
         try:
             current = await state()
-        except READ_ERRORS as error:
+        except KubeError as error:
             current = f"the API server does not answer: {error}"
         if not current:
             console.print(f"  {what}: ready after {time.monotonic() - started:.0f} s", highlight=False)
@@ -43,7 +44,7 @@ async def wait_for(
         if time.monotonic() - started > limit:
             try:
                 found = await diagnose()
-            except READ_ERRORS as error:
+            except KubeError as error:
                 found = f"(nothing could be read: {error})"
             raise DemoError(f"{what}: not ready after {limit:.0f} s: {current}", found)
         await asyncio.sleep(_PERIOD)

@@ -54,7 +54,11 @@ class Settings:
 
 async def run_demo(settings: Settings, console: Console) -> bool:
     """Runs the demo and returns whether every check holds. Raises `DemoError` where it cannot go on."""
-    cluster = await Cluster.connect(settings.namespace)
+    async with Cluster.connect(settings.namespace) as cluster:
+        return await _run_on(cluster, settings, console)
+
+
+async def _run_on(cluster: Cluster, settings: Settings, console: Console) -> bool:
     images = Images.load()
     _step(console, "Installing Rowen")
     await install(cluster, images, settings.root, settings.values, console)

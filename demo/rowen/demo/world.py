@@ -13,10 +13,11 @@ from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.demo.checks import JobResult, Readiness
-from rowen.demo.cluster import READ_ERRORS, Cluster, Object
+from rowen.demo.cluster import Cluster, Object
 from rowen.demo.memory import PoolReading, Reclaimed, parse_reclaimed
 from rowen.demo.statistics import Span
 from rowen.demo.timeline import ServedRequest, Transition
+from rowen.kube.errors import KubeError
 
 AGENT_NAMESPACE = "rowen-agent"
 AGENT_PORT = 9090
@@ -190,12 +191,12 @@ class Observer:
             try:
                 await self.observe()
                 self.world.problem = ""
-            except (*READ_ERRORS, ValueError, KeyError) as error:
+            except (KubeError, ValueError, KeyError) as error:
                 self.world.problem = f"{type(error).__name__}: {error}"
             await asyncio.sleep(max(0.0, started + _INTERVAL - time.monotonic()))
 
     async def observe(self) -> None:
-        """One reading. Raises one of `READ_ERRORS`."""
+        """One reading. Raises `KubeError`, or `ValueError`."""
         service = await self._cluster.rowen("onlineservices", self._service)
         pods = await self._cluster.pods(f"{SERVICE_LABEL}={self._service}")
         self.world.see_service(service, [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]])

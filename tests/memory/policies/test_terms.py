@@ -154,3 +154,46 @@ def test_memory_for_a_new_pod_s_fixed_part_is_no_reclaim_of_the_policy():
     assert terms(after, {1: pod(64)}, states=states, now=5.0).demands[1].state.reclaim == -math.inf
     after = replace(after, handles_for_engines=1)
     assert terms(after, {1: pod(64)}, states=states, now=5.0).demands[1].state.reclaim == 5.0
+
+
+def test_a_pods_processes_share_its_part_and_no_arena_is_exceeded():
+    members = [member(number, capacity=capacity) for number, capacity in ((1, 100), (2, 2), (3, 100))]
+    pods = dict.fromkeys((1, 2, 3), pod(8))
+    assert terms(pool(*members), pods).limits == {1: 3, 2: 2, 3: 2}
+    assert split(8, 3) == [3, 3, 2]
+    assert split(7, 3) == [3, 2, 2]
+
+
+def test_an_engine_and_a_job_of_one_pod_do_not_share():
+    members = member(1, Kind.ONLINE, target=4), member(2), member(3)
+    found = terms(pool(*members), {1: pod(6), 2: pod(6), 3: pod(5, "b")})
+    assert (found.demands[1].bound, dict(found.limits)) == (6, {2: 6, 3: 5})
+
+
+def test_a_part_is_whole_handles_and_no_more_than_the_pool():
+    assert terms(pool(member(1)), {1: PodTerms("a", 3 * BYTES - 1, SETTINGS)}).limits == {1: 2}
+    assert terms(pool(member(1), total=10), {1: pod(64)}).limits == {1: 10}
+    assert terms(pool(member(1), total=10), {}, fixed=64).fixed == 10
+    # What is fixed is taken from an engine's part; to offline work the pool gives what is left by itself.
+    found = terms(pool(member(1, Kind.ONLINE), member(2), total=10), {1: pod(9), 2: pod(9, "b")}, fixed=4)
+    assert (found.fixed, found.demands[1].bound, dict(found.limits)) == (4, 6, {2: 9})
+
+
+@pytest.mark.parametrize(("bound", "target"), [(1, 1), (16, 1), (17, 2), (64, 4), (65, 5)])
+def test_the_first_headroom_is_a_sixteenth_rounded_up(bound, target):
+    assert terms(pool(member(1, Kind.ONLINE)), {1: pod(bound)}).demands[1].target == target
+
+
+def test_an_engine_that_is_known_does_not_begin_again():
+    first = terms(pool(member(1, Kind.ONLINE)), {1: pod(64)}).demands[1]
+    shrunk = terms(pool(member(1, Kind.ONLINE, target=2)), {1: pod(64)}, states={1: first.state}).demands[1]
+    assert shrunk.target == 2
+    assert terms(pool(member(1, Kind.ONLINE, target=90)), {1: pod(64)}).demands[1].target == 64
+
+
+@pytest.mark.parametrize(("used", "wanted"), [(19, 0), (0, 19), (19, 19), (7, 19)])
+def test_what_is_asked_for_counts_as_used(used, wanted):
+    status = member(1, Kind.ONLINE, target=20, used=used, wanted=wanted, pressures=3)
+    demand = terms(pool(status), {1: pod(64)}).demands[1]
+    # 19 of 20 is pressure: ceil(1.2 * 20), and once more for the native thread.
+    assert (demand.target, demand.growth, demand.pressures, demand.threshold) == (24, 29, 3, 0.9)

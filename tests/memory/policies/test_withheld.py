@@ -30,3 +30,9 @@ def test_who_was_not_evicted_is_due_again_later():
     withheld = Withheld()
     assert withheld.due({ONE}, [0.0], 0.0) == []
     assert [now for now in range(20, 60) if withheld.due({ONE}, [100.0], float(now))] == [20, 30, 50]
+
+
+def test_a_process_has_ten_seconds():
+    withheld = Withheld()
+    looks = [(0, 5.0), (1, 14.999), (2, 15.0)]
+    assert [withheld.due({ONE}, [opened], float(now)) for now, opened in looks] == [[], [], [0]]
