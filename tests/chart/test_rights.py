@@ -27,6 +27,8 @@ MAY = [
     (SCHEDULER, "create", "configmaps", NAMESPACE),
     (SCHEDULER, "update", "leases.coordination.k8s.io/rowen-scheduler", NAMESPACE),
     (SCHEDULER, "create", "leases.coordination.k8s.io", NAMESPACE),
+    (SCHEDULER, "create", "tokenreviews.authentication.k8s.io", ""),
+    (SCHEDULER, "create", "subjectaccessreviews.authorization.k8s.io", ""),
     (AGENT, "patch", "nodeharvests.rowen.dev", ""),
     (AGENT, "patch", "nodeharvests.rowen.dev/status", ""),
     (AGENT, "list", "pods", ""),
@@ -53,6 +55,10 @@ MAY_NOT = [
     (SCHEDULER, "update", "leases.coordination.k8s.io/rowen-scheduler", "default"),
     (SCHEDULER, "create", "leases.coordination.k8s.io", "kube-system"),
     (SCHEDULER, "patch", "nodeharvests.rowen.dev/status", ""),
+    (SCHEDULER, "create", "localsubjectaccessreviews.authorization.k8s.io", "default"),
+    (SCHEDULER, "create", "serviceaccounts/token", NAMESPACE),
+    (OPERATOR, "create", "tokenreviews.authentication.k8s.io", ""),
+    (AGENT, "create", "tokenreviews.authentication.k8s.io", ""),
     (AGENT, "get", "secrets", "default"),
     (AGENT, "delete", "pods", "default"),
     (AGENT, "watch", "pods", ""),
@@ -68,7 +74,7 @@ MAY_NOT = [
 def _can(release: Any, user: str, verb: str, resource: str, namespace: str) -> str:
     resource, _, part = resource.partition("/")
     words = ["auth", "can-i", verb, resource, f"--as={user}"]
-    if part == "status" or part == "exec":
+    if part in ("status", "exec", "token"):
         words.append(f"--subresource={part}")
     elif part:
         words[3] = f"{resource}/{part}"

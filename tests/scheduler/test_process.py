@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from accounts import account, allow, rule, token
 from apiserver import BINARIES, ApiServer, free_port
 from scheduler.stage import Clock, Stage, condition
 
@@ -72,15 +73,26 @@ async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage:
                 f'rowen_predicted_fraction{{job="j",namespace="{stage.namespace}"}} 0.8'
                 in (await client.get("/metrics")).text
             )
-            explained = (await client.get(f"/v1/explain/{stage.namespace}/j")).json()
+            path, headers = f"/v1/explain/{stage.namespace}/j", await reader(stage)
+            explained = (await client.get(path, headers=headers)).json()
             assert explained["assignment"]["node"] == node
+            assert (await client.get(path)).status_code == 401
+            assert (await client.get("/v1/explain/default/j", headers=headers)).status_code == 403
         await config_map(stage)
     finally:
         process.send_signal(signal.SIGTERM)
         _, log = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 0, log.decode()
     assert "Traceback" not in log.decode()
+    assert headers["Authorization"].removeprefix("Bearer ") not in log.decode()
     assert '"level": "warning"' not in log.decode(), log.decode()
+
+
+async def reader(stage: Stage) -> dict[str, str]:
+    """The headers of somebody who may read the namespace's jobs."""
+    await account(stage.client, stage.namespace, "reader")
+    await allow(stage.client, stage.namespace, "reader", rule("rowen.dev", ["offlinejobs"], ["get", "list"]))
+    return {"Authorization": f"Bearer {await token(stage.client, stage.namespace, 'reader')}"}
 
 
 async def config_map(stage: Stage) -> None:
@@ -110,6 +122,7 @@ async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: Api
         )
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[1]}", trust_env=False) as client:
             await alive(client)
+            client.headers.update(await reader(stage))
             assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 503
             assert await holder(stage) == first
             one.kill()

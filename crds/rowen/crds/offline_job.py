@@ -318,7 +318,7 @@ class Explanation(ReadModel):
     message: Annotated[str, Field(max_length=4096)]
     """Summary in a sentence."""
     candidates: Annotated[list[CandidateExplanation], Field(max_length=16)] = []
-    """Best candidates first."""
+    """The best candidate; the scheduler's HTTP API tells all of them."""
 
 
 class OfflineJobStatus(ReadModel):

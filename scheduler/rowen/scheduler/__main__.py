@@ -17,6 +17,7 @@ from rowen.kube.election import lead
 from rowen.kube.errors import LoginError
 from rowen.kube.settings import SettingsError, read_settings
 from rowen.scheduler.loop import Loop
+from rowen.scheduler.serve.reviews import Reviews
 from rowen.scheduler.serve.server import create_app
 from rowen.scheduler.settings import Settings
 
@@ -27,7 +28,7 @@ async def _serve(settings: Settings) -> None:
     async with await open_client() as client:
         loop = Loop(client, settings.namespace, settings.policy)
         config = uvicorn.Config(
-            create_app(loop, loop.metrics.registry),
+            create_app(loop, loop.metrics.registry, Reviews(client)),
             host="0.0.0.0",  # noqa: S104
             port=settings.port,
             log_config=None,

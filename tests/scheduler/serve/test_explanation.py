@@ -28,10 +28,45 @@ def explanation(message: str, **reasons: str) -> Explanation:
     return Explanation(message=message, candidates=told)
 
 
-def kept(old: Explanation, new: Explanation) -> bool:
+def kept(before: Explanation, new: Explanation) -> bool:
+    """Whether what was told of the one stays when it is the other."""
+    old = settled(None, before)
     found = settled(old, new)
-    assert found is old or found is new
+    assert found in (old, settled(None, new))
     return found is old
+
+
+def test_the_status_names_the_best_candidate_and_no_other() -> None:
+    told = settled(None, explanation(f"no candidate holds: a/cpu0: {IDLE}", a=IDLE, b=IDLE))
+    assert (told.message, [entry.node for entry in told.candidates]) == (f"no candidate holds: a/cpu0: {IDLE}", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("now", "stays"),
+    [
+        ({"b": IDLE, "a": IDLE}, True),
+        ({"b": IDLE}, True),
+        ({"b": IDLE, "a": "node is cordoned"}, False),
+        ({"b": "alignment 0.41 < 0.60", "a": IDLE}, False),
+        ({}, False),
+    ],
+)
+def test_another_best_is_news_where_it_differs_or_the_old_one_has_changed(now: dict[str, str], stays: bool) -> None:
+    before = explanation(f"no candidate holds: a/cpu0: {IDLE}", a=IDLE, b=IDLE)
+    first = next(iter(now), "")
+    assert kept(before, explanation(f"no candidate holds: {first}/cpu0: {now.get(first)}", **now)) == stays
+
+
+def test_what_an_earlier_release_told_of_many_candidates_is_told_anew() -> None:
+    old = explanation(f"no candidate holds: a/cpu0: {IDLE}", a=IDLE, b=IDLE)
+    assert len(settled(old, explanation(f"no candidate holds: a/cpu0: {IDLE}", a=IDLE, b=IDLE)).candidates) == 1
+    assert settled(old, old) is old
+
+
+def test_a_placement_elsewhere_is_news() -> None:
+    places = [Candidate(name, ("cpu0",), Prediction(0.5, 1.0, 1.0, 1.0), "", gain=0.5, chosen=True) for name in "ab"]
+    first, second = (explain("placed", [place]) for place in places)
+    assert settled(first, second) == second
 
 
 @pytest.mark.parametrize(

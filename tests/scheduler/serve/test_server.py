@@ -13,11 +13,20 @@ from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.monitor.hearing import Listening
 from rowen.scheduler.placement.constraints import Taint
+from rowen.scheduler.serve.reviews import Caller, Right
 from rowen.scheduler.serve.server import create_app
 from rowen.scheduler.snapshot import Snapshot
 
 TEMPLATE = {"template": {"spec": {"containers": [{"name": "m", "image": "i"}]}}, "memory": "1Gi"}
 STATUS = OfflineJobStatus.from_wire({"explanation": {"message": "why", "candidates": []}})
+
+
+class Everything:
+    async def caller(self, token: str) -> Caller | None:
+        return Caller("admin")
+
+    async def allows(self, caller: Caller, right: Right) -> bool:
+        return True
 
 
 class Source:
@@ -36,7 +45,8 @@ class Source:
 
 
 def client(source: Source) -> TestClient:
-    return TestClient(create_app(source, CollectorRegistry()))
+    """Of somebody who may see everything."""
+    return TestClient(create_app(source, CollectorRegistry(), Everything()), headers={"Authorization": "Bearer x"})
 
 
 @pytest.fixture
@@ -140,8 +150,8 @@ def test_a_prediction_and_what_if_pass_over_nodes_where_the_pod_cannot_run() -> 
 
 
 def test_a_job_is_explained_from_its_status() -> None:
-    view = job("x", status=STATUS)
-    found = client(Source(world(view)))
+    view = placed(job("x"), "a")
+    found = client(Source(world(replace(view, status=STATUS))))
     assert found.get("/v1/explain/ns/x").json() == {
         "namespace": "ns",
         "name": "x",
@@ -149,6 +159,24 @@ def test_a_job_is_explained_from_its_status() -> None:
         "explanation": {"message": "why", "candidates": []},
     }
     assert found.get("/v1/explain/ns/none").status_code == 404
+
+
+def test_of_a_job_that_waits_every_candidate_is_told(source: Source) -> None:
+    waiting = job("w", status=STATUS, sla=0.95)
+    source = Source(world(*(node(name, device(name, idle=0.5)) for name in "abc"), placed(job("x"), "b"), waiting))
+    told = client(source).get("/v1/explain/ns/w").json()["explanation"]
+    assert told["message"] == "why"
+    assert {entry["node"]: entry["jobs"] for entry in told["candidates"]} == {"a": [], "b": ["ns/x"], "c": []}
+
+
+def test_what_if_tells_what_was_added_first_with_its_candidates_and_its_rate(source: Source) -> None:
+    source.history = History(profiles={("Template|default/i|m1Gi|x1", "cpu"): Profile(50.0, 60.0, NOW)})
+    jobs = client(source).post("/v1/what-if", json={"add": [{"name": "new", "spec": TEMPLATE}]}).json()["jobs"]
+    assert jobs[0]["name"] == "new"
+    # b is idle for 0.4 of the time; y came first, so the two share it.
+    assert (jobs[0]["predictedFraction"], jobs[0]["predictedTokensPerSecond"]) == (0.2, 10.0)
+    assert jobs[0]["candidates"][0]["chosen"]
+    assert all("candidates" not in entry for entry in jobs[1:])
 
 
 def test_without_a_current_view_nothing_is_answered() -> None:

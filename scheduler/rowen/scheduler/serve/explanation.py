@@ -1,7 +1,7 @@
-"""The explanation in a job's status: rounded, and steady while nothing that matters has changed."""
+"""The explanation in a job's status: short, rounded, and steady while nothing that matters has changed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rowen.crds.offline_job import CandidateExplanation, Explanation
 from rowen.scheduler.placement.choice import EXPLAINED
@@ -12,8 +12,8 @@ _STEADY = 0.05
 _AMOUNT = re.compile(r"(\d+\.\d\d)Gi")
 
 
-def explain(message: str, candidates: Sequence[Candidate]) -> Explanation:
-    """The candidates as the API tells them, best first."""
+def explain(message: str, candidates: Sequence[Candidate], words: Callable[[str], str] = str) -> Explanation:
+    """The candidates as the API tells them, best first; `words` is what a reason goes through."""
     told = [
         CandidateExplanation(
             node=candidate.node,
@@ -24,7 +24,7 @@ def explain(message: str, candidates: Sequence[Candidate]) -> Explanation:
             sharing=round(candidate.prediction.sharing, 3),
             predicted_fraction=round(candidate.prediction.fraction, 3),
             chosen=candidate.chosen,
-            reason=(candidate.refusal or _verdict(candidate))[:1024],
+            reason=words(candidate.refusal or _verdict(candidate))[:1024],
         )
         for candidate in candidates[:EXPLAINED]
     ]
@@ -41,17 +41,35 @@ def _verdict(candidate: Candidate) -> str:
 
 
 def settled(old: Explanation | None, new: Explanation) -> Explanation:
-    """The old explanation while the new one says the same in slightly different numbers."""
-    return old if old is not None and _alike(old, new) else new
+    """What the status tells: the message and the best of the new candidates.
+
+    The old explanation stays while it says the same in slightly different numbers; of places that are alike, which
+    comes first is no news.
+    """
+    if old is not None and (old is new or _alike(old, new)):
+        return old
+    return new.model_copy(update={"candidates": new.candidates[:1]})
 
 
 def _alike(old: Explanation, new: Explanation) -> bool:
-    before = {(candidate.node, *candidate.devices): candidate for candidate in old.candidates}
-    after = {(candidate.node, *candidate.devices): candidate for candidate in new.candidates}
-    near = before.keys() == after.keys() and all(_close(before[key], after[key]) for key in after)
     first, then = _own_words(old), _own_words(new)
     # A message may name a device that is no candidate, so the digits of names count here.
-    return near and _AMOUNT.sub("", first) == _AMOUNT.sub("", then) and _near(first, then)
+    return _same_best(old, new) and _AMOUNT.sub("", first) == _AMOUNT.sub("", then) and _near(first, then)
+
+
+def _same_best(old: Explanation, new: Explanation) -> bool:
+    """Whether the old candidate still stands for the best: like it, and not told to be otherwise itself."""
+    if not old.candidates or not new.candidates:
+        return old.candidates == new.candidates
+    (before, *rest), best = old.candidates, new.candidates[0]
+    now = next((entry for entry in new.candidates if _place(entry) == _place(before)), None)
+    if rest or not _close(before, best) or (best.chosen and now is not best):
+        return False
+    return now is None or _close(before, now)
+
+
+def _place(candidate: CandidateExplanation) -> tuple[str, ...]:
+    return candidate.node, *candidate.devices
 
 
 def _own_words(told: Explanation) -> str:

@@ -1,0 +1,105 @@
+"""What is asked over HTTP, and what is answered."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from rowen.crds.base import ApiModel, Name
+from rowen.crds.offline_job import Assignment, CandidateExplanation, OfflineJobSpec, Throughput
+
+MOST_ADDED, MOST_REMOVED, MOST_TOLD = 20, 200, 500
+
+
+class HypotheticalJob(ApiModel):
+    """A job that does not exist."""
+
+    namespace: Name = "default"
+    """Namespace that it would be in."""
+    name: Name = "hypothetical"
+    """Its name."""
+    spec: OfflineJobSpec
+    """Its spec."""
+
+
+class WhatIf(ApiModel):
+    """How the world differs."""
+
+    add: Annotated[list[HypotheticalJob], Field(max_length=MOST_ADDED)] = []
+    """Jobs that are added."""
+    remove_jobs: Annotated[list[str], Field(max_length=MOST_REMOVED)] = []
+    """Jobs that are taken away, as `namespace/name`."""
+    remove_nodes: Annotated[list[str], Field(max_length=MOST_REMOVED)] = []
+    """Nodes that are taken away."""
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Those that it speaks of."""
+        return frozenset((*(job.namespace for job in self.add), *(job.split("/")[0] for job in self.remove_jobs)))
+
+
+class CandidateReply(CandidateExplanation):
+    """A candidate, and who is there already."""
+
+    jobs: list[str] = []
+    """Jobs on its devices that the caller may see, as `namespace/name`."""
+    other_jobs: int = 0
+    """How many more there are, of other namespaces."""
+
+
+class ExplanationReply(ApiModel):
+    """Every candidate with its factors."""
+
+    message: str
+    """Summary in a sentence."""
+    candidates: list[CandidateReply] = []
+    """Best first."""
+
+
+class PredictionReply(ApiModel):
+    """Where a job would go now."""
+
+    fits: bool
+    """Whether it would be placed at once."""
+    solo_tokens_per_second: float | None = None
+    """Throughput of its workload class alone on a device, where that is known."""
+    explanation: ExplanationReply
+
+
+class JobReply(ApiModel):
+    """What would happen to one job."""
+
+    namespace: str
+    name: str
+    action: str
+    """keep, place, revoke, wait or hold."""
+    node: str | None = None
+    devices: list[str] = []
+    predicted_fraction: float | None = None
+    predicted_tokens_per_second: float | None = None
+    """Where the throughput of its class alone on such a device is known."""
+    message: str
+    candidates: list[CandidateReply] | None = None
+    """Of a job that was added: the places that were looked at."""
+
+
+class WhatIfReply(ApiModel):
+    """What one pass would decide."""
+
+    jobs: list[JobReply]
+    """The jobs that the caller may see; those that were added come first."""
+    left_off: int = 0
+    """How many more of these there are."""
+    others: dict[str, int] = {}
+    """What would happen to jobs of other namespaces: how many, by action."""
+
+
+class ExplainReply(ApiModel):
+    """What is known of one job."""
+
+    namespace: str
+    name: str
+    conditions: list[dict[str, Any]]
+    assignment: Assignment | None = None
+    throughput: Throughput | None = None
+    explanation: ExplanationReply | None = None
+    """Of a job that waits every candidate as of now; of another its place."""

@@ -1,0 +1,116 @@
+"""From decisions to answers, for one caller. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+
+from rowen.scheduler.decision import Outcome
+from rowen.scheduler.history import History
+from rowen.scheduler.placement.request import Candidate, Choice
+from rowen.scheduler.serve.explanation import explain
+from rowen.scheduler.serve.messages import (
+    MOST_TOLD,
+    CandidateReply,
+    ExplainReply,
+    ExplanationReply,
+    JobReply,
+    PredictionReply,
+    WhatIfReply,
+)
+from rowen.scheduler.serve.sight import Sight, labels_of, neighbours
+from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
+
+
+class Teller:
+    """Answers from one snapshot, with the eyes of one caller."""
+
+    def __init__(self, snapshot: Snapshot, history: History, sight: Sight) -> None:
+        self._snapshot, self._history, self._sight = snapshot, history, sight
+        self._labels = labels_of(snapshot) if sight.namespaces is not None else frozenset[str]()
+
+    def prediction(self, choice: Choice, job: JobView) -> PredictionReply:
+        """Where the job would go."""
+        best = choice.chosen
+        if best is not None:
+            message = f"would be placed on {best.place}: predicted {best.prediction.fraction:.2f}"
+        else:
+            message = "would wait" if choice.candidates else "no node reports a harvested device"
+        rates = [profile.tokens_per_second for key, profile in self._history.profiles.items() if key[0] == job.workload]
+        return PredictionReply(
+            fits=best is not None,
+            solo_tokens_per_second=max(rates, default=None),
+            explanation=ExplanationReply(message=message, candidates=self._candidates(choice.candidates)),
+        )
+
+    def decision(self, outcomes: Iterable[Outcome], added: Collection[JobKey]) -> WhatIfReply:
+        """What one pass would decide: the jobs that were added first, the others of other namespaces as counts."""
+        seen: list[Outcome] = []
+        others: Counter[str] = Counter()
+        for outcome in outcomes:
+            if self._sight.sees(outcome.job.namespace):
+                seen.append(outcome)
+            else:
+                others[outcome.action.value] += 1
+        seen.sort(key=lambda outcome: outcome.job.uid not in added)
+        told = [self._job(outcome, whole=outcome.job.uid in added) for outcome in seen[:MOST_TOLD]]
+        return WhatIfReply(jobs=told, left_off=len(seen) - len(told), others=dict(sorted(others.items())))
+
+    def job(self, job: JobView, look: Callable[[], Choice]) -> ExplainReply:
+        """What its status says; of one that waits `look` tells every candidate as of now."""
+        status = job.status
+        conditions = [condition.to_wire() for condition in status.conditions]
+        for condition in conditions:
+            condition["message"] = self._words(condition.get("message", ""))
+        explanation = None
+        if status.explanation is not None:
+            waits = job.placement is None and not (job.finished or job.suspended or job.deleting)
+            told = (
+                self._candidates(look().candidates)
+                if waits
+                else [
+                    CandidateReply(**(dict(entry) | {"reason": self._words(entry.reason)}))
+                    for entry in status.explanation.candidates
+                ]
+            )
+            explanation = ExplanationReply(message=self._words(status.explanation.message), candidates=told)
+        return ExplainReply(
+            namespace=job.namespace,
+            name=job.name,
+            conditions=conditions,
+            assignment=status.assignment,
+            throughput=status.throughput,
+            explanation=explanation,
+        )
+
+    def _words(self, text: str) -> str:
+        return self._sight.words(text, self._labels)
+
+    def _candidates(self, candidates: Iterable[Candidate]) -> list[CandidateReply]:
+        replies = []
+        for entry in explain("", tuple(candidates), self._words).candidates:
+            beside = neighbours(self._snapshot, entry.node, entry.devices, self._sight)
+            replies.append(CandidateReply(**dict(entry), jobs=list(beside.named), other_jobs=beside.others))
+        return replies
+
+    def _job(self, outcome: Outcome, *, whole: bool) -> JobReply:
+        placement = outcome.placement
+        return JobReply(
+            namespace=outcome.job.namespace,
+            name=outcome.job.name,
+            action=outcome.action.value,
+            node=placement.node if placement else None,
+            devices=list(placement.devices) if placement else [],
+            predicted_fraction=None if outcome.fraction is None else round(outcome.fraction, 3),
+            predicted_tokens_per_second=self._rate(outcome),
+            message=self._words(outcome.message),
+            candidates=self._candidates(outcome.candidates) if whole else None,
+        )
+
+    def _rate(self, outcome: Outcome) -> float | None:
+        placement, fraction = outcome.placement, outcome.fraction
+        node = self._snapshot.nodes.get(placement.node) if placement else None
+        if placement is None or node is None or fraction is None:
+            return None
+        types = {view.type for view in map(node.device, placement.devices) if view is not None}
+        rates = [self._history.solo(outcome.job.workload, type_) for type_ in types]
+        known = [rate for rate in rates if rate is not None]
+        return round(min(known) * fraction, 1) if known and len(known) == len(rates) else None

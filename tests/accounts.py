@@ -1,0 +1,41 @@
+"""Service accounts with tokens and rights, on a real API server."""
+
+from typing import Any
+
+from manifests import apply
+
+from rowen.kube.client import Client
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+
+
+async def account(kube: Client, namespace: str, name: str) -> None:
+    """Makes a service account."""
+    meta = {"name": name, "namespace": namespace}
+    await apply(kube, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}, manager="test")
+
+
+async def token(kube: Client, namespace: str, name: str, **spec: Any) -> str:
+    """A token of the account, by TokenRequest."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    return str((await kube.call("POST", path, body=body))["status"]["token"])
+
+
+async def allow(kube: Client, namespace: str, name: str, *rules: dict[str, list[str]], user: str | None = None) -> None:
+    """Grants rights in the namespace, to the account of that name or to a user."""
+    meta = {"name": name, "namespace": namespace}
+    subject = (
+        {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}
+        if user
+        else {"kind": "ServiceAccount", **meta}
+    )
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    await apply(kube, {"apiVersion": _RBAC, "kind": "Role", "metadata": meta, "rules": [*rules]}, manager="test")
+    binding = {"apiVersion": _RBAC, "kind": "RoleBinding", "metadata": meta, "roleRef": reference}
+    await apply(kube, {**binding, "subjects": [subject]}, manager="test")
+
+
+def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> dict[str, list[str]]:
+    """A rule of a Role."""
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs} | ({"resourceNames": names} if names else {})
