@@ -23,7 +23,7 @@ class World:
     prediction_error: float = 0.03
     evictions: int = 0
     flaps: int = 0
-    report_age: float = 4.0
+    heartbeat_age: float = 4.0
     last_event_age: float = 2.0
     leading: int = 1
 
@@ -38,7 +38,7 @@ ILL = World(
     prediction_error=0.7,
     evictions=3,
     flaps=2,
-    report_age=200.0,
+    heartbeat_age=200.0,
     last_event_age=900.0,
     leading=0,
 )
@@ -80,7 +80,7 @@ class Metrics:
             memory.labels("node-1", "cpu1", owner).set(1 << 30)
         self._reclaims = self._counter("rowen_reclaims_total", device)
         self._reclaimed = self._counter("rowen_reclaimed_bytes_total", device)
-        self._gauge("rowen_report_age_seconds", ("node",), self._world.report_age)
+        self._gauge("rowen_heartbeat_age_seconds", ("node",), self._world.heartbeat_age)
 
     def _advance_agent(self) -> None:
         for tenant, factor in (("present", 1), ("absent", 0)):
@@ -106,7 +106,7 @@ class Metrics:
         self._gauge("rowen_queue_length", ("state",), 2)
         self._gauge("rowen_predicted_fraction", ("namespace", "job"), 0.5)
         self._gauge("rowen_measured_fraction", ("namespace", "job"), 0.48)
-        self._gauge("rowen_node_report_age_seconds", ("node",), self._world.report_age)
+        self._gauge("rowen_node_heartbeat_age_seconds", ("node",), self._world.heartbeat_age)
         self._gauge("rowen_nodes_waited_for", (), 0)
         self._gauge("rowen_leading", (), self._world.leading)  # the operator has it, too
 

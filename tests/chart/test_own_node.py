@@ -1,4 +1,4 @@
-"""An agent, with the token its pod gets, writes the NodeHarvest of its own node and no other."""
+"""An agent, with the token its pod gets, writes the NodeHarvest and the Lease of its own node and no other."""
 
 import json
 import time
@@ -13,6 +13,7 @@ from manifests import apply_status
 from rowen.crds.names import AGENT_MANAGER
 from rowen.kube.client import open_client
 from rowen.kube.errors import RefusedError
+from rowen.node_agent.cluster import Cluster
 
 NODE, OTHER = "node-a", "node-b"
 _POLICY_SECONDS = 30.0
@@ -83,6 +84,21 @@ async def test_own_node_only(api_server: ApiServer, agent: Kubectl, release: Any
     assert release.kubectl.apply(_harvest(OTHER)).ok
     with pytest.raises(RefusedError, match="own node only"):
         await _report(api_server, agent, OTHER)
+
+
+async def test_its_own_nodes_heartbeat_only_and_it_goes_with_the_node(
+    api_server: ApiServer, agent: Kubectl, release: Any
+) -> None:
+    _until_refused(agent, OTHER)
+    client = await open_client(str(agent.kubeconfig))
+    try:
+        await Cluster(client, NODE, "rowen-agent").renew()
+        with pytest.raises(RefusedError, match="own node only"):
+            await Cluster(client, OTHER, "rowen-agent").renew()
+    finally:
+        await client.close()
+    (owner,) = release.kubectl.get("lease", NODE, "--namespace=rowen-agent")["metadata"]["ownerReferences"]
+    assert owner["uid"] == release.kubectl.get("node", NODE)["metadata"]["uid"]
 
 
 def test_a_token_without_a_node_writes_nothing(api_server: ApiServer, release: Any, agent: Kubectl) -> None:

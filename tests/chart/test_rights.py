@@ -32,6 +32,13 @@ MAY = [
     (AGENT, "patch", "nodeharvests.rowen.dev", ""),
     (AGENT, "patch", "nodeharvests.rowen.dev/status", ""),
     (AGENT, "list", "pods", ""),
+    (AGENT, "create", "leases.coordination.k8s.io", "rowen-agent"),
+    (AGENT, "patch", "leases.coordination.k8s.io", "rowen-agent"),
+    *[
+        (reader, verb, "leases.coordination.k8s.io", "rowen-agent")
+        for reader in (OPERATOR, SCHEDULER)
+        for verb in ("list", "watch")
+    ],
 ]
 
 MAY_NOT = [
@@ -68,6 +75,15 @@ MAY_NOT = [
     (AGENT, "delete", "nodeharvests.rowen.dev", ""),
     (AGENT, "get", "offlinejobs.rowen.dev", "default"),
     (AGENT, "create", "pods/exec", "default"),
+    (AGENT, "list", "leases.coordination.k8s.io", "rowen-agent"),
+    (AGENT, "delete", "leases.coordination.k8s.io", "rowen-agent"),
+    (AGENT, "patch", "leases.coordination.k8s.io", NAMESPACE),
+    (AGENT, "patch", "leases.coordination.k8s.io", "kube-node-lease"),
+    *[
+        (reader, verb, "leases.coordination.k8s.io", namespace)
+        for reader in (OPERATOR, SCHEDULER)
+        for verb, namespace in (("patch", "rowen-agent"), ("list", NAMESPACE), ("watch", "kube-node-lease"))
+    ],
 ]
 
 

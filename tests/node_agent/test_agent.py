@@ -52,6 +52,7 @@ class FakeCluster:
         self.reports = []
         self.events = []
         self.up = True
+        self.renewals = 0
         self.pod_list = [
             PodView("shop", "chat-0", service="chat"),
             PodView("lab", "tune-0", job="tune", uid=pod_uid),
@@ -76,6 +77,10 @@ class FakeCluster:
     async def report(self, status):
         self._check()
         self.reports.append(status)
+
+    async def renew(self):
+        self._check()
+        self.renewals += 1
 
     def last(self):
         return self.reports[-1].devices[0] if self.reports else None
@@ -191,6 +196,25 @@ async def test_offline_work_pauses_without_an_api_server(world, monkeypatch):
     assert agent.unready() is not None
     cluster.up = True
     await until(lambda: gate.counts().gate_open)
+
+
+async def test_there_is_no_heartbeat_while_a_report_that_is_due_is_not_accepted(world, monkeypatch):
+    agent, cluster, _ = world
+    monkeypatch.setattr("rowen.node_agent.agent.HEARTBEAT_SECONDS", 0.1)
+    await until(lambda: cluster.renewals and agent.node.last_accepted is not None)
+    report = cluster.report
+
+    async def refuse(_):
+        raise RefusedError(422, "Invalid", "what it says")
+
+    monkeypatch.setattr(cluster, "report", refuse)
+    await until(lambda: not agent._stands.is_set())
+    await asyncio.sleep(1)
+    sent = cluster.renewals
+    await asyncio.sleep(1)
+    assert cluster.renewals == sent
+    monkeypatch.setattr(cluster, "report", report)
+    await until(lambda: cluster.renewals > sent)
 
 
 def test_a_busy_api_server_s_wish_costs_no_lease():

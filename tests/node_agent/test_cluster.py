@@ -1,11 +1,17 @@
 """What the agent asks of the API server, of a real one."""
 
+import socket
+import time
+
 import pytest
 from manifests import apply, read
 
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.kube.errors import RefusedError
+from rowen.kube.heartbeat import read_beat
+from rowen.kube.kinds import LEASES
+from rowen.kube.objects import delete, get
 from rowen.node_agent.cluster import Cluster
 from rowen.operator.pods.security import container_security_context, pod_security_context
 
@@ -19,7 +25,7 @@ async def make_pod(kube, namespace, name, node):
 
 
 async def test_it_makes_its_own_harvest_and_writes_its_status(kube, namespace):
-    cluster = Cluster(kube, f"node-of-{namespace}")
+    cluster = Cluster(kube, f"node-of-{namespace}", namespace)
     spec = await cluster.ensure()
     assert spec.interval_seconds > 0
     await cluster.report(NodeHarvestStatus(update_time="2026-01-01T00:00:00Z"))
@@ -30,7 +36,7 @@ async def test_it_makes_its_own_harvest_and_writes_its_status(kube, namespace):
 
 async def test_a_report_without_a_harvest_is_refused(kube, namespace):
     with pytest.raises(RefusedError) as refusal:
-        await Cluster(kube, f"no-node-of-{namespace}").report(NodeHarvestStatus())
+        await Cluster(kube, f"no-node-of-{namespace}", namespace).report(NodeHarvestStatus())
     assert refusal.value.status == 404
 
 
@@ -38,7 +44,7 @@ async def test_it_sees_the_pods_of_its_own_node_alone(kube, namespace):
     node = f"node-of-{namespace}"
     await make_pod(kube, namespace, "mine", node)
     await make_pod(kube, namespace, "other", f"other-{node}")
-    assert [pod.key for pod in await Cluster(kube, node).pods()] == [(namespace, "mine")]
+    assert [pod.key for pod in await Cluster(kube, node, namespace).pods()] == [(namespace, "mine")]
 
 
 class Expired:
@@ -56,13 +62,13 @@ class Expired:
 
 async def test_a_slow_list_of_pods_does_not_outlast_the_lease():
     client = Expired()
-    assert await Cluster(client, "node").pods() == []
+    assert await Cluster(client, "node", "agents").pods() == []
     assert len(client.seconds) == 2
     assert sum(client.seconds) < NODE_LEASE_SECONDS
 
 
 async def test_a_pod_is_told_once_of_the_same_thing(kube, namespace):
-    cluster = Cluster(kube, f"node-of-{namespace}")
+    cluster = Cluster(kube, f"node-of-{namespace}", namespace)
     await make_pod(kube, namespace, "mine", f"node-of-{namespace}")
     (pod,) = await cluster.pods()
     for reason, message in (("Unacknowledged", "a"), ("Unacknowledged", "a"), ("EvictedUnacknowledged", "a" * 2000)):
@@ -74,3 +80,61 @@ async def test_a_pod_is_told_once_of_the_same_thing(kube, namespace):
     ]
     assert {event["involvedObject"]["uid"] for event in events} == {pod.uid}
     assert {event["source"]["component"] for event in events} == {"rowen.dev/agent"}
+
+
+async def test_its_heartbeat_is_a_lease_of_the_agents_namespace_and_is_made_anew_where_it_is_gone(kube, namespace):
+    node = f"node-of-{namespace}"
+    cluster = Cluster(kube, node, namespace)
+    before = time.time()
+    await cluster.renew()
+    made = await get(kube, LEASES, namespace, node)
+    assert made["spec"]["leaseDurationSeconds"] == NODE_LEASE_SECONDS
+    assert made["spec"]["holderIdentity"] == socket.gethostname()
+    first = read_beat(made)
+    assert first.node == node
+    assert before <= first.renewed + 1e-6 <= time.time()
+    await cluster.renew()
+    assert read_beat(await get(kube, LEASES, namespace, node)).renewed > first.renewed
+    await delete(kube, LEASES, namespace, node)
+    await cluster.renew()
+    assert (await get(kube, LEASES, namespace, node))["metadata"]["uid"] != made["metadata"]["uid"]
+
+
+class Reviewed:
+    """Tells the UID of the token's node, and notes what is written."""
+
+    def __init__(self, *uids, refusal=None):
+        self.uids, self.refusal, self.written = list(uids), refusal, []
+
+    async def call(self, method, path, *, body, **_):
+        if path.endswith("selfsubjectreviews"):
+            if self.refusal:
+                raise self.refusal
+            return {"status": {"userInfo": {"extra": {"authentication.kubernetes.io/node-uid": [self.uids.pop(0)]}}}}
+        self.written.append(body["metadata"].get("ownerReferences"))
+        # It is gone after the second renewal.
+        return {"metadata": {"uid": str(len(self.written) > 2)}}
+
+
+async def test_its_heartbeat_belongs_to_the_node_of_its_token():
+    client = Reviewed("u-1", "u-2")
+    cluster = Cluster(client, "n", "agents")
+    for _ in range(4):
+        await cluster.renew()
+    owners = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": uid} for uid in ("u-1", "u-1", "u-1", "u-2")]
+    assert client.written == [[owner] for owner in owners]
+
+
+async def test_without_an_answer_its_heartbeat_is_nobodys_and_a_busy_server_is_asked_again():
+    client = Reviewed(refusal=RefusedError(403, "Forbidden", "no"))
+    cluster = Cluster(client, "n", "agents")
+    await cluster.renew()
+    assert client.written == [None]
+    client = Reviewed("u-1", refusal=RefusedError(429, "TooManyRequests", "later"))
+    cluster = Cluster(client, "n", "agents")
+    with pytest.raises(RefusedError):
+        await cluster.renew()
+    assert client.written == []
+    client.refusal = None
+    await cluster.renew()
+    assert client.written[0][0]["uid"] == "u-1"

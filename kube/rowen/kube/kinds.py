@@ -12,6 +12,7 @@ SERVICES = Resource("Service", "v1", "services")
 DEPLOYMENTS = Resource("Deployment", "apps/v1", "deployments")
 STATEFUL_SETS = Resource("StatefulSet", "apps/v1", "statefulsets")
 LEASES = Resource("Lease", "coordination.k8s.io/v1", "leases")
+SELF_REVIEWS = Resource("SelfSubjectReview", "authentication.k8s.io/v1", "selfsubjectreviews")
 DEFINITIONS = Resource("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions")
 
 ONLINE_SERVICES = Resource("OnlineService", API_VERSION, "onlineservices")

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 async def _serve(settings: Settings, node: Node) -> None:
     async with await open_client() as client:
-        await _serve_with(Agent(settings, node, Cluster(client, settings.node)), settings.port)
+        await _serve_with(Agent(settings, node, Cluster(client, settings.node, client.namespace)), settings.port)
 
 
 async def _serve_with(agent: Agent, port: int) -> None:

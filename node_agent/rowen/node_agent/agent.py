@@ -10,7 +10,7 @@ from functools import partial
 import grpc
 import structlog
 
-from rowen.crds.names import HARVEST_RESOURCE, NODE_LEASE_SECONDS, ONLINE_RESOURCE
+from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds
@@ -42,7 +42,7 @@ _HANDLING_SECONDS = 30.0
 """A kill and the API server's answers."""
 _EVENT_SECONDS = 10.0
 _LONGEST_PAUSE = 8.0
-"""Between two reports that are not accepted, in seconds: well within the lease that a report renews."""
+"""Between two heartbeats or reports that are not accepted, in seconds: well within the lease."""
 
 
 class Agent:
@@ -53,6 +53,8 @@ class Agent:
         self._settings = settings
         self._cluster = cluster
         self._spec: NodeHarvestSpec | None = None
+        self._stands = asyncio.Event()
+        """Set while the last report that was due has been accepted."""
         self._beats: dict[str, float] = {}
         self._told: set[str] = set()
         """Pods that were told that their device is too small, by UID."""
@@ -77,6 +79,7 @@ class Agent:
             tasks.create_task(_every(_FAULT_PERIOD, self._look_for_faults))
             tasks.create_task(_every(_SHORTAGE_PERIOD, self._tell_of_shortages))
             tasks.create_task(self._report_for_ever())
+            tasks.create_task(self._renew_for_ever())
 
     async def _beat(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         self._beats[name] = time.monotonic()
@@ -154,6 +157,7 @@ class Agent:
                 log.warning("the API server did not accept the report", error=str(error) or type(error).__name__)
                 # The object may have been deleted.
                 self._spec = None
+                self._stands.clear()
                 failures += 1
                 await asyncio.sleep(_pause(error, failures))
                 continue
@@ -166,9 +170,25 @@ class Agent:
         pods = await self._cluster.pods()
         with contextlib.suppress(grpc.RpcError):
             self.node.place(await device_holders(self._settings.pod_resources), pods)
-        taken = time.monotonic()
         await self._cluster.report(self.status())
-        self.node.last_accepted = taken
+        self._stands.set()
+
+    async def _renew_for_ever(self) -> None:
+        """The node's heartbeat. It says that the node's report can be relied upon: without one there is none."""
+        failures = 0
+        while True:
+            await self._stands.wait()
+            sent = time.monotonic()
+            try:
+                await self._cluster.renew()
+            except (KubeError, OSError) as error:
+                failures += 1
+                log.warning("the API server did not accept the heartbeat", error=str(error) or type(error).__name__)
+                await asyncio.sleep(_pause(error, failures))
+                continue
+            self.node.last_accepted = sent
+            failures = 0
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def _tell_of_shortages(self) -> None:
         """Apart from the reports. An event that is refused is tried again, ever more seldom."""
@@ -206,12 +226,12 @@ class Agent:
             return "not registered with the kubelet"
         accepted = self.node.last_accepted
         if accepted is None or time.monotonic() - accepted > NODE_LEASE_SECONDS:
-            return "the API server has accepted no report of late"
+            return "the API server has accepted no heartbeat of late"
         return None
 
 
 def _pause(error: Exception, failures: int) -> float:
-    """Seconds to the next report; a busy API server's wish for more would cost the node its lease."""
+    """Seconds to the next try; a busy API server's wish for more would cost the node its lease."""
     return pause_seconds(error, failures, first=1.0, most=_LONGEST_PAUSE, most_wished=_LONGEST_PAUSE)
 
 

@@ -1,25 +1,35 @@
-"""The API server, as far as the agent needs it: its own NodeHarvest and its own node's pods."""
+"""The API server, as far as the agent needs it: its own NodeHarvest and Lease, and its own node's pods."""
 
+import socket
 import time
 from typing import Any
 
 from rowen.crds.names import AGENT_MANAGER, API_VERSION
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.client import Client
-from rowen.kube.kinds import NODE_HARVESTS, PODS
+from rowen.kube.errors import RefusedError
+from rowen.kube.heartbeat import beat_manifest
+from rowen.kube.kinds import LEASES, NODE_HARVESTS, PODS, SELF_REVIEWS
 from rowen.kube.objects import apply, apply_status, list_all, post_event
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
 _TIMEOUT_SECONDS = 5.0
 """A slow API server costs a report, not the node's lease."""
+_NODE_UID = "authentication.kubernetes.io/node-uid"
+"""What the API server adds to the user of a pod's token."""
 
 
 class Cluster:
     """Reads and writes for one node. All methods raise `KubeError`."""
 
-    def __init__(self, client: Client, node: str) -> None:
+    def __init__(self, client: Client, node: str, namespace: str) -> None:
+        """`namespace` is the agents' own, where the heartbeats are."""
         self._client = client
         self._node = node
+        self._namespace = namespace
+        self._holder = socket.gethostname()
+        self._owners: list[dict[str, str]] | None = None
+        self._beat_uid = ""
 
     def _object(self, **rest: Any) -> dict[str, Any]:
         return {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": self._node}, **rest}
@@ -38,6 +48,33 @@ class Cluster:
         await apply_status(
             self._client, NODE_HARVESTS, manifest, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS
         )
+
+    async def renew(self) -> None:
+        """Renews the node's heartbeat, and makes it where it is missing."""
+        if self._owners is None:
+            self._owners = await self._own_node()
+        manifest = beat_manifest(self._namespace, self._node, self._holder, time.time(), self._owners)
+        stored = await apply(self._client, LEASES, manifest, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS)
+        uid = str(stored["metadata"]["uid"])
+        if self._beat_uid not in ("", uid):
+            # It was deleted, perhaps with a Node that another one of the same name has followed.
+            self._owners = None
+        self._beat_uid = uid
+
+    async def _own_node(self) -> list[dict[str, str]]:
+        """The Node, whose end is the heartbeat's, as an owner; its token tells a pod, which has no right to read it.
+
+        Nobody, where there is no such token or the API server does not say.
+        """
+        review = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
+        try:
+            found = await self._client.call("POST", SELF_REVIEWS.path(), body=review, timeout_seconds=_TIMEOUT_SECONDS)
+        except RefusedError as error:
+            if error.passes:
+                raise
+            return []
+        uids = (found.get("status", {}).get("userInfo", {}).get("extra") or {}).get(_NODE_UID) or []
+        return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid} for uid in uids[:1]]
 
     async def event(self, pod: PodView, reason: str, message: str) -> None:
         """Tells a pod's users what became of it; that they know already is no error."""

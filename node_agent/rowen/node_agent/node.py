@@ -57,7 +57,7 @@ class Node:
         self.metrics = Metrics(settings.node)
         self.pods: list[PodView] = []
         self.last_accepted: float | None = None
-        """When the snapshot of the last accepted report was taken (monotonic)."""
+        """When the last heartbeat that the API server accepted was sent (monotonic)."""
         self._run.mkdir(parents=True, exist_ok=True)
         install_libraries(self._run)
         self.devices: dict[str, ServedDevice] = {}
@@ -146,9 +146,9 @@ class Node:
         return beats | {"the door": self._door.beat()}
 
     def renew(self) -> None:
-        """Renews the devices' leases as far as the last report allows."""
+        """Renews the devices' leases as far as the last heartbeat allows."""
         now = time.monotonic()
-        self.metrics.report_age(now - self.last_accepted if self.last_accepted is not None else float("inf"))
+        self.metrics.heartbeat_age(now - self.last_accepted if self.last_accepted is not None else float("inf"))
         until = lease_until(now, self.last_accepted)
         if until is None:
             return

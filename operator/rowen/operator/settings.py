@@ -13,6 +13,8 @@ class Settings(BaseSettings):
 
     namespace: str | None = Field(default=None, min_length=1, validation_alias="POD_NAMESPACE")
     """Where its lease is; by default where the login says that one is."""
+    agent_namespace: str = Field(default="rowen-agent", min_length=1)
+    """Where the nodes' heartbeats are: the agents' namespace."""
     runtime_image: str = Field(min_length=1)
     """Image of engines and workers."""
     metrics_port: int = Field(default=9090, ge=0, le=65535)

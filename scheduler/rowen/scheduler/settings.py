@@ -32,13 +32,15 @@ class _PolicyNumbers(PydanticBaseSettingsSource):
 class Settings(BaseSettings):
     """What the process is told.
 
-    POD_NAMESPACE, ROWEN_SCHEDULER_PORT, and ROWEN_SCHEDULER_<NAME> for every number of `Policy`.
+    POD_NAMESPACE, ROWEN_AGENT_NAMESPACE, ROWEN_SCHEDULER_PORT, and ROWEN_SCHEDULER_<NAME> for every number of `Policy`.
     """
 
     model_config = SettingsConfigDict(frozen=True, env_prefix=_PREFIX)
 
     namespace: Annotated[str, Field(validation_alias="POD_NAMESPACE", min_length=1)] = "rowen-system"
     """Namespace of the scheduler, of its ConfigMap and of its lease."""
+    agent_namespace: Annotated[str, Field(validation_alias="ROWEN_AGENT_NAMESPACE", min_length=1)] = "rowen-agent"
+    """Where the nodes' heartbeats are: the agents' namespace."""
     port: Annotated[int, Field(ge=1, le=65535)] = 9090
     """HTTP port."""
     policy: Annotated[Policy, NoDecode] = Policy()

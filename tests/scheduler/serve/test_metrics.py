@@ -33,7 +33,7 @@ def test_gauges_of_a_pass() -> None:
     assert 'rowen_queue_length{state="backoff"} 1.0' in told
     assert 'rowen_queue_length{state="suspended"} 1.0' in told
     assert 'rowen_predicted_fraction{job="a",namespace="ns"} 0.8' in told
-    assert 'rowen_node_report_age_seconds{node="n"} 3.0' in told
+    assert 'rowen_node_heartbeat_age_seconds{node="n"} 3.0' in told
     assert 'rowen_prediction_error_bound{workload="class"} 0.02' in told
 
 

@@ -40,7 +40,7 @@ class Metrics:
         self._reclaims = self._counter("rowen_reclaims_total", "Times that memory was taken from offline work")
         self._reclaimed = self._counter("rowen_reclaimed_bytes_total", "Memory that was taken from offline work")
         self._age = Gauge(
-            "rowen_report_age_seconds", "Age of the last accepted report", ("node",), registry=self.registry
+            "rowen_heartbeat_age_seconds", "Age of the last accepted heartbeat", ("node",), registry=self.registry
         )
         self._before: dict[str, DeviceCounts] = {}
         self._pool_before: dict[str, PoolStatus] = {}
@@ -54,8 +54,8 @@ class Metrics:
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, ("node", "device"), registry=self.registry)
 
-    def report_age(self, seconds: float) -> None:
-        """Age of the last accepted report."""
+    def heartbeat_age(self, seconds: float) -> None:
+        """Age of the last accepted heartbeat, in seconds."""
         self._age.labels(self._node).set(seconds)
 
     def device(self, device: str, counts: DeviceCounts, per_request_max: int) -> None:

@@ -54,7 +54,7 @@ class Metrics:
             registry=registry,
         )
         self._age = Gauge(
-            "rowen_node_report_age_seconds", "Time since the node was heard.", ["node"], registry=registry
+            "rowen_node_heartbeat_age_seconds", "Time since the node was heard.", ["node"], registry=registry
         )
         self._waited_for = Gauge(
             "rowen_nodes_waited_for",
