@@ -82,12 +82,12 @@ e2e: images ## End-to-end tests on the cluster
 	@$(PYTHON) -m pytest e2e -o timeout=900
 
 # The short ones first: what is wrong shows early. QUICK=1 for a look at each.
-BENCHMARKS := placement lemix preempt reclaim headroom prediction window harvest_memory interference fleet
+BENCHMARKS := placement lemix preempt reclaim headroom prediction window harvest_memory controlplane interference fleet
 MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 
 .PHONY: bench
-bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some two hours; QUICK=1 some 25)
+bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some three hours; QUICK=1 half an hour)
 	@for name in $(BENCHMARKS); do \
 	  echo "==> $$name"; \
 	  $(PYTHON) benchmarks/$$name.py --json $(if $(QUICK),--quick) >$(BENCH_RESULT).part; \
