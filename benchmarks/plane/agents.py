@@ -3,10 +3,11 @@
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from plane.names import DEVICES, NAMESPACE, SLOTS, engine_name, node_name, service_name
+from plane.names import AGENTS, DEVICES, NAMESPACE, SLOTS, engine_name, node_name, service_name
 
 from rowen.crds.names import HEARTBEAT_SECONDS
 from rowen.crds.node_harvest import NodeHarvestSpec
@@ -32,37 +33,40 @@ class Tally:
     reports: int = 0
     failures: int = 0
     late_seconds: list[float] = field(default_factory=list)
-    """Of each report, how much later than due it was begun: how far the simulation is behind."""
+    """Of each report and heartbeat, how much later than due it was begun: how far the simulation is behind."""
 
 
 class Agent:
     """Of one node. Its engine is busy for a part of every `_BURST_SECONDS`, the same for all its devices."""
 
     def __init__(self, client: Client, number: int, source: random.Random, tally: Tally) -> None:
-        self._cluster = Cluster(client, node_name(number))
+        self._cluster = Cluster(client, node_name(number), AGENTS)
         self._online = PodView(NAMESPACE, engine_name(node_name(number)), service=service_name(number))
         self._load, self._phase = source.uniform(0.05, 0.6), source.uniform(0.0, _BURST_SECONDS)
         self._first = source.uniform(0.0, HEARTBEAT_SECONDS)
         self._configs = [_config(index) for index in range(DEVICES)]
         self._window = float(NodeHarvestSpec().window_seconds)
         self._tally = tally
+        self._known, self._stands = False, asyncio.Event()
 
     async def run(self) -> None:
-        """Reports until it is cancelled."""
-        failures = 0
-        known = False
+        """Reports and renews its heartbeat until it is cancelled."""
         await asyncio.sleep(self._first)
-        due = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._for_ever(self._report, NodeHarvestSpec().interval_seconds))
+            group.create_task(self._for_ever(self._renew, HEARTBEAT_SECONDS))
+
+    async def _for_ever(self, work: Callable[[], Awaitable[None]], period: float) -> None:
+        """Again and again; what is not accepted, after the agent's own pauses."""
+        failures, due = 0, time.monotonic()
         while True:
             self._tally.late_seconds.append(time.monotonic() - due)
             try:
-                if not known:
-                    await self._cluster.ensure()
-                    known = True
-                await self._report()
-                failures, pause = 0, HEARTBEAT_SECONDS
+                await work()
+                failures, pause = 0, period
             except KubeError as error:
-                known = False
+                # The object may have been deleted.
+                self._known = False
                 failures += 1
                 self._tally.failures += 1
                 pause = pause_seconds(
@@ -72,11 +76,20 @@ class Agent:
             await asyncio.sleep(pause)
 
     async def _report(self) -> None:
+        if not self._known:
+            await self._cluster.ensure()
+            self._known = True
         pods = await self._cluster.pods()
         now, monotonic = time.time(), time.monotonic()
         snapshots = self.snapshots(pods, monotonic)
         await self._cluster.report(node_status(snapshots, now=now, window=self._window, unix_offset=now - monotonic))
         self._tally.reports += 1
+        self._stands.set()
+
+    async def _renew(self) -> None:
+        """Not before there is a report that it could vouch for."""
+        await self._stands.wait()
+        await self._cluster.renew()
 
     def snapshots(self, pods: list[PodView], now: float) -> list[DeviceSnapshot]:
         """The devices, with the pods that hold them. `now`: monotonic, seconds."""

@@ -125,7 +125,7 @@ class Bench:
 
     async def _heard(self) -> int:
         text = await self._components["scheduler"].metrics()
-        return sum(1 for _ in samples(text, "rowen_node_report_age_seconds"))
+        return sum(1 for _ in samples(text, "rowen_node_heartbeat_age_seconds"))
 
     async def _idle(self) -> tuple[Reading, float]:
         await self._asked("tally")

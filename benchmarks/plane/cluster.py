@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from plane.names import (
+    AGENTS,
     DEVICES,
     NAMESPACE,
     NODES_OF_A_SERVICE,
@@ -38,7 +39,7 @@ Raw = dict[str, Any]
 
 async def furnish(client: Client, nodes: int) -> None:
     """Rights first, so that the parts can be started at once."""
-    for name in (NAMESPACE, SYSTEM):
+    for name in (NAMESPACE, SYSTEM, AGENTS):
         await apply(client, NAMESPACES, _object("v1", "Namespace", name), manager=_MANAGER)
     for manifest in [*chart_rights(), *simulated_rights(), *flow_schemas()]:
         resource = Resource(manifest["kind"], manifest["apiVersion"], f"{manifest['kind'].lower()}s")

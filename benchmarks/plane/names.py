@@ -1,7 +1,7 @@
 """Names that the measuring process and the simulated nodes agree on."""
 
-NAMESPACE, SYSTEM = "bench", "rowen-system"
-"""Of jobs, services and pods; of operator and scheduler."""
+NAMESPACE, SYSTEM, AGENTS = "bench", "rowen-system", "rowen-agent"
+"""Of jobs, services and pods; of operator and scheduler; of the nodes' heartbeats."""
 USERS = {
     "operator": f"system:serviceaccount:{SYSTEM}:rowen-operator",
     "scheduler": f"system:serviceaccount:{SYSTEM}:rowen-scheduler",

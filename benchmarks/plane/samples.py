@@ -26,12 +26,17 @@ def total(text: str, name: str, **labels: str) -> float:
 
 
 def requests_by_kind(text: str) -> Counts:
-    """Requests that an API server has answered, by `VERB resource/subresource`. A watch counts when it ends."""
+    """Requests that an API server has answered, by `VERB resource/subresource`, with the code where one was refused.
+
+    A watch counts when it ends.
+    """
     counts: Counts = Counter()
     for labels, value in samples(text, REQUESTS):
         resource = "/".join(part for part in (labels.get("resource"), labels.get("subresource")) if part)
         if resource:
-            counts[f"{labels['verb']} {resource}"] += int(value)
+            code = labels.get("code", "")
+            refused = f" {code}" if code >= "400" else ""
+            counts[f"{labels['verb']} {resource}{refused}"] += int(value)
     return counts
 
 

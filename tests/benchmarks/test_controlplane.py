@@ -32,7 +32,11 @@ rowen_decision_seconds_count 0.0
 
 
 def test_requests_are_counted_by_what_they_ask_for() -> None:
-    assert samples.requests_by_kind(METRICS) == {"LIST pods": 8, "PATCH offlinejobs/status": 120}
+    assert samples.requests_by_kind(METRICS) == {
+        "LIST pods": 7,
+        "LIST pods 404": 1,
+        "PATCH offlinejobs/status": 120,
+    }
 
 
 def test_requests_are_counted_by_who_asks() -> None:
