@@ -26,6 +26,7 @@ class World:
     heartbeat_age: float = 4.0
     last_event_age: float = 2.0
     leading: int = 1
+    guard_level: int = 0
 
 
 HEALTHY = World()
@@ -41,6 +42,7 @@ ILL = World(
     heartbeat_age=200.0,
     last_event_age=900.0,
     leading=0,
+    guard_level=2,
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
@@ -123,6 +125,7 @@ class Metrics:
         self._gauge("rowen_last_event_age_seconds", (), self._world.last_event_age)
         gauge = Gauge("rowen_objects", "test", ("kind", "state"), registry=self.registry)
         gauge.labels("OfflineJob", "Running").set(1)
+        self._gauge("rowen_harvest_guard_level", ("namespace", "service"), self._world.guard_level)
 
     def _counter(self, name: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, "test", labels, registry=self.registry)
@@ -132,7 +135,7 @@ class Metrics:
 
     def _gauge(self, name: str, labels: tuple[str, ...], value: float) -> None:
         gauge = Gauge(name, "test", labels, registry=self.registry)
-        examples = {"node": "node-1", "device": "cpu1", "namespace": "default", "job": "tune"}
+        examples = {"node": "node-1", "device": "cpu1", "namespace": "default", "job": "tune", "service": "chat"}
         examples |= {"state": "waiting", "workload": "FineTune/tiny"}
         (gauge.labels(*(examples[label] for label in labels)) if labels else gauge).set(value)
 

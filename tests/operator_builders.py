@@ -1,8 +1,10 @@
 """Short ways to make jobs, services, pods and reports as the API server returns them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rowen.crds.latency_counts import LatencyCounts, RequestCounts, cell_of
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Refusal
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
@@ -118,6 +120,17 @@ def pod(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:
 def quantiles(value: float, count: int = 10) -> dict[str, Any]:
     """A latency whose quantiles are all the same."""
     return {"count": count, **dict.fromkeys(("p50", "p90", "p95", "p99", "max"), value)}
+
+
+def requests(
+    ttft: Mapping[float, int], tpot: Mapping[float, int] | None = None, *, offline: bool = False, seconds: int = 600
+) -> dict[str, Any]:
+    """Requests by latency in seconds: of the last ten minutes, without offline work, unless told otherwise."""
+    told = [
+        None if counts is None else LatencyCounts.of({cell_of(latency): number for latency, number in counts.items()})
+        for counts in (ttft, tpot)
+    ]
+    return RequestCounts(offline=offline, seconds=seconds, ttft=told[0], tpot=told[1]).to_wire()
 
 
 def device(id_: str = "cpu1", **values: Any) -> dict[str, Any]:

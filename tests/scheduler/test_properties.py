@@ -40,6 +40,7 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
                 memory=draw(st.integers(2, 9)) * GIB,
                 attached=draw(st.integers(0, 9)) > 0,
                 refusal=draw(st.sampled_from(["", "", "", "owner says no"])),
+                restraint=draw(st.sampled_from(["", "", "", "one at a time"])),
             )
         )
     return node(
@@ -99,6 +100,7 @@ def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -
             if device_state.claims:
                 assert device_state.free >= 0
                 assert len(device_state.claims) <= device_state.slots
+                assert len(device_state.claims) == 1 or not device_state.view.restraint
     for _, claim in held.values():
         assert fleet.fraction(claim) >= claim.need
         assert fleet.fraction(claim) > 0

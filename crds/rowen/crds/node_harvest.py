@@ -8,6 +8,7 @@ from pydantic import Field, computed_field
 from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
 from rowen.crds.busy import MOST_TEXT, BusyCells, BusyGrid, decode
 from rowen.crds.common import ObjectRef
+from rowen.crds.latency_counts import RequestCounts
 
 
 class NodeHarvestSpec(ApiModel):
@@ -60,6 +61,9 @@ class OnlineTenant(ReadModel):
     """Time to first token."""
     tpot: Quantiles | None = None
     """Time per output token."""
+    requests: Annotated[list[RequestCounts], Field(max_length=4)] = []
+    """Requests by latency, beside offline tenants and without: over ten minutes, and where there were fewer than 100
+    without, those over an hour too. Told anew every half minute at most."""
 
 
 class OfflineTenant(ReadModel):

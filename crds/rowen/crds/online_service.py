@@ -1,10 +1,21 @@
 """OnlineService: a latency-critical LLM service whose idle device time may be harvested."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from rowen.crds.base import ApiModel, DurationString, Name, Quantity, ReadModel, exactly_one, memory_limit_rule, rules
+from rowen.crds.base import (
+    ApiModel,
+    DurationString,
+    Name,
+    Quantity,
+    ReadModel,
+    Timestamp,
+    exactly_one,
+    memory_limit_rule,
+    rules,
+)
 from rowen.crds.common import Conditions, ModelSource
 
 _INELASTIC_ARGS = (
@@ -144,6 +155,43 @@ class ObservedLatency(ReadModel):
         return f"{self.value_seconds:.2f}s" if self.value_seconds >= 1 else f"{self.value_seconds * 1000:.1f}ms"
 
 
+HarvestLevel = Literal["Full", "Reduced", "Stopped"]
+"""What the SLO guard lets be harvested: everything, one job at a time on each device, nothing."""
+
+
+class HarvestGuard(ReadModel):
+    """What the SLO guard has done about harvesting, since the service missed its objective beside offline work."""
+
+    level: Annotated[str, Field(max_length=63)]
+    """Full, Reduced (one job at a time on each device) or Stopped. Any other word counts as Reduced."""
+    since: Timestamp
+    """When the level last changed."""
+    steps: int = 0
+    """Steps down so far; each doubles the time until the next step up. Forgotten after half a day at Full."""
+    cause: Annotated[str, Field(max_length=63)] = "Harvest"
+    """Of the last step down. Harvest: the objective is missed beside offline work, and better kept without. Untested:
+    it is missed beside offline work, and too few requests were served without to compare."""
+    message: Annotated[str, Field(max_length=1024)] = ""
+    """The figures behind the last step."""
+
+
+def harvest_level(word: object) -> HarvestLevel:
+    """The level that a status tells; None is Full.
+
+    One that is not known, of another version, is between the others: it neither ends all offline work nor lets more of
+    it come.
+    """
+    if word is None or word == "Full":
+        return "Full"
+    return "Stopped" if word == "Stopped" else "Reduced"
+
+
+def stored_level(service: Mapping[str, Any]) -> HarvestLevel:
+    """The level in the status of an OnlineService as the API server returns it, whatever stands there."""
+    guard = (service.get("status") or {}).get("harvestGuard")
+    return harvest_level(guard.get("level") if isinstance(guard, Mapping) else None)
+
+
 class OnlineServiceStatus(ReadModel):
     """What Rowen observes."""
 
@@ -165,6 +213,8 @@ class OnlineServiceStatus(ReadModel):
     """Observed time to first token."""
     tpot: ObservedLatency | None = None
     """Observed time per output token."""
+    harvest_guard: HarvestGuard | None = None
+    """The SLO guard; absent while there was no reason to reduce harvesting."""
     harvested_fraction: float | None = None
     """Fraction of the devices' time that offline work ran, over the report window."""
 

@@ -161,6 +161,7 @@ class Node:
         for name, device in self.devices.items():
             first = not device.window.sampled
             counts, requests, closings = device.window.update(device.gate, window)
+            device.latencies.add(requests, counts.now, device.placements.online)
             most = max((request.preemptions for request in device.window.requests), default=0)
             self.metrics.device(name, counts, most)
             if not first:

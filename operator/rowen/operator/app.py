@@ -9,6 +9,7 @@ from typing import Any
 import kopf
 import structlog
 
+from rowen.crds.online_service import stored_level
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.pauses import pause_seconds
 from rowen.operator.metrics import Metrics
@@ -136,6 +137,12 @@ class Operator:
         self._metrics.count_objects("OfflineJob", jobs)
         services = Counter(_ready(service) for service in self._store.all("OnlineService"))
         self._metrics.count_objects("OnlineService", services)
+        self._metrics.guard_levels(
+            {
+                (service["metadata"]["namespace"], service["metadata"]["name"]): stored_level(service)
+                for service in self._store.all("OnlineService")
+            }
+        )
 
 
 async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:

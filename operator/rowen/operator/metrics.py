@@ -1,6 +1,12 @@
 """The operator's Prometheus metrics."""
 
+from collections.abc import Mapping
+
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+from rowen.crds.online_service import HarvestLevel
+
+_LEVELS: dict[HarvestLevel, int] = {"Full": 0, "Reduced": 1, "Stopped": 2}
 
 
 class Metrics:
@@ -20,7 +26,14 @@ class Metrics:
         )
         self.leading = Gauge("rowen_leading", "1 while it works, 0 while it stands by", registry=registry)
         self.objects = Gauge("rowen_objects", "Objects by kind and state", ["kind", "state"], registry=registry)
+        self.guard = Gauge(
+            "rowen_harvest_guard_level",
+            "What the SLO guard keeps from a service: 0 nothing, 1 more than one job on a device, 2 all harvesting",
+            ["namespace", "service"],
+            registry=registry,
+        )
         self._states: dict[str, set[str]] = {}
+        self._guarded: set[tuple[str, str]] = set()
 
     def count_objects(self, kind: str, states: dict[str, int]) -> None:
         """Publishes how many objects of a kind are in each state; a state that is gone disappears."""
@@ -29,3 +42,11 @@ class Metrics:
         self._states[kind] = set(states)
         for state, number in states.items():
             self.objects.labels(kind, state).set(number)
+
+    def guard_levels(self, levels: Mapping[tuple[str, str], HarvestLevel]) -> None:
+        """Publishes the level of every service, by namespace and name; one that is gone disappears."""
+        for service in self._guarded - levels.keys():
+            self.guard.remove(*service)
+        self._guarded = set(levels)
+        for service, level in levels.items():
+            self.guard.labels(*service).set(_LEVELS[level])

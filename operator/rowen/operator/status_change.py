@@ -14,7 +14,7 @@ JOB_FIELDS = (
 )  # fmt: skip
 SERVICE_FIELDS = (
     "observedGeneration", "conditions", "replicas", "readyReplicas", "selector", "endpoint", "model", "ttft", "tpot",
-    "harvestedFraction", "harvested",
+    "harvestGuard", "harvestedFraction", "harvested",
 )  # fmt: skip
 
 _FIGURES = ("progress", "ttft", "tpot", "harvestedFraction", "harvested")

@@ -10,6 +10,7 @@ from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.monitor.disruption import spared
 from rowen.scheduler.monitor.lease import Loss, Reason, loss, not_started, renewed, silence, violation
+from rowen.scheduler.monitor.surplus import surplus
 from rowen.scheduler.occupancy import devices_of, pod_of
 from rowen.scheduler.placement.choice import choose, claim_of
 from rowen.scheduler.placement.claims import Claim
@@ -138,7 +139,7 @@ def _losses(
         elif violated is not None:
             violators.append((job, placement, violated))
     losses |= _one_per_device(violators)
-    return losses
+    return losses | surplus(snapshot, (each for each in _held(snapshot) if each[0].uid not in losses))
 
 
 def _one_per_device(violators: Iterable[tuple[JobView, Placement, Loss]]) -> dict[JobKey, Loss]:

@@ -60,6 +60,8 @@ class DeviceView:
     """Whether the online engine is there and attached."""
     refusal: str = ""
     """Why the owner does not offer it; empty when it is offered."""
+    restraint: str = ""
+    """Why it takes one job at a time; empty when it takes as many as it has slots."""
     tenants: tuple[TenantView, ...] = ()
 
     seen_idle: float | None = None

@@ -4,9 +4,11 @@ import time
 from typing import Any
 
 from manifests import apply, apply_status, read
-from operator_builders import SLO, device, online, quantiles, report_manifest
+from operator_builders import SLO, device, online, quantiles, report_manifest, requests
 from operator_cluster import ROWEN, FakeCluster, find
 from operator_process import OperatorProcess, eventually
+
+from rowen.kube.timestamps import rfc3339
 
 ENGINE = {"model": {"claimName": "models", "path": "llama"}, "args": ["--max-model-len", "512"]}
 
@@ -45,7 +47,7 @@ async def test_runs_an_engine_and_tells_its_latency(
         {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
     )
     await cluster.wait_condition("Ready", "AllReady", name="chat", url="onlineservices")
-    tenant = online(ttft=quantiles(0.6), tpot=quantiles(0.02))
+    tenant = online(ttft=quantiles(0.6), tpot=quantiles(0.02), requests=[requests({0.6: 200}, {0.02: 200})])
     tenant["pod"] = {"namespace": cluster.namespace, "name": name}
     await _report(cluster, device(online=tenant))
     service = await cluster.wait_condition("SLOMet", "TtftExceeded", name="chat", url="onlineservices")
@@ -56,6 +58,49 @@ async def test_runs_an_engine_and_tells_its_latency(
     scale = await read(cluster.client, ROWEN, cluster.namespace, "onlineservices/chat/scale")
     assert scale is not None
     assert scale["status"] == {"replicas": 1, "selector": "rowen.dev/service=chat"}
+
+
+async def test_harvesting_that_harms_the_objective_is_reduced_then_stopped(
+    operator: OperatorProcess, cluster: FakeCluster
+) -> None:
+    await _create(cluster, workloadRef={"kind": "Deployment", "name": "chat"})
+    adopted = _foreign(cluster)
+    template = adopted["spec"]["template"]
+    template["metadata"]["labels"]["rowen.dev/service"] = "chat"
+    resources = {"limits": {"rowen.dev/online": "1"}, "requests": {"rowen.dev/online": "1"}}
+    template["spec"]["containers"][0]["resources"] = resources
+    await apply(cluster.client, adopted, manager="user")
+    tenant = {**online(), "pod": {"namespace": cluster.namespace, "name": "chat-1"}}
+    fine, late = {0.1: 900}, {0.1: 800, 0.9: 100}
+    # Overloaded: harvesting is not the cause.
+    tenant["requests"] = [requests(late, offline=True), requests(late), requests(late, seconds=3600)]
+    await _report(cluster, device(online=tenant))
+    service = await cluster.wait_condition("SLOMet", "TtftExceeded", name="chat", url="onlineservices")
+    assert "harvesting is not the cause" in find(service, "SLOMet")["message"]
+    assert find(service, "HarvestEnabled")["reason"] == "Harvesting"
+    assert "harvestGuard" not in service["status"]
+    tenant["requests"] = [requests(late, offline=True), requests(fine), requests(fine, seconds=3600)]
+    await _report(cluster, device(online=tenant))
+    service = await cluster.wait_condition("HarvestEnabled", "HarvestReduced", name="chat", url="onlineservices")
+    guard = service["status"]["harvestGuard"]
+    assert (guard["level"], guard["steps"], guard["cause"]) == ("Reduced", 1, "Harvest")
+
+    async def told() -> bool:
+        return "HarvestReduced" in await cluster.events("chat")
+
+    await eventually(told)
+    # What is known of it is in the status alone: the next step comes by the time that stands there.
+    passed = {"status": {"harvestGuard": {"since": rfc3339(time.time() - 700)}}}
+    await cluster.patch("onlineservices/chat/status", passed, ROWEN)
+    await _report(cluster, device(online=tenant))
+    service = await cluster.wait_condition("HarvestEnabled", "HarvestStopped", name="chat", url="onlineservices")
+    assert (service["status"]["harvestGuard"]["level"], service["status"]["harvestGuard"]["steps"]) == ("Stopped", 2)
+
+    async def stopped() -> bool:
+        return "HarvestStopped" in await cluster.events("chat")
+
+    await eventually(stopped)
+    assert (await cluster.events("chat")).count("HarvestReduced") == 1
 
 
 async def test_tells_why_an_engine_ends_again_and_again(

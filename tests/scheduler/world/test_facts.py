@@ -64,6 +64,7 @@ def one_device(report: dict[str, Any], *pods: dict[str, Any], services: tuple[Se
 
 
 CHAT = ServiceFacts("ns", "chat", harvest=True)
+MISSED = "SLO guard: OnlineService ns/chat misses its SLO beside offline work"
 
 
 def test_a_tenant_is_what_its_node_reports_of_it() -> None:
@@ -71,6 +72,43 @@ def test_a_tenant_is_what_its_node_reports_of_it() -> None:
     tenants = [told, {**told, "attached": True}]
     device = one_device(harvest(online(), tenants=tenants), services=(CHAT,))
     assert device.tenants == (TenantView("a", "j-1", 7, 2.5, attached=False), TenantView("a", "j-1", 7, 2.5))
+
+
+def test_what_the_slo_guard_lets_be_harvested() -> None:
+    def told(level: Any, *, harvest_enabled: bool = True) -> tuple[str, str]:
+        chat = ServiceFacts("ns", "chat", harvest_enabled, level)
+        device = one_device(harvest(online()), services=(chat,))
+        return device.refusal, device.restraint
+
+    assert told("Full") == ("", "")
+    assert told("Reduced") == ("", f"{MISSED}, one job at a time on each of its devices")
+    assert told("Stopped") == (f"{MISSED}, nothing of it is harvested", "")
+    off = "OnlineService ns/chat does not let itself be harvested"
+    assert told("Stopped", harvest_enabled=False) == (off, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "level"),
+    [
+        ({}, "Full"),
+        ({"harvestGuard": {"level": "Full"}}, "Full"),
+        ({"harvestGuard": {"level": "Reduced", "new": 1}}, "Reduced"),
+        ({"harvestGuard": {"level": "Stopped"}}, "Stopped"),
+        # Of another version.
+        ({"harvestGuard": {"level": "Half"}}, "Reduced"),
+        ({"harvestGuard": {}}, "Full"),
+        ({"harvestGuard": "Stopped"}, "Full"),
+        ({"harvestGuard": None}, "Full"),
+    ],
+)
+def test_the_guards_level_is_read_from_the_status(status: dict[str, Any], level: str) -> None:
+    raw = {
+        "metadata": {"namespace": "ns", "name": "chat"},
+        "spec": SERVICE,
+        "status": status,
+    }
+    assert service_facts(raw) == ServiceFacts("ns", "chat", harvest=True, level=level)  # type: ignore[arg-type]
+    assert service_facts({**raw, "status": None}) == CHAT
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.backend import Backend, Gate
 from rowen.node_agent.devices.lending import Lending
 from rowen.node_agent.kubelet.pods import Placements
+from rowen.node_agent.report.latencies import Latencies
 from rowen.node_agent.report.status import DeviceSnapshot
 from rowen.node_agent.report.window import Window
 
@@ -28,6 +29,7 @@ class ServedDevice:
     gate: Gate
     guests: Guests
     window: Window = field(default_factory=Window)
+    latencies: Latencies = field(default_factory=Latencies)
     placements: Placements = field(default_factory=Placements)
     lending: Lending | None = None
     """Of its pool; None: it has none."""
@@ -86,4 +88,5 @@ class ServedDevice:
             pool=self.lending.owned if self.lending else None,
             memory=tuple(self.window.memory),
             idles=self.window.idles,
+            latencies=self.latencies,
         )

@@ -23,6 +23,7 @@ from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.report.brief import brief
 from rowen.node_agent.report.idles import LongIdles
+from rowen.node_agent.report.latencies import Latencies
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class DeviceSnapshot:
     """How it was shared over the window."""
     idles: LongIdles | None = None
     """How idle it was over longer windows."""
+    latencies: Latencies | None = None
+    """Its requests by latency, over longer windows."""
 
 
 def quantiles(samples: Iterable[float]) -> Quantiles | None:
@@ -85,6 +88,7 @@ def _online(snapshot: DeviceSnapshot) -> OnlineTenant | None:
         in_flight=snapshot.counts.in_flight,
         ttft=quantiles(request.ttft for request in snapshot.requests),
         tpot=quantiles(request.tpot for request in snapshot.requests if request.tpot is not None),
+        requests=snapshot.latencies.windows(snapshot.counts.now) if snapshot.latencies else [],
     )
 
 

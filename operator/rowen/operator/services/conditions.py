@@ -1,17 +1,26 @@
 """The conditions of an OnlineService, each a pure function of the snapshot."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rowen.crds.base import duration_seconds
+from rowen.crds.common import Condition, find_condition
+from rowen.crds.latency_counts import LEAST_REQUESTS
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
-from rowen.crds.online_service import LatencyTarget, ObservedLatency
+from rowen.crds.online_service import HarvestLevel, LatencyTarget, ObservedLatency
 from rowen.operator.pods.container_ends import Ends
 from rowen.operator.pods.view import PodView, Problem
 from rowen.operator.say import Say
+from rowen.operator.services.guard import Guard
+from rowen.operator.services.objective import Objective, Verdict, worst
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 _BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
+_LEVELS: dict[HarvestLevel, str] = {
+    "Full": "everything",
+    "Reduced": "one job at a time on each device",
+    "Stopped": "nothing",
+}
 
 
 def ready(snapshot: ServiceSnapshot) -> Say:
@@ -87,30 +96,72 @@ def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: s
     return ObservedLatency(percentile=target.percentile, value_seconds=worst, target_seconds=bound)
 
 
-def slo_met(snapshot: ServiceSnapshot, ttft: ObservedLatency | None, tpot: ObservedLatency | None) -> Say:
-    """SLOMet: the measured percentiles are below their targets."""
+_CAUSES = {
+    Verdict.SERVICE: "harvesting is not the cause: without offline work it is missed too",
+    Verdict.UNTESTED: "too few requests without offline work to tell the cause",
+    Verdict.HARVEST: "harvesting is the cause",
+}
+
+
+def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective]) -> Say:
+    """SLOMet: the requests of the last ten minutes keep the objectives.
+
+    It turns False when one is missed with confidence, and True when no more requests were late than may be; in between
+    it stays as it was. So it does with fewer requests, down to half of what it takes to begin with.
+    """
     if not snapshot.devices:
         return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
-    if ttft is None and tpot is None:
-        return Say("Unknown", "NoTraffic", "no streamed response has ended within the report window")
-    late = [
-        (name, seen)
-        for name, seen in (("Ttft", ttft), ("Tpot", tpot))
-        if seen is not None and seen.value_seconds > seen.target_seconds
-    ]
-    if not late:
-        return Say("True", "Met")
-    message = "; ".join(
-        f"{name.upper()} p{seen.percentile} is {seen.value_seconds:.3f} s, target {seen.target_seconds:g} s"
-        for name, seen in late
+    before = find_condition(snapshot.status.conditions, "SLOMet")
+    known = before is not None and before.status != "Unknown"
+    least = LEAST_REQUESTS // 2 if known else LEAST_REQUESTS
+    most = max(objective.all.of for objective in objectives)
+    if most == 0:
+        return Say("Unknown", "NoTraffic", "no streamed response has ended in the last ten minutes")
+    if most < least:
+        return Say("Unknown", "TooFewRequests", f"{most} requests in the last ten minutes, {least} tell something")
+    judged = [(each, _missed(each, before)) for each in objectives if each.all.of >= least]
+    late = [objective for objective, missed in judged if missed]
+    if late:
+        return Say("False", "And".join(_word(each) for each in late) + "Exceeded", _late_told(late))
+    if any(missed is None for _, missed in judged):
+        return Say("Unknown", "Unclear", "; ".join(_share_told(each) for each, missed in judged if missed is None))
+    return Say("True", "Met")
+
+
+def _missed(objective: Objective, before: Condition | None) -> bool | None:
+    """Whether it is missed, as before where that is not clear; None: not known."""
+    if objective.missed(objective.all):
+        return True
+    if objective.all.rate <= objective.allowed:
+        return False
+    if before is None or before.status == "Unknown":
+        return None
+    return before.status == "False" and _word(objective) in before.reason
+
+
+def _word(objective: Objective) -> str:
+    return objective.latency.capitalize()
+
+
+def _late_told(late: Sequence[Objective]) -> str:
+    verdict, figures = worst(late)
+    cause = f"; {_CAUSES[verdict]}: {figures}" if verdict in _CAUSES else ""
+    return "; ".join(_share_told(each) for each in late) + cause
+
+
+def _share_told(objective: Objective) -> str:
+    return (
+        f"{objective.latency.upper()} above {objective.target_seconds:g} s in {objective.all.rate:.1%} of "
+        f"{objective.all.of} requests, {objective.allowed:.0%} may be"
     )
-    return Say("False", "And".join(name for name, _ in late) + "Exceeded", message)
 
 
-def harvest_enabled(snapshot: ServiceSnapshot) -> Say:
+def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
     """HarvestEnabled: offline work may be placed on at least one of the service's devices."""
     if not snapshot.spec.harvest.enabled:
         return Say("False", "Disabled", "spec.harvest.enabled is false")
+    if guard.level == "Stopped":
+        return Say("False", "HarvestStopped", guard_told(guard))
     if snapshot.workload is None:
         return Say("False", "NoWorkload", "the workload does not exist yet")
     missing = missing_parts(snapshot)
@@ -120,11 +171,18 @@ def harvest_enabled(snapshot: ServiceSnapshot) -> Say:
         return Say("False", "NoReport", "no fresh report of a node names a device of this service")
     offered = sum(device.harvestable for device in snapshot.devices)
     count = f"{offered} of {len(snapshot.devices)} devices are harvested"
+    if offered and guard.level == "Reduced":
+        return Say("True", "HarvestReduced", f"{count}; {guard_told(guard)}")
     if offered:
         return Say("True", "Harvesting", count)
     if not any(device.online and device.online.attached for device in snapshot.devices):
         return Say("False", "NotAttached", f"{count}: Rowen's plugin has not attached in the engine")
     return Say("False", "NotHarvestable", count)
+
+
+def guard_told(guard: Guard) -> str:
+    """What the SLO guard lets be harvested, and why, for people."""
+    return f"the SLO guard lets be harvested: {_LEVELS[guard.level]}; {guard.message}"
 
 
 def missing_parts(snapshot: ServiceSnapshot) -> Say | None:

@@ -3,7 +3,8 @@
 1. A service that is being deleted is left alone; owner references take its children along.
 2. With `engine`, its Deployment and its Service are made as wanted, unless their name is somebody else's.
 3. With `workloadRef`, nothing is changed; the status tells what harvesting lacks.
-4. The status follows from the workload, the pods and the fresh reports of the nodes.
+4. The SLO guard takes a step where the service misses its objective because of harvesting, or back.
+5. The status follows from the workload, the pods and the fresh reports of the nodes.
 """
 
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from rowen.operator.pods.volumes import model_location
 from rowen.operator.say import Say
 from rowen.operator.services.conditions import (
     degraded,
+    guard_told,
     harvest_enabled,
     name_taken,
     observed,
@@ -23,7 +25,10 @@ from rowen.operator.services.conditions import (
     slo_met,
 )
 from rowen.operator.services.drift import covers
+from rowen.operator.services.guard import Guard, read_guard, written
+from rowen.operator.services.guard import decide as guarded
 from rowen.operator.services.manifests import cluster_service, deployment, endpoint
+from rowen.operator.services.objective import objectives
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 REFUSED_SECONDS = 30.0
@@ -37,20 +42,25 @@ def decide(snapshot: ServiceSnapshot, now: float) -> Decision:
     ready_ = ready(snapshot)
     ttft = observed(snapshot.devices, snapshot.spec.slo.ttft, "ttft")
     tpot = observed(snapshot.devices, snapshot.spec.slo.tpot, "tpot")
-    harvest = harvest_enabled(snapshot)
+    judged = objectives(snapshot.spec.slo, snapshot.devices)
+    before = read_guard(snapshot.status.harvest_guard, now)
+    guard = guarded(before, judged, now) if snapshot.spec.harvest.enabled else Guard()
+    harvest = harvest_enabled(snapshot, guard)
     says = {
         "Ready": ready_,
-        "SLOMet": slo_met(snapshot, ttft, tpot),
+        "SLOMet": slo_met(snapshot, judged),
         "HarvestEnabled": harvest,
         "Degraded": degraded(snapshot, ready_, harvest),
     }
     status = _status(snapshot, says, now)
-    status |= {name: seen.to_wire() for name, seen in (("ttft", ttft), ("tpot", tpot)) if seen}
+    figures = {"ttft": ttft, "tpot": tpot, "harvestGuard": written(guard)}
+    status |= {name: value.to_wire() for name, value in figures.items() if value}
     return Decision(
         reason=f"{ready_.reason}: {ready_.message}",
         children=() if snapshot.refusal else _children(snapshot),
         status=status,
-        notes=_notes(snapshot, says),
+        # `Degraded` may say the same.
+        notes=tuple(dict.fromkeys(_notes(snapshot, says) + _guard_notes(snapshot, before, guard))),
         requeue_seconds=REFUSED_SECONDS if snapshot.refusal else None,
     )
 
@@ -115,3 +125,12 @@ def _notes(snapshot: ServiceSnapshot, says: dict[str, Say]) -> tuple[Note, ...]:
             kind: Literal["Normal", "Warning"] = "Normal" if type_ == "Ready" else "Warning"
             notes.append(Note(kind, "Ready" if type_ == "Ready" else says[type_].reason, says[type_].message))
     return tuple(notes)
+
+
+def _guard_notes(snapshot: ServiceSnapshot, before: Guard, guard: Guard) -> tuple[Note, ...]:
+    """A note for each step of the guard; that it was switched off is its user's own doing."""
+    if guard.level == before.level or not snapshot.spec.harvest.enabled:
+        return ()
+    down = guard.level == "Stopped" or before.level == "Full"
+    reason = "HarvestStopped" if guard.level == "Stopped" else "HarvestReduced" if down else "HarvestRestored"
+    return (Note("Warning" if down else "Normal", reason, guard_told(guard)),)

@@ -19,6 +19,7 @@ class Reason(StrEnum):
 
     NODE_LOST = "NodeLost"
     HARVEST_DISABLED = "HarvestDisabled"
+    HARVEST_REDUCED = "HarvestReduced"
     DEVICE_GONE = "DeviceGone"
     SLA_VIOLATED = "SLAViolated"
     PATTERN_CHANGED = "PatternChanged"

@@ -64,6 +64,9 @@ def _refusal(request: Request, node: NodeState, devices: Devices, prediction: Pr
     if prediction.memory == 0.0:
         tightest = min(devices, key=lambda state: state.free)
         return memory_refusal(request.job, tightest.view, tightest.free)
+    held = next((state for state in devices if state.view.restraint and not node.takes(state)), None)
+    if held is not None and node.free_slots >= len(devices):
+        return f"{held.view.restraint}: {held.view.id} has one"
     if node.free_slots < len(devices) or not all(node.takes(state) for state in devices):
         return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
     return _shortfall(request, prediction)

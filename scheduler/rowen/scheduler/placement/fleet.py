@@ -98,7 +98,8 @@ class Fleet:
         view, first = self.views[number], self.columns.first(number)
         node, each = NodeState(view, view.slots, self.refusals[number]), view.slots_each
         for at, (id_, device) in enumerate(view.by_id.items()):
-            node.devices[id_] = DeviceState(device, first + at, device.room, each, node)
+            slots = min(1, each) if device.restraint else each
+            node.devices[id_] = DeviceState(device, first + at, device.room, slots, node)
         node.rows = tuple(node.devices.values())
         return node
 

@@ -77,6 +77,7 @@ def _device(
         service=_service(report.online) if report.online else "",
         attached=report.harvestable,
         refusal=_refusal(report.online, services) if report.online else "",
+        restraint=_restraint(report.online, services) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),
         seen_idle=report.idle_fraction,
         deviation=device.idle.deviation,
@@ -95,7 +96,20 @@ def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -
     service = services.get((namespace, online.service))
     if service is None:
         return f"OnlineService {namespace}/{online.service} is gone"
-    return "" if service.harvest else f"OnlineService {namespace}/{online.service} does not let itself be harvested"
+    if not service.harvest:
+        return f"OnlineService {namespace}/{online.service} does not let itself be harvested"
+    return f"{_missed(online)}, nothing of it is harvested" if service.level == "Stopped" else ""
+
+
+def _restraint(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+    """Why the device takes one job at a time."""
+    service = services.get((online.pod.namespace, online.service or ""))
+    reduced = service is not None and service.level == "Reduced"
+    return f"{_missed(online)}, one job at a time on each of its devices" if reduced else ""
+
+
+def _missed(online: OnlineTenant) -> str:
+    return f"SLO guard: OnlineService {online.pod.namespace}/{online.service} misses its SLO beside offline work"
 
 
 def _tenant(tenant: OfflineTenant) -> TenantView:

@@ -11,7 +11,7 @@ from rowen.crds.common import is_true
 from rowen.crds.container_memory import memory_of_containers
 from rowen.crds.node_harvest import DeviceHarvest, Interval, NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
-from rowen.crds.online_service import OnlineServiceSpec
+from rowen.crds.online_service import HarvestLevel, OnlineServiceSpec, stored_level
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
@@ -62,6 +62,8 @@ class ServiceFacts:
     namespace: str
     name: str
     harvest: bool
+    level: HarvestLevel = "Full"
+    """What the SLO guard lets be harvested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ def service_facts(raw: Raw) -> ServiceFacts:
     """Reads an OnlineService. Raises `pydantic.ValidationError`. One that is being deleted is not harvested."""
     meta = raw["metadata"]
     spec = OnlineServiceSpec.from_wire(raw["spec"])
-    return ServiceFacts(meta["namespace"], meta["name"], spec.harvest.enabled and "deletionTimestamp" not in meta)
+    harvest = spec.harvest.enabled and "deletionTimestamp" not in meta
+    return ServiceFacts(meta["namespace"], meta["name"], harvest, stored_level(raw))
 
 
 def harvest_facts(raw: Raw) -> HarvestFacts:

@@ -1,0 +1,130 @@
+"""How many of a service's requests were late, beside offline work and without: the reports of all its devices added up.
+
+Pure. A count that cannot be (negative, or beyond the scale) is passed over, and the others count.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from rowen.crds.base import duration_seconds
+from rowen.crds.latency_counts import LEAST_REQUESTS, PAST_SECONDS, RECENT_SECONDS, LatencyCounts
+from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.online_service import LatencyTarget, Slo
+from rowen.operator.services.proportions import Proportion, least_difference, lower
+
+Latency = Literal["ttft", "tpot"]
+Z = 3.09
+"""Of the intervals: an objective that is just kept is taken for missed about once in a thousand windows."""
+
+
+_NOBODY = Proportion()
+
+
+class Verdict(IntEnum):
+    """Whose fault it is that an objective is missed; the worse the higher."""
+
+    NONE = 0
+    """It is not known to be missed beside offline work, nor without; or that will soon be known."""
+    SERVICE = 1
+    """It is missed without offline work too."""
+    UNTESTED = 2
+    """It is missed beside offline work, which is there nearly always: nothing is known of it without."""
+    HARVEST = 3
+    """It is missed beside offline work, and kept without or missed far less often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """An objective, and the requests that were late by it."""
+
+    latency: Latency
+    percentile: int
+    target_seconds: float
+    beside: Proportion = _NOBODY
+    """Of the last ten minutes, while an offline tenant was on the device."""
+    without: Proportion = _NOBODY
+    """Of the last ten minutes, the others."""
+    past: Proportion = _NOBODY
+    """The others of the last hour."""
+
+    @property
+    def allowed(self) -> float:
+        """Part of the requests that may be late."""
+        return (100 - self.percentile) / 100
+
+    @property
+    def all(self) -> Proportion:
+        """Of the last ten minutes."""
+        return self.beside + self.without
+
+    @property
+    def compared(self) -> Proportion | None:
+        """What the service does without offline work: the last ten minutes, or the hour; None where it is not known."""
+        return next((part for part in (self.without, self.past) if part.of >= LEAST_REQUESTS), None)
+
+    @property
+    def never_alone(self) -> bool:
+        """Whether at this rate an hour would not show what the service does without offline work."""
+        return self.without.of * (PAST_SECONDS / RECENT_SECONDS) < LEAST_REQUESTS
+
+    def missed(self, part: Proportion) -> bool:
+        """Whether that part of the requests misses the objective, with confidence."""
+        return part.of > 0 and lower(part, Z) > self.allowed
+
+    def verdict(self) -> Verdict:
+        """Whose fault it is.
+
+        Where the objective is missed without offline work too, harvesting is at fault only if it more than doubles the
+        late requests, with confidence.
+        """
+        base = self.compared
+        missed_without = base is not None and self.missed(base)
+        if self.beside.of >= LEAST_REQUESTS and self.missed(self.beside):
+            if base is None:
+                return Verdict.UNTESTED if self.never_alone else Verdict.NONE
+            if least_difference(self.beside, base, Z) > (base.rate if missed_without else 0.0):
+                return Verdict.HARVEST
+        return Verdict.SERVICE if missed_without else Verdict.NONE
+
+    def told(self) -> str:
+        """The figures, in a sentence."""
+        base = self.compared
+        text = (
+            f"{self.latency.upper()} above {self.target_seconds:g} s: {_told(self.beside)} of the last 10 min beside "
+            f"offline work"
+        )
+        if base is not None:
+            text += f", {_told(base)} {'of the last hour ' if base is not self.without else ''}without"
+        return f"{text} ({self.allowed:.0%} may be)"
+
+
+def _told(part: Proportion) -> str:
+    return f"{part.count} of {part.of} requests"
+
+
+def objectives(slo: Slo, devices: Iterable[DeviceHarvest]) -> tuple[Objective, Objective]:
+    """Both objectives of a service, over all its devices."""
+    devices = tuple(devices)
+    return _objective("ttft", slo.ttft, devices), _objective("tpot", slo.tpot, devices)
+
+
+def _objective(latency: Latency, target: LatencyTarget, devices: Iterable[DeviceHarvest]) -> Objective:
+    seconds = duration_seconds(target.target)
+    wanted = (True, RECENT_SECONDS), (False, RECENT_SECONDS), (False, PAST_SECONDS)
+    parts = dict.fromkeys(wanted, _NOBODY)
+    for device in devices:
+        for window in device.online.requests if device.online else ():
+            counts: LatencyCounts | None = getattr(window, latency)
+            key = window.offline, window.seconds
+            if key in parts and counts is not None and counts.valid:
+                parts[key] += Proportion(counts.above(seconds), counts.requests)
+    return Objective(latency, target.percentile, seconds, *(parts[key] for key in wanted))
+
+
+def worst(objectives: Iterable[Objective]) -> tuple[Verdict, str]:
+    """The gravest verdict, with the figures of those that it rests on."""
+    judged = [(objective.verdict(), objective) for objective in objectives]
+    verdict = max((each for each, _ in judged), default=Verdict.NONE)
+    return verdict, "; ".join(objective.told() for each, objective in judged if each is verdict)

@@ -1,0 +1,247 @@
+"""The steps of the SLO guard: by hand, by property, and over days of made-up traffic."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_builders import NOW
+
+from rowen.crds.online_service import HarvestGuard, harvest_level
+from rowen.operator.services.guard import (
+    DWELL_SECONDS,
+    FIRST_SECONDS,
+    FORGET_SECONDS,
+    LONGEST_SECONDS,
+    Guard,
+    decide,
+    read_guard,
+    written,
+)
+from rowen.operator.services.objective import Objective, Verdict
+from rowen.operator.services.proportions import Proportion
+
+LEVELS = ("Stopped", "Reduced", "Full")
+
+
+def p99(
+    beside: tuple[int, int] = (0, 0), without: tuple[int, int] = (0, 0), past: tuple[int, int] = (0, 0)
+) -> Objective:
+    return Objective("ttft", 99, 0.5, Proportion(*beside), Proportion(*without), Proportion(*past))
+
+
+HARM = p99((100, 1000), (0, 1000))
+UNTESTED = p99((100, 1000))
+OVERLOADED = p99((100, 1000), (100, 1000))
+FINE = p99((1, 1000), (1, 1000))
+SILENT = p99()
+
+
+def test_the_cases_are_what_they_are_called() -> None:
+    assert [each.verdict() for each in (HARM, UNTESTED, OVERLOADED, FINE, SILENT)] == [
+        Verdict.HARVEST, Verdict.UNTESTED, Verdict.SERVICE, Verdict.NONE, Verdict.NONE,
+    ]  # fmt: skip
+
+
+def test_harvesting_is_reduced_then_stopped_then_tried_again() -> None:
+    reduced = decide(Guard(), [HARM], NOW)
+    assert (reduced.level, reduced.since, reduced.steps, reduced.cause) == ("Reduced", NOW, 1, "Harvest")
+    assert reduced.message == HARM.told()
+    assert decide(reduced, [HARM], NOW + DWELL_SECONDS - 1) == reduced
+    stopped = decide(reduced, [HARM], NOW + DWELL_SECONDS)
+    assert (stopped.level, stopped.since, stopped.steps) == ("Stopped", NOW + DWELL_SECONDS, 2)
+    # 900 s doubled once.
+    assert decide(stopped, [SILENT], stopped.since + 1799) == stopped
+    again = decide(stopped, [SILENT], stopped.since + 1800)
+    assert (again.level, again.steps, again.message) == ("Reduced", 2, "tried again after 30 min")
+    assert decide(again, [FINE], again.since + 1799) == again
+    full = decide(again, [FINE], again.since + 1800)
+    assert (full.level, full.steps) == ("Full", 2)
+    worse = decide(full, [HARM], full.since + DWELL_SECONDS)
+    assert (worse.level, worse.steps, worse.wait_seconds) == ("Reduced", 3, 3600.0)
+
+
+def test_a_service_that_misses_its_objective_by_itself_is_harvested_on() -> None:
+    assert decide(Guard(), [OVERLOADED], NOW) == Guard()
+    assert decide(Guard(), [FINE], NOW) == decide(Guard(), [SILENT], NOW) == decide(Guard(), [], NOW) == Guard()
+
+
+def test_without_a_comparison_the_steps_make_one() -> None:
+    reduced = decide(Guard(), [UNTESTED], NOW)
+    assert (reduced.level, reduced.cause) == ("Reduced", "Untested")
+    stopped = decide(reduced, [UNTESTED], NOW + DWELL_SECONDS)
+    assert (stopped.level, stopped.cause, stopped.steps) == ("Stopped", "Untested", 2)
+    later = stopped.since + DWELL_SECONDS
+    # The service misses it alone: harvesting comes back at once, step by step.
+    back = decide(stopped, [OVERLOADED], later)
+    assert (back.level, back.message) == ("Reduced", f"not because of harvesting: {OVERLOADED.told()}")
+    full = decide(back, [OVERLOADED], later + DWELL_SECONDS)
+    assert (full.level, full.since) == ("Full", later + DWELL_SECONDS)
+    # The next comparison is not made before the wait of two steps down; one that shows harm needs none.
+    assert decide(full, [UNTESTED], full.since + 1799) == full
+    assert decide(full, [UNTESTED], full.since + 1800).level == "Reduced"
+    assert decide(full, [HARM], full.since + DWELL_SECONDS).level == "Reduced"
+    # It keeps it alone: harvesting was the cause, and waits.
+    assert decide(stopped, [FINE], stopped.since + 1799) == stopped
+    # Neither does it come back early where harm was seen.
+    harmed = replace(stopped, cause="Harvest")
+    assert decide(harmed, [OVERLOADED], harmed.since + 1799) == harmed
+
+
+def test_it_does_not_come_back_while_harm_is_seen() -> None:
+    stopped = Guard("Stopped", NOW, 2)
+    assert decide(stopped, [HARM], NOW + 10 * LONGEST_SECONDS) == stopped
+
+
+def test_waits_double_up_to_four_hours() -> None:
+    waits = [replace(Guard(), steps=steps).wait_seconds for steps in range(8)]
+    assert waits == [0.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 14400.0, 14400.0]
+    assert (FIRST_SECONDS, LONGEST_SECONDS, DWELL_SECONDS) == (900.0, 14400.0, 660.0)
+
+
+def test_steps_are_forgotten_after_half_a_day_at_full() -> None:
+    full = Guard("Full", NOW, 5)
+    assert decide(full, [FINE], NOW + FORGET_SECONDS - 1) == full
+    assert decide(full, [FINE], NOW + FORGET_SECONDS) == Guard()
+    assert decide(full, [HARM], NOW + FORGET_SECONDS).steps == 1
+    assert decide(replace(full, level="Stopped"), [HARM], NOW + FORGET_SECONDS).steps == 5
+
+
+@pytest.mark.parametrize(
+    "guard", [Guard("Reduced", NOW, 1, "Harvest", "why"), Guard("Stopped", NOW, 16, "Untested"), Guard("Full", NOW, 3)]
+)
+def test_a_restart_goes_on_where_it_was(guard: Guard) -> None:
+    stored = written(guard)
+    assert stored is not None
+    assert read_guard(HarvestGuard.from_wire(stored.to_wire()), NOW + 1) == guard
+    assert (written(Guard()), read_guard(None, NOW)) == (None, Guard())
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        ({"level": "Throttled"}, Guard("Reduced", NOW)),
+        ({"level": ""}, Guard("Reduced", NOW)),
+        ({"level": "Stopped", "since": "yesterday"}, Guard("Stopped", NOW)),
+        ({"level": "Stopped", "since": "2027-01-15T08:00:00"}, Guard("Stopped", NOW)),
+        ({"level": "Stopped", "since": "9999-12-31T00:00:00Z"}, Guard("Stopped", NOW)),
+        ({"level": "Full", "steps": -3, "cause": "New", "new": 1}, Guard("Full", NOW)),
+        ({"level": "Full", "steps": 10**9, "cause": "Untested"}, Guard("Full", NOW, 16, "Untested")),
+    ],
+)
+def test_what_cannot_be_read_is_harmless(stored: dict[str, object], read: Guard) -> None:
+    assert read_guard(HarvestGuard.from_wire({"since": "2099-01-01T00:00:00Z", **stored}), NOW) == read
+
+
+def test_levels_of_other_versions() -> None:
+    assert [harvest_level(word) for word in (None, "Full", "Reduced", "Stopped", "Half", 7, {})] == [
+        "Full", "Full", "Reduced", "Stopped", "Reduced", "Reduced", "Reduced",
+    ]  # fmt: skip
+
+
+counts = st.integers(0, 3000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of)))
+seen = st.builds(p99, counts, counts, counts)
+guards = st.builds(
+    Guard,
+    st.sampled_from(["Full", "Reduced", "Stopped"]),
+    st.floats(NOW - 100_000, NOW),
+    st.integers(0, 16),
+    st.sampled_from(["Harvest", "Untested"]),
+)
+
+
+@given(guards, seen, seen)
+def test_more_late_requests_beside_offline_work_never_raise_the_level(
+    guard: Guard, one: Objective, other: Objective
+) -> None:
+    if one.beside.count < one.beside.of:
+        more = replace(one, beside=Proportion(one.beside.count + 1, one.beside.of))
+        before, after = (LEVELS.index(decide(guard, [each, other], NOW).level) for each in (one, more))
+        assert after <= before
+
+
+@given(guards, seen)
+def test_one_step_at_a_time_after_the_dwell(guard: Guard, objective: Objective) -> None:
+    after = decide(guard, [objective], NOW)
+    assert abs(LEVELS.index(after.level) - LEVELS.index(guard.level)) <= 1
+    if after.level != guard.level:
+        assert NOW - (guard.since or 0.0) >= DWELL_SECONDS
+        assert after.since == NOW
+        assert after.message
+
+
+def days(
+    seed: int, number: float, beside: Callable[[str], float], without: float, *, rate: float, present: float
+) -> Iterator[Guard]:
+    """The guard over so many days, looked at each minute.
+
+    `rate`: requests a second; `present`: part of them beside offline work, at Full; `beside` and `without`: how likely
+    one is late.
+    """
+    chance, guard, late = np.random.default_rng(seed), Guard(), [(0, 0, 0, 0)] * 60
+    for minute in range(int(number * 24 * 60)):
+        now = NOW + 60.0 * minute
+        tenants = {"Full": present, "Reduced": present, "Stopped": 0.0}[guard.level]
+        first = round(60 * rate * tenants)
+        second = round(60 * rate) - first
+        misses = int(chance.binomial(first, beside(guard.level))), int(chance.binomial(second, without))
+        late = [*late[1:], (misses[0], first, misses[1], second)]
+        sums = [tuple(map(sum, zip(*window, strict=True))) for window in (late[-10:], late)]
+        objective = p99(sums[0][:2], sums[0][2:], sums[1][2:])
+        after = decide(guard, [objective], now)
+        if after != guard:
+            yield after
+        guard = after
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("late", [0.0, 0.005, 0.009])
+def test_a_service_that_keeps_its_objective_is_left_alone(seed: int, late: float) -> None:
+    assert not list(days(seed, 2, lambda _: late, late, rate=2.0, present=0.6))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_overloaded_service_is_harvested_on(seed: int) -> None:
+    assert not list(days(seed, 2, lambda _: 0.2, 0.2, rate=2.0, present=0.6))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_overloaded_service_that_is_never_alone_is_compared_ever_more_seldom(seed: int) -> None:
+    steps = list(days(seed, 4, lambda _: 0.2, 0.2, rate=2.0, present=1.0))
+    stops = [step.since for step in steps if step.level == "Stopped" and step.since]
+    assert {step.cause for step in steps} == {"Untested"}
+    assert 2 <= len(stops) <= 24
+    pauses = [after - before for before, after in pairwise(stops)]
+    assert pauses[-1] > 4 * 3600
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("present", [0.6, 1.0])
+def test_harm_is_stopped_and_tried_again_ever_more_seldom(seed: int, present: float) -> None:
+    steps = list(days(seed, 4, lambda _: 0.05, 0.001, rate=2.0, present=present))
+    stops = [step.since for step in steps if step.level == "Stopped" and step.since]
+    # Two windows after it began, and then each time 15 min · 2^k later, up to 4 h, and a window or two.
+    assert stops[0] <= NOW + 2 * 660 + 900
+    assert 12 <= len(stops) <= 4 * 6 + 8
+    assert all(after - before > 3600 for before, after in pairwise(stops[1:]))
+    assert all(before.level != after.level for before, after in pairwise(steps))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_one_job_at_a_time_does_no_harm_it_stays_so_ever_longer(seed: int) -> None:
+    steps = list(days(seed, 4, {"Full": 0.05, "Reduced": 0.003}.__getitem__, 0.001, rate=2.0, present=0.6))
+    assert "Stopped" not in {step.level for step in steps}
+    reduced = [step.since for step in steps if step.level == "Reduced" and step.since]
+    assert [round((after - before) / 3600) for before, after in pairwise(reduced[4:])][:3] == [
+        4,
+        4,
+        4,
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_requests_say_nothing(seed: int) -> None:
+    assert not list(days(seed, 2, lambda _: 0.5, 0.0, rate=0.1, present=1.0))
