@@ -14,7 +14,7 @@ from rowen.operator.decision import Note
 from rowen.operator.metrics import Metrics
 from rowen.operator.reconciler import Reconciler, _OutdatedError
 from rowen.operator.world.cluster import Cluster
-from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.snapshots import World, groups
 from rowen.operator.world.store import Key, Store
 
 JOB = Key("OfflineJob", "team", "job")
@@ -58,7 +58,7 @@ class Play:
 
     def __init__(self, newest: dict[str, Any] | None, **status: Any) -> None:
         self.cluster, self.registry = Changing(newest), CollectorRegistry()
-        self.store = Store(pod_group, lambda: NOW)
+        self.store = Store(groups, lambda: NOW)
         self.store.put("OfflineJob", job_manifest(status=status))
         world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: NOW)
         world.heard_listing()

@@ -19,7 +19,7 @@ from rowen.operator.workqueue import WorkQueue
 from rowen.operator.world import watch
 from rowen.operator.world.cluster import Cluster
 from rowen.operator.world.resources import JOBS, SERVICES, WATCHED
-from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.snapshots import World, groups
 from rowen.operator.world.store import Store, key_of
 
 DEAF_SECONDS = 60.0
@@ -42,7 +42,7 @@ class Operator:
         self._cluster = cluster
         self._metrics = metrics
         self._clock = clock
-        self._store = Store(pod_group, clock)
+        self._store = Store(groups, clock)
         gap_seconds = settings.resync_seconds + RESYNC_MARGIN_SECONDS
         deadline_seconds = settings.start_deadline_seconds
         self._world = World(self._store, settings.runtime_image, deadline_seconds, gap_seconds, clock)

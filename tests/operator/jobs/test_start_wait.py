@@ -27,7 +27,7 @@ from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.jobs.start import waited
 from rowen.operator.jobs.start_wait import StartWait
 from rowen.operator.pods.view import PodView, Problem
-from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.snapshots import World, groups
 from rowen.operator.world.store import Key, Store
 
 JOB = Key("OfflineJob", "team", "job")
@@ -104,7 +104,7 @@ class Job:
 
     def __init__(self) -> None:
         self.now = NOW
-        self.store = Store(pod_group, lambda: self.now)
+        self.store = Store(groups, lambda: self.now)
         self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: self.now)
         self._version = 0
         self.status: dict[str, Any] = placed(made=NOW + 9999)

@@ -13,7 +13,7 @@ from rowen.operator.jobs.policy import REFUSED_SECONDS
 from rowen.operator.metrics import Metrics
 from rowen.operator.reconciler import Reconciler
 from rowen.operator.world.cluster import Cluster
-from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.snapshots import World, groups
 from rowen.operator.world.store import Key, Store
 
 JOB = Key("OfflineJob", "team", "job")
@@ -58,7 +58,7 @@ class Play:
     def __init__(self, failure: KubeError | None) -> None:
         self.now = NOW
         self.cluster = Refusing(failure)
-        self.store = Store(pod_group, lambda: self.now)
+        self.store = Store(groups, lambda: self.now)
         status = placed()
         status["assignment"]["lease"]["durationSeconds"] = 100_000
         self.store.put("OfflineJob", job_manifest(status=status))

@@ -25,7 +25,7 @@ from rowen.operator.metrics import Metrics
 from rowen.operator.settings import Settings
 from rowen.operator.world.cluster import Cluster
 from rowen.operator.world.resources import JOBS, PODS
-from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.snapshots import World, groups
 from rowen.operator.world.store import Key, Store
 
 HOUR = 3600.0
@@ -52,7 +52,7 @@ class Listener:
     def __init__(self, ahead: float = 0.0, *, reported: bool = True) -> None:
         self.now = NOW
         self.ahead = ahead
-        self.store = Store(pod_group, lambda: self.now)
+        self.store = Store(groups, lambda: self.now)
         self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: self.now)
         self._version = 0
         self.store.put("Pod", STUCK)

@@ -32,7 +32,7 @@ def pod(version: int, uid: str = "u", group: str = "g", name: str = "a") -> dict
 
 
 def store(clock: Clock | None = None) -> Store:
-    return Store(lambda _, manifest: manifest["metadata"]["labels"]["group"], clock or Clock())
+    return Store(lambda _, manifest: manifest["metadata"]["labels"]["group"].split(), clock or Clock())
 
 
 def version(cache: Store) -> str | None:
@@ -53,6 +53,15 @@ def test_what_was_deleted_does_not_come_back() -> None:
     cache.remove("Pod", pod(7))
     assert not cache.put("Pod", pod(6))
     assert cache.put("Pod", pod(8, "new"))
+
+
+def test_an_object_is_in_all_its_groups_as_they_are_now() -> None:
+    cache = store()
+    cache.put("Pod", pod(5, group="g h"))
+    cache.put("Pod", pod(3, "v", group="h", name="b"))
+    cache.put("Pod", pod(6, group="i h"))
+    found = {group: [member["metadata"]["name"] for member in cache.group("Pod", group)] for group in "ghi"}
+    assert found == {"g": [], "h": ["a", "b"], "i": ["a"]}
 
 
 def test_a_late_deletion_spares_the_successor() -> None:

@@ -6,10 +6,14 @@ import pytest
 from operator_builders import (
     GAP_SECONDS,
     IMAGE,
+    NAMESPACE,
     NODE,
     NOW,
+    SLO,
     START_DEADLINE_SECONDS,
+    device,
     job_manifest,
+    online,
     placed,
     report_manifest,
 )
@@ -17,11 +21,12 @@ from operator_builders import (
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.operator.jobs.policy import decide
 from rowen.operator.world.reports import Report
-from rowen.operator.world.snapshots import World, pod_group
+from rowen.operator.world.snapshots import World, groups
 from rowen.operator.world.store import Key, Store
 
 HOUR = 3600.0
 JOB = Key("OfflineJob", "team", "job")
+CHAT = Key("OnlineService", NAMESPACE, "chat")
 
 
 class Reported:
@@ -30,7 +35,7 @@ class Reported:
     def __init__(self, ahead: float = 0.0) -> None:
         self.now = NOW
         self.ahead = ahead
-        self.store = Store(pod_group, lambda: self.now)
+        self.store = Store(groups, lambda: self.now)
         self.world = World(self.store, IMAGE, START_DEADLINE_SECONDS, GAP_SECONDS, lambda: self.now)
         self._version = 0
         self.stored: dict[str, Any] = {}
@@ -115,3 +120,46 @@ def test_a_lease_follows_the_reports_whatever_the_nodes_clock(ahead: float) -> N
     assert _running(node) == "Starting"
     node.now += 16
     assert _running(node) == "LeaseExpired"
+
+
+def served() -> Reported:
+    """The world of a service."""
+    node = Reported()
+    node.put("OnlineService", {
+        "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "s1"},
+        "spec": {"workloadRef": {"kind": "Deployment", "name": "chat"}, "slo": SLO},
+    })  # fmt: skip
+    return node
+
+
+def service(world: World) -> list[str]:
+    """The devices that the service holds."""
+    found = world.service(CHAT, NOW)
+    assert found is not None
+    return [held.id for held in found.devices]
+
+
+def test_a_service_has_the_devices_that_reports_name_it_for() -> None:
+    node = served()
+    chat, other = device("chat0", online=online()), device("other0", online=online("other"))
+    elsewhere = device("there0", online=online(pod={"namespace": "elsewhere", "name": "chat-abc"}))
+    node.put("NodeHarvest", report_manifest(chat, other, elsewhere, device("free"), node="a"))
+    node.put("NodeHarvest", report_manifest(device("chat1", online=online()), node="b"))
+    node.put("NodeHarvest", report_manifest(device("other1", online=online("other")), node="c"))
+    node.put("NodeHarvest", report_manifest(device("chat2", online=online()), node="d", time=NOW - HOUR))
+    assert service(node.world) == ["chat0", "chat1"]
+    node.put("NodeHarvest", report_manifest(device("other2", online=online("other")), node="b"))
+    node.put("NodeHarvest", report_manifest(device("chat3", online=online()), node="c"))
+    assert service(node.world) == ["chat0", "chat3"]
+
+
+def test_a_service_asks_no_node_that_has_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = served()
+    for number in range(50):
+        held = online("chat" if number == 7 else f"other{number}")
+        node.put("NodeHarvest", report_manifest(device(f"g{number}", online=held), node=f"n{number}"))
+    asked: list[str] = []
+    report = node.world.report
+    monkeypatch.setattr(node.world, "report", lambda name: [asked.append(name), report(name)][1])
+    assert service(node.world) == ["g7"]
+    assert asked == ["n7"]

@@ -106,7 +106,9 @@ class World:
         reference = service["spec"].get("workloadRef")
         kind, name = (reference["kind"], reference["name"]) if reference else ("Deployment", key.name)
         devices = [
-            device for report in self._fresh_reports(now) for device in service_devices(report, key.namespace, key.name)
+            device
+            for report in self._fresh_reports(key, now)
+            for device in service_devices(report, key.namespace, key.name)
         ]
         return service_snapshot(
             service,
@@ -173,21 +175,35 @@ class World:
             if same_namespace and (reference.get("kind"), reference.get("name")) == (kind, name):
                 yield Key("OnlineService", namespace, service["metadata"]["name"])
 
-    def _fresh_reports(self, now: float) -> Iterator[Report]:
-        for harvest in list(self._store.all("NodeHarvest")):
+    def _fresh_reports(self, service: Key, now: float) -> Iterator[Report]:
+        """Of the nodes that name the service: all nodes for each service would be nodes × services."""
+        for harvest in self._store.group("NodeHarvest", f"{service.namespace}/{service.name}"):
             report = self.report(harvest["metadata"]["name"])
             if report and report.fresh(now):
                 yield report
 
 
-def pod_group(kind: str, manifest: Manifest) -> str | None:
-    """What a pod belongs to: its job's uid, or namespace/name of its service."""
+def groups(kind: str, manifest: Manifest) -> frozenset[str]:
+    """What a pod belongs to: its job's uid, or namespace/name of its service. Of a report, the services on its node."""
+    if kind == "NodeHarvest":
+        return frozenset(_services(manifest))
     if kind != "Pod":
-        return None
+        return frozenset()
     labels = manifest["metadata"].get("labels") or {}
     if JOB_UID_LABEL in labels:
-        return str(labels[JOB_UID_LABEL])
-    return f"{manifest['metadata']['namespace']}/{labels[SERVICE_LABEL]}" if SERVICE_LABEL in labels else None
+        return frozenset((str(labels[JOB_UID_LABEL]),))
+    if SERVICE_LABEL in labels:
+        return frozenset((f"{manifest['metadata']['namespace']}/{labels[SERVICE_LABEL]}",))
+    return frozenset()
+
+
+def _services(harvest: Manifest) -> Iterator[str]:
+    """Namespace/name of the services that a report names."""
+    for device in (harvest.get("status") or {}).get("devices") or ():
+        online = device.get("online") or {}
+        namespace, service = (online.get("pod") or {}).get("namespace"), online.get("service")
+        if namespace and service:
+            yield f"{namespace}/{service}"
 
 
 def _controls(pod: Manifest, uid: str) -> bool:

@@ -4,7 +4,7 @@ The copies are fed by the watch, by listings, and by the answers to the operator
 also repairs what the watch has missed, and shows that it has missed it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,11 +33,11 @@ def key_of(kind: str, manifest: Manifest) -> Key:
 class Store:
     """Objects by key. Not for use from several threads.
 
-    `group_of` files objects for `group`; `clock` gives seconds.
+    `groups_of` files objects for `group`, each group once; `clock` gives seconds.
     """
 
-    def __init__(self, group_of: Callable[[str, Manifest], str | None], clock: Callable[[], float]) -> None:
-        self._group_of = group_of
+    def __init__(self, groups_of: Callable[[str, Manifest], Iterable[str]], clock: Callable[[], float]) -> None:
+        self._groups_of = groups_of
         self._groups: dict[tuple[str, str], dict[str, Manifest]] = {}
         self._copies: dict[str, Copy[Manifest]] = {
             kind: Copy(kind, without_managed_fields, partial(self._file, kind), clock)
@@ -53,7 +53,7 @@ class Store:
         return self._copies[kind].values()
 
     def group(self, kind: str, group: str) -> Iterator[Manifest]:
-        """The objects of a kind that `group_of` filed under that group, by name."""
+        """The objects of a kind that `groups_of` filed under that group, by name."""
         members = self._groups.get((kind, group), {}).values()
         yield from sorted(members, key=lambda manifest: key_of(kind, manifest))
 
@@ -79,10 +79,12 @@ class Store:
         return min((since for since in unseen if since is not None), default=None)
 
     def _file(self, kind: str, old: Manifest | None, new: Manifest | None) -> None:
-        if old is not None and (group := self._group_of(kind, old)) is not None:
-            members = self._groups[kind, group]
-            del members[uid_of(old)]
-            if not members:
-                del self._groups[kind, group]
-        if new is not None and (group := self._group_of(kind, new)) is not None:
-            self._groups.setdefault((kind, group), {})[uid_of(new)] = new
+        if old is not None:
+            for group in self._groups_of(kind, old):
+                members = self._groups[kind, group]
+                del members[uid_of(old)]
+                if not members:
+                    del self._groups[kind, group]
+        if new is not None:
+            for group in self._groups_of(kind, new):
+                self._groups.setdefault((kind, group), {})[uid_of(new)] = new
