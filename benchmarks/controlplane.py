@@ -191,6 +191,8 @@ def main() -> None:
         )  # fmt: skip
     except (ClusterError, TimeoutError, ValueError) as error:
         sys.exit(f"controlplane: {error}")
+    except KeyboardInterrupt:
+        sys.exit("controlplane: interrupted; what it had started has ended")
     print_report(found, arguments.json)
     for name, bar in found["bars"].items():
         value = found["figures"][name]["value"]
