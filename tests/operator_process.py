@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 _RBAC = REPOSITORY / "charts/rowen/templates/operator/rbac.yaml"
 PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
+AGENTS = "default"
 
 
 class OperatorProcess:
@@ -34,6 +35,7 @@ class OperatorProcess:
         self._environment = {
             **os.environ,
             "KUBECONFIG": str(server.kubeconfig_for(USER)),
+            "ROWEN_AGENT_NAMESPACE": AGENTS,
             "ROWEN_RUNTIME_IMAGE": "registry.test/runtime:1",
             "ROWEN_START_DEADLINE_SECONDS": str(start_deadline_seconds),
             "ROWEN_HEALTH_PORT": str(self.health_port),
@@ -81,11 +83,11 @@ class OperatorProcess:
 async def grant(client: Client) -> None:
     """Gives the operator's user the rules of the chart's roles and nothing else."""
     text = "\n".join(line for line in _RBAC.read_text().splitlines() if "{{-" not in line and "{{ " not in line)
-    for role in yaml.safe_load_all(text):
+    for number, role in enumerate(yaml.safe_load_all(text)):
         if role and role["kind"] in ("ClusterRole", "Role"):
-            # The lease is where the kubeconfig's context is.
-            where = {"namespace": "default"} if role["kind"] == "Role" else {}
-            role["metadata"] = {"name": "rowen-operator-test", **where}
+            # The operator's lease is where the kubeconfig's context is, and the nodes' heartbeats are there as well.
+            where = {"namespace": AGENTS} if role["kind"] == "Role" else {}
+            role["metadata"] = {"name": f"rowen-operator-test-{number}", **where}
             await apply(client, role, manager="test")
             await apply(client, _binding(role), manager="test")
 

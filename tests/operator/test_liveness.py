@@ -1,11 +1,16 @@
 """The operator is alive while its watch delivers what listings show."""
 
+from collections.abc import Callable
+
 import kopf
 import pytest
+from operator_beats import NoBeats
 from operator_builders import job_manifest
 from prometheus_client import CollectorRegistry
 
 from rowen.kube.errors import RefusedError
+from rowen.kube.heartbeat import Beat
+from rowen.kube.informer import Informer
 from rowen.kube.listing import Listing
 from rowen.kube.resource import Resource
 from rowen.operator.app import DEAF_SECONDS, Operator
@@ -22,6 +27,9 @@ class OneJob(Cluster):
 
     def __init__(self) -> None:
         self.version = 1
+
+    def beats(self, namespace: str, heard: Callable[[Beat], None]) -> Informer[Beat]:
+        return NoBeats()
 
     async def listing(self, resource: Resource) -> Listing:
         items = [job_manifest(resourceVersion=str(self.version))] if resource is JOBS else []

@@ -9,7 +9,8 @@ from typing import Any
 
 from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL, OPERATOR_MANAGER
 from rowen.kube.client import Client
-from rowen.kube.kinds import NODE_HARVESTS, NODES, OFFLINE_JOBS
+from rowen.kube.heartbeat import beat_manifest
+from rowen.kube.kinds import LEASES, NODE_HARVESTS, NODES, OFFLINE_JOBS
 from rowen.kube.objects import apply, apply_status, delete, get, list_all
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import rfc3339
@@ -33,8 +34,10 @@ class Clock:
 class Stage:
     """One namespace with nodes of its own. Pools are so small that no other test's job fits."""
 
-    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+    def __init__(self, client: Client, namespace: str, clock: Clock, agents: str = "") -> None:
+        """The nodes' heartbeats are in the namespace `agents`; without one in the stage's own."""
         self.client, self.namespace, self.clock = client, namespace, clock
+        self.agents = agents or namespace
         self._made: list[tuple[str, str, str | None]] = []
 
     async def alone(self) -> None:
@@ -75,9 +78,19 @@ class Stage:
             manager=MANAGER,
         )
         await self.pod(f"online-{full}", full, memory="1Mi")
-        await self.make({"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": full}}, "nodeharvests")
-        await self.report(full)
+        await self.harvest(full)
         return full
+
+    async def harvest(self, node: str) -> None:
+        """The node's NodeHarvest with a report, made where it is missing."""
+        await self.make({"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": node}}, "nodeharvests")
+        await self.report(node)
+
+    async def remove(self, node: str) -> None:
+        """Takes the node away with all that tells of it."""
+        await self.delete("v1", f"nodes/{node}", None)
+        await self.delete(API_VERSION, f"nodeharvests/{node}", None)
+        await self.delete(LEASES.api_version, f"leases/{node}", self.agents)
 
     async def _taint(self, node: str, taints: Sequence[dict[str, str]]) -> None:
         """Sets the taints; that of a new node goes, as the node controller takes it away once the node is Ready."""
@@ -114,6 +127,26 @@ class Stage:
         status = {"updateTime": rfc3339(self.clock(), "microseconds"), "backend": "cpu", "devices": [device]}
         manifest = {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": node}, "status": status}
         await apply_status(self.client, NODE_HARVESTS, manifest, manager=MANAGER)
+
+    async def beat(self, node: str) -> None:
+        """The node's heartbeat, dated by the stage's clock."""
+        await apply(self.client, LEASES, beat_manifest(self.agents, node, "agent", self.clock()), manager=MANAGER)
+
+    @contextlib.asynccontextmanager
+    async def alive(self, node: str) -> AsyncIterator[None]:
+        """The node renews its heartbeat all the time."""
+
+        async def for_ever() -> None:
+            while True:
+                await self.beat(node)
+                await asyncio.sleep(0.5)
+
+        task = asyncio.create_task(for_ever())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     def tenant(self, pod: str, tokens: int, granted: float) -> dict[str, Any]:
         """A pod's entry in a report."""
@@ -174,10 +207,21 @@ class Stage:
         for version, url, namespace in reversed(self._made):
             await self.delete(version, url, namespace)
 
+    async def heard(self, loop: Loop, node: str, since: float) -> None:
+        """Waits until the scheduler has heard the node after that time, Unix seconds."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < deadline:
+            snapshot = loop.snapshot()
+            heard = snapshot.nodes[node].heard if snapshot and node in snapshot.nodes else None
+            if heard is not None and heard > since:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{node} was not heard")
+
     @contextlib.asynccontextmanager
     async def scheduler(self, policy: Policy) -> AsyncIterator[Loop]:
         """A running scheduler whose own namespace is the stage's."""
-        loop = Loop(self.client, self.namespace, policy, self.clock)
+        loop = Loop(self.client, self.namespace, self.agents, policy, self.clock)
         task = asyncio.create_task(loop.run())
         try:
             yield loop

@@ -50,20 +50,31 @@ class Steps:
         self.policy = Policy()
         self.loop = self.started()
         self.jobs: list[str] = []
+        self.beating = True
+        """Whether nodes renew their Leases; those of the last release have none, and report."""
 
     def started(self) -> Loop:
         """A scheduler that has just been started."""
-        return Loop(self.tap.client, self.stage.namespace, self.policy, self.stage.clock)
+        return Loop(self.tap.client, self.stage.namespace, self.stage.namespace, self.policy, self.stage.clock)
 
-    async def go(self, seconds: float, *, reporting: Iterable[str] = (), ahead: float = 0.0) -> None:
-        """So many seconds in which the scheduler listens, and these nodes report every two of them."""
-        nodes = list(reporting)
+    async def go(self, seconds: float, *, alive: Iterable[str] = (), ahead: float = 0.0) -> None:
+        """So many seconds in which the scheduler listens, and these nodes give a sign of life every two of them."""
+        nodes = list(alive)
         for _ in range(round(seconds / 2)):
             self.stage.clock.offset += 2.0
             for name in nodes:
-                await report(self.stage, name, ahead)
+                await self.sign(name, ahead)
             await see(self.loop)
             await self.loop.step()
+
+    async def sign(self, node: str, ahead: float = 0.0) -> None:
+        """A sign of life, by a clock that is so many seconds ahead of the scheduler's."""
+        self.stage.clock.offset += ahead
+        if self.beating:
+            await self.stage.beat(node)
+        else:
+            await self.stage.report(node)
+        self.stage.clock.offset -= ahead
 
     async def job(self, name: str) -> dict[str, Any]:
         """The job's status."""
@@ -76,19 +87,12 @@ class Steps:
         return sorted(filter(None, found))
 
 
-async def report(stage: Stage, node: str, ahead: float) -> None:
-    """A report by a clock that is so many seconds ahead of the scheduler's."""
-    stage.clock.offset += ahead
-    await stage.report(node)
-    stage.clock.offset -= ahead
-
-
 async def placed(steps: Steps, nodes: list[str], *names: str, ahead: float = 0.0) -> list[str]:
     """Jobs that are placed on the nodes, each on one; the ids of their assignments."""
     for name in names:
         await steps.stage.job(name)
     steps.jobs += names
-    await steps.go(4, reporting=nodes, ahead=ahead)
+    await steps.go(4, alive=nodes, ahead=ahead)
     assert await steps.left() == sorted(nodes)
     return [(await steps.job(name))["assignment"]["id"] for name in names]
 

@@ -17,8 +17,9 @@ from rowen.kube.election import LostLeaseError
 from rowen.kube.errors import KubeError, RefusedError, UnreachableError
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
-from rowen.scheduler.loop import Loop, pause_seconds
+from rowen.scheduler.loop import Loop
 from rowen.scheduler.monitor.backoff import Backoff
+from rowen.scheduler.pace import pause_seconds
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.world.refusal import Refusal
 
@@ -42,7 +43,8 @@ class Monotonic:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
     made = Monotonic()
-    monkeypatch.setattr("rowen.scheduler.loop.time", made)
+    for module in ("loop", "world.keeping"):
+        monkeypatch.setattr(f"rowen.scheduler.{module}.time", made)
     return made
 
 
@@ -95,7 +97,7 @@ async def until_refused(stage: Stage, loop: Loop, tap: Tap) -> None:
 async def test_a_refused_write_is_tried_again_ever_more_rarely(stage: Stage, clock: Monotonic) -> None:
     """The assignment that is refused has a new id each time."""
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.node("a", slots=1)
     await deny_assignments(stage)
     await until_refused(stage, loop, tap)
@@ -113,7 +115,7 @@ async def test_a_refused_write_is_tried_again_ever_more_rarely(stage: Stage, clo
 
 async def test_something_else_is_written_while_a_refused_write_waits(stage: Stage, clock: Monotonic) -> None:
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.node("a", slots=1)
     await deny_assignments(stage)
     await until_refused(stage, loop, tap)
@@ -137,7 +139,7 @@ async def test_something_else_is_written_while_a_refused_write_waits(stage: Stag
 
 async def test_without_an_answer_every_write_of_the_job_waits(stage: Stage, clock: Monotonic) -> None:
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.job("j")
     await see(loop)
     tap.errors[WRITE] = UnreachableError("no route")
@@ -156,7 +158,7 @@ async def test_without_an_answer_every_write_of_the_job_waits(stage: Stage, cloc
 
 async def test_profiles_that_cannot_be_stored_are_not_tried_every_pass(stage: Stage, clock: Monotonic) -> None:
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.job("j")
     await see(loop)
     uid = (await stage.get_job("j"))["metadata"]["uid"]
@@ -179,7 +181,7 @@ async def test_a_pass_with_slow_writes_is_alive(
     """Each write takes 40 s, the pass far longer than a loop may stand still."""
     monkeypatch.setattr("rowen.scheduler.loop._WRITERS", 1)
     slow = Slow(stage.client, clock, 40.0)
-    loop = Loop(slow.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(slow.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     slow.watched, loop._running = loop, True
     for number in range(4):
         await stage.job(f"j{number}")
@@ -208,7 +210,7 @@ class Slow(Tap):
 
 async def test_slow_writes_make_no_long_pause(stage: Stage, clock: Monotonic) -> None:
     slow = Slow(stage.client, clock, 100.0)
-    loop = Loop(slow.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(slow.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     task = asyncio.create_task(loop.run())
     try:
         for name in ("a", "b"):
@@ -221,14 +223,14 @@ async def test_slow_writes_make_no_long_pause(stage: Stage, clock: Monotonic) ->
 
 @pytest.mark.parametrize(("still", "alive"), [(59.9, True), (60.0, False)])
 async def test_a_loop_that_stands_still_is_not_alive(kube: Client, clock: Monotonic, still: float, alive: bool) -> None:
-    loop = Loop(kube, "none", Policy())
+    loop = Loop(kube, "none", "none", Policy())
     loop._running = True
     clock.now += still
     assert loop.alive() == alive
 
 
 async def test_a_loop_that_stands_by_is_alive(kube: Client, clock: Monotonic) -> None:
-    loop = Loop(kube, "none", Policy())
+    loop = Loop(kube, "none", "none", Policy())
     clock.now += 3600.0
     assert loop.alive()
 
@@ -236,7 +238,7 @@ async def test_a_loop_that_stands_by_is_alive(kube: Client, clock: Monotonic) ->
 async def test_a_status_that_has_changed_since_is_decided_on_again(stage: Stage) -> None:
     """The user suspends the job while it is being placed: the assignment that was decided on is never written."""
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.node("a")
     await stage.job("j")
     await see(loop)
@@ -252,7 +254,7 @@ async def test_a_status_that_has_changed_since_is_decided_on_again(stage: Stage)
 
 async def test_no_slot_is_promised_twice_where_a_withdrawal_was_not_taken(stage: Stage) -> None:
     """The user suspends a job and goes back on it, unseen: its slot is not free for the job that waits."""
-    loop = Loop(stage.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(stage.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.node("a", slots=1)
     await stage.job("j")
     await see(loop)
@@ -274,7 +276,7 @@ async def test_no_slot_is_promised_twice_where_a_withdrawal_was_not_taken(stage:
 
 
 async def test_a_withdrawal_that_was_not_taken_begins_no_back_off(stage: Stage) -> None:
-    loop = Loop(stage.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(stage.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.node("a", slots=1)
     await stage.job("j")
     await see(loop)
@@ -293,7 +295,7 @@ async def test_a_withdrawal_that_was_not_taken_begins_no_back_off(stage: Stage) 
 async def test_one_that_leads_again_decides_on_what_is_there_then(stage: Stage) -> None:
     """Another scheduler has been at work since."""
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     async with running(loop):
         await stage.job("j")
         await stage.await_job("j", lambda status: bool(status.get("conditions")))
@@ -320,7 +322,7 @@ async def test_nothing_is_written_once_the_lease_has_run_out(stage: Stage, monke
 
     monkeypatch.setattr("rowen.scheduler.loop.ensure_held", lost)
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.job("j")
     await see(loop)
     await loop.step()
@@ -340,7 +342,7 @@ async def running(loop: Loop) -> AsyncIterator[None]:
 
 async def test_a_status_that_changes_all_the_time_is_tried_each_pass(stage: Stage, clock: Monotonic) -> None:
     tap = Tap(stage.client)
-    loop = Loop(tap.client, stage.namespace, Policy(), stage.clock)
+    loop = Loop(tap.client, stage.namespace, stage.namespace, Policy(), stage.clock)
     await stage.job("j")
     await see(loop)
     tap.errors[WRITE] = RefusedError(409, "Conflict", "the object has been modified")

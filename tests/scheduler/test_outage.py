@@ -12,7 +12,6 @@ from scheduler.steps import kept
 from scheduler.tap import Tap, until
 
 from rowen.kube.client import Client
-from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.loop import Loop
 from rowen.scheduler.policy import Policy
 
@@ -41,26 +40,9 @@ async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
 
 
 @contextlib.asynccontextmanager
-async def reporting(stage: Stage, node: str) -> AsyncIterator[None]:
-    """The node reports all the time."""
-
-    async def for_ever() -> None:
-        while True:
-            await stage.report(node)
-            await asyncio.sleep(0.5)
-
-    task = asyncio.create_task(for_ever())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-@contextlib.asynccontextmanager
 async def running(stage: Stage, client: Client) -> AsyncIterator[Loop]:
     """A scheduler that runs by itself, on the real clock."""
-    loop = Loop(client, stage.namespace, QUICK)
+    loop = Loop(client, stage.namespace, stage.namespace, QUICK)
     task = asyncio.create_task(loop.run())
     try:
         yield loop
@@ -75,13 +57,13 @@ async def test_the_only_node_is_lost_although_nothing_comes_by_itself(stage: Sta
     node = await stage.node("a")
     async with running(stage, tap.client):
         await stage.job("j")
-        async with reporting(stage, node):
+        async with stage.alive(node):
             await stage.await_job("j", lambda status: "assignment" in status)
         tap.calls.clear()
         began = time.monotonic()
         lost = await stage.await_job("j", lambda status: "assignment" not in status)
         assert condition(lost["status"], "Placed")["reason"] == "NodeLost"
-        assert 1 <= tap.calls.count("GET nodeharvests") <= time.monotonic() - began + 2
+        assert 1 <= tap.calls.count("GET leases") <= time.monotonic() - began + 2
 
 
 async def test_an_outage_longer_than_the_lease_costs_no_job(stage: Stage) -> None:
@@ -89,48 +71,48 @@ async def test_an_outage_longer_than_the_lease_costs_no_job(stage: Stage) -> Non
     node = await stage.node("a")
     async with running(stage, tap.client) as loop:
         await stage.job("j")
-        async with reporting(stage, node):
+        async with stage.alive(node):
             found = await stage.await_job("j", lambda status: "assignment" in status)
         tap.cut()
         await asyncio.sleep(8)
         tap.mend()
         tap.calls.clear()
-        await until(lambda: "WATCH nodeharvests" in tap.calls and loop.cluster.current())
+        await until(lambda: "WATCH leases" in tap.calls and loop.cluster.current())
         await asyncio.sleep(2)
-        renewed = found["status"]["assignment"]["lease"]["renewTime"]
-        async with reporting(stage, node):
-            after = await stage.await_job(
-                "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > renewed
-            )
+        since = time.time()
+        async with stage.alive(node):
+            await stage.heard(loop, node, since)
+            await loop.step()
+        after = await stage.get_job("j")
         assert kept(after["status"], found["status"]["assignment"]["id"])
 
 
 async def test_a_watch_that_hangs_is_no_silence(stage: Stage) -> None:
-    """The API server answers, and the node reports, but nothing comes."""
+    """The API server answers, and the node is alive, but nothing comes."""
     tap = Tap(stage.client)
     node = await stage.node("a")
-    async with running(stage, tap.client), reporting(stage, node):
+    async with running(stage, tap.client) as loop, stage.alive(node):
         await stage.job("j")
         found = await stage.await_job("j", lambda status: "assignment" in status)
-        tap.deaf.add("WATCH nodeharvests")
-        later = rfc3339(time.time() + 3.0, "microseconds")
-        after = await stage.await_job(
-            "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > later
-        )
+        tap.deaf.add("WATCH leases")
+        # Well above the lease: only a listing can show that the node is alive.
+        await asyncio.sleep(QUICK.lease_seconds + 3.0)
+        await stage.heard(loop, node, time.time() - QUICK.lease_seconds)
+        after = await stage.get_job("j")
         assert kept(after["status"], found["status"]["assignment"]["id"])
 
 
 async def test_a_loop_that_was_stalled_did_not_listen(stage: Stage) -> None:
     node = await stage.node("a")
-    async with running(stage, stage.client):
+    async with running(stage, stage.client) as loop:
         await stage.job("j")
-        async with reporting(stage, node):
+        async with stage.alive(node):
             found = await stage.await_job("j", lambda status: "assignment" in status)
         time.sleep(7)  # noqa: ASYNC251
         await asyncio.sleep(1.5)
-        renewed = found["status"]["assignment"]["lease"]["renewTime"]
-        async with reporting(stage, node):
-            after = await stage.await_job(
-                "j", lambda status: status.get("assignment", {}).get("lease", {}).get("renewTime", "") > renewed
-            )
+        since = time.time()
+        async with stage.alive(node):
+            await stage.heard(loop, node, since)
+            await loop.step()
+        after = await stage.get_job("j")
         assert kept(after["status"], found["status"]["assignment"]["id"])

@@ -15,6 +15,7 @@ import yaml
 from accounts import account, allow, rule, token
 from apiserver import BINARIES, ApiServer, free_port
 from scheduler.stage import Clock, Stage, condition
+from scheduler.steps import kept
 
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
@@ -28,7 +29,8 @@ ACCOUNT = "system:serviceaccount:{}:rowen-scheduler"
 
 @pytest.fixture
 async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
-    made = Stage(kube, namespace, Clock())
+    made = Stage(kube, namespace, Clock(), agents=f"{namespace}-agents")
+    await made.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.agents}}, "namespaces")
     await made.service()
     yield made
     await made.clear()
@@ -40,7 +42,8 @@ async def grant(stage: Stage) -> None:
         pytest.skip(f"no helm in {BINARIES}")
     command = [
         BINARIES / "helm", "template", "rowen", CHART, "--namespace", stage.namespace,
-        "--show-only", "templates/scheduler/rbac.yaml", "--kube-version", "1.34.0",
+        f"--set=agent.namespace={stage.agents}", "--show-only", "templates/scheduler/rbac.yaml",
+        "--kube-version", "1.34.0",
     ]  # fmt: skip
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     rendered, _ = await process.communicate()
@@ -61,7 +64,7 @@ async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage:
     )
     try:
         await stage.await_job("j", lambda status: bool(status.get("conditions")))
-        await stage.report(node)
+        await stage.beat(node)
         found = await stage.await_job("j", lambda status: "assignment" in status)
         await stage.pod("j-1", node, memory="64Mi", job=found)
         await stage.report(node, tenants=[stage.tenant("j-1", 2500, 25.0)])
@@ -113,9 +116,11 @@ async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: Api
         sys.executable, "-m", "rowen.scheduler", env=environments[0], stderr=subprocess.DEVNULL
     )
     two = None
+    node = await stage.node("a")
     try:
         await stage.job("j")
-        await stage.await_job("j", lambda status: bool(status.get("conditions")))
+        await stage.beat(node)
+        placed = (await stage.await_job("j", lambda status: "assignment" in status))["status"]
         first = await holder(stage)
         two = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rowen.scheduler", env=environments[1], stderr=subprocess.PIPE
@@ -126,8 +131,12 @@ async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: Api
             assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 503
             assert await holder(stage) == first
             one.kill()
+            # The node is silent while nobody listens, for longer than its own lease.
             await stage.job("k")
             await stage.await_job("k", lambda status: bool(status.get("conditions")))
+            async with stage.alive(node):
+                await asyncio.sleep(4.0)
+            assert kept((await stage.get_job("j"))["status"], placed["assignment"]["id"])
             assert await holder(stage) not in ("", first)
             assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 200
     finally:
@@ -143,6 +152,7 @@ def settings(stage: Stage, api_server: ApiServer, port: int) -> dict[str, str]:
     return os.environ | {
         "KUBECONFIG": str(api_server.kubeconfig_for(ACCOUNT.format(stage.namespace))),
         "POD_NAMESPACE": stage.namespace,
+        "ROWEN_AGENT_NAMESPACE": stage.agents,
         "ROWEN_SCHEDULER_PORT": str(port),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }

@@ -51,5 +51,5 @@ TERMINATION_LOG = "/dev/termination-log"
 # renewal for so long its offline work stands still, and the scheduler gives its assignments away.
 HEARTBEAT_SECONDS = 5.0
 NODE_LEASE_SECONDS = 15
-# A report is written so often while offline work makes progress, if it says nothing else that is new.
+# A report is written so often while offline work is attached, or figures move: progress is measured between reports.
 PROGRESS_SECONDS = 10.0

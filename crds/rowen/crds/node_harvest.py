@@ -17,7 +17,7 @@ class NodeHarvestSpec(ApiModel):
     window_seconds: Annotated[int, Field(ge=10, le=86400)] = 60
     """Window over which fractions and percentiles are computed."""
     interval_seconds: Annotated[int, Field(ge=1, le=300)] = 5
-    """Time between two reports; each report renews the leases of the node's assignments."""
+    """Time between two looks at the node; what they show is reported when it matters, and every minute."""
 
 
 class Interval(ReadModel):
@@ -236,7 +236,7 @@ class NodeHarvestStatus(ReadModel):
     """What the agent observes."""
 
     update_time: Timestamp | None = None
-    """When the report was made; readers pass over stale ones."""
+    """When the report was made; the node's coordination Lease tells whether the node is there."""
     backend: Literal["cpu", "nvidia"] | None = None
     """How devices are shared on this node; absent where they differ in it."""
     busy_grid: BusyGrid | None = None

@@ -217,12 +217,12 @@ class OfflineJobSpec(ApiModel):
 
 
 class Lease(ReadModel):
-    """The node's hold on an assignment; it is renewed by the node's reports."""
+    """The node's hold on an assignment; the node's heartbeats renew it: its coordination Lease, not this status."""
 
     duration_seconds: Annotated[int, Field(ge=1)]
-    """Without renewal for so long the assignment is lost."""
-    renew_time: Timestamp
-    """Last renewal."""
+    """Without a heartbeat of the node for so long the assignment is lost."""
+    renew_time: Timestamp | None = None
+    """When the node had been heard when the assignment was made. Deprecated: it is for readers of the last release."""
 
 
 class Assignment(ReadModel):

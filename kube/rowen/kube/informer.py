@@ -42,8 +42,10 @@ class Informer(Generic[T]):
         resource: Resource,
         parse: Callable[[Raw], T | None],
         changed: Callable[[T | None, T | None], None] = ignored,
+        namespace: str | None = None,
     ) -> None:
-        self._client, self._resource = client, resource
+        """`namespace`: the one whose objects are of interest; None: all."""
+        self._client, self._resource, self._namespace = client, resource, namespace
         self._copy = Copy(resource.kind, parse, changed)
         self._version = -1
         self._newest = -1
@@ -99,7 +101,7 @@ class Informer(Generic[T]):
     async def refresh(self) -> int:
         """Lists anew and returns the list's version. Raises `KubeError`."""
         known = self._newest
-        found = await listing(self._client, self._resource)
+        found = await listing(self._client, self._resource, namespace=self._namespace)
         if found.version < known:
             raise StaleListError(
                 f"the list of {self._resource.plural} is of version {found.version}, {known} has been seen"
@@ -112,7 +114,9 @@ class Informer(Generic[T]):
     async def probe(self) -> None:
         """Asks for one object, to see whether the API server answers. Raises `KubeError`."""
         query = {**selection(self._resource), "limit": "1"}
-        await self._client.call("GET", self._resource.path(), query=query, timeout_seconds=_PROBE_SECONDS)
+        await self._client.call(
+            "GET", self._resource.path(self._namespace), query=query, timeout_seconds=_PROBE_SECONDS
+        )
 
     async def _catch_up(self) -> None:
         """Lists, where that is due; the next watch goes on from there."""
@@ -141,7 +145,7 @@ class Informer(Generic[T]):
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         try:
-            async with self._client.lines(self._resource.path(), query, _SILENCE_SECONDS) as lines:
+            async with self._client.lines(self._resource.path(self._namespace), query, _SILENCE_SECONDS) as lines:
                 self._contact = time.monotonic()
                 async for line in lines:
                     self._take(line)

@@ -1,4 +1,8 @@
-"""The operator: the watch and the listings feed the store and the queue, workers reconcile."""
+"""The operator: the watch and the listings feed the store and the queue, workers reconcile.
+
+The nodes' heartbeats have a watch of their own, of the agents' namespace alone; one of them changes no decision, and
+wakes nobody.
+"""
 
 import asyncio
 import time
@@ -46,6 +50,7 @@ class Operator:
         gap_seconds = settings.resync_seconds + RESYNC_MARGIN_SECONDS
         deadline_seconds = settings.start_deadline_seconds
         self._world = World(self._store, settings.runtime_image, deadline_seconds, gap_seconds, clock)
+        self._beats = cluster.beats(settings.agent_namespace, self._world.heard_beat)
         self._queue = WorkQueue(Reconciler(self._store, self._world, cluster, metrics, clock).reconcile)
         self._last_event = clock()
         metrics.event_age.set_function(lambda: self._clock() - self._last_event)
@@ -56,7 +61,7 @@ class Operator:
         await self._resync_until_done()
         async with asyncio.TaskGroup() as group:
             leading = group.create_task(self._cluster.lead(self._settings.namespace, self._work))
-            others = [leading, group.create_task(self._resync_forever())]
+            others = [leading, group.create_task(self._resync_forever()), group.create_task(self._beats.run())]
             group.create_task(_end(stop, others))
             await kopf.operator(
                 registry=watch.registry(self.on_event, self.is_alive, stop.set),
@@ -107,6 +112,10 @@ class Operator:
                 self._store.replace(resource.kind, await self._cluster.listing(resource))
             except RefusedError as error:
                 refusals.append(error)
+        try:
+            await self._beats.refresh()
+        except RefusedError as error:
+            refusals.append(error)
         if refusals:
             raise refusals[0]
         self._world.forget()

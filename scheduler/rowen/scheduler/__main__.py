@@ -26,7 +26,7 @@ LEASE = "rowen-scheduler"
 
 async def _serve(settings: Settings) -> None:
     async with await open_client() as client:
-        loop = Loop(client, settings.namespace, settings.policy)
+        loop = Loop(client, settings.namespace, settings.agent_namespace, settings.policy)
         config = uvicorn.Config(
             create_app(loop, loop.metrics.registry, Reviews(client)),
             host="0.0.0.0",  # noqa: S104

@@ -20,21 +20,20 @@ from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
 from rowen.scheduler.monitor.doubt import Doubt, suspects
 from rowen.scheduler.monitor.observation import observe
+from rowen.scheduler.pace import pause_seconds
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.promises import after_withdrawals
 from rowen.scheduler.serve.metrics import Metrics
 from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
 from rowen.scheduler.world.cluster import Cluster
+from rowen.scheduler.world.keeping import Keeping
 from rowen.scheduler.world.refusal import Refusal, refused
 from rowen.scheduler.world.status import Wanted, gist, manifest, owned, wanted, worth_writing
-from rowen.scheduler.world.store import Store, encode
+from rowen.scheduler.world.store import Store
 
 PASS_SECONDS = 2.0
 """Longest time between two passes."""
-_LEAST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 20.0
 _STUCK_SECONDS = 60.0
-_SAVE_SECONDS = 30.0
-_LAST_SAVE_SECONDS = 5.0
 _WRITERS = 8
 
 T = TypeVar("T")
@@ -42,33 +41,30 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-def pause_seconds(worked: float, failures: int) -> float:
-    """How long to rest after a pass that took `worked` seconds of the processor, or after failures in a row.
-
-    A large cluster reports all the time, so there is always a reason for the next pass: passes may take a fifth of
-    the processor, no more.
-    """
-    again = 2.0 ** min(failures, 10) if failures else 0.0
-    return min(_LONGEST_PAUSE_SECONDS, max(_LEAST_PAUSE_SECONDS, 4.0 * worked, again))
-
-
 class Loop:
     """The scheduler's loop. `clock` gives Unix seconds."""
 
-    def __init__(self, client: Client, namespace: str, policy: Policy, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        agent_namespace: str,
+        policy: Policy,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """What it has learned is stored in `namespace`; the nodes' heartbeats are in `agent_namespace`."""
         self._client, self._clock = client, clock
         self._wake = asyncio.Event()
-        self._store = Store(client, namespace)
+        self._keeping = Keeping(Store(client, namespace))
         self._written: dict[JobKey, float] = {}
         self._refused: dict[JobKey, Refusal] = {}
         # The assignments whose withdrawal has begun a back-off.
         self._withdrawn: dict[JobKey, str] = {}
-        self._saved, self._saved_at = "", float("-inf")
         self._beat, self._worked = time.monotonic(), 0.0
-        self._loaded = self._running = False
+        self._running = False
         self.policy = policy
         self._doubt, self._waited_for = Doubt(), frozenset[str]()
-        self.cluster = Cluster(client, self._wake.set, clock, policy.lease_seconds)
+        self.cluster = Cluster(client, agent_namespace, self._wake.set, clock, policy.lease_seconds)
         self.metrics = Metrics()
         self.history = History()
 
@@ -93,7 +89,8 @@ class Loop:
         It may run again: what another scheduler has stored in the meantime is loaded then, and what this one knew of
         its own writes is forgotten.
         """
-        self._beat, self._running, self._loaded = time.monotonic(), True, False
+        self._beat, self._running = time.monotonic(), True
+        self._keeping.forget()
         self._refused, self._withdrawn, self._doubt = {}, {}, Doubt()
         try:
             with self.metrics.leading.track_inprogress():
@@ -102,7 +99,7 @@ class Loop:
                     group.create_task(self._turn())
         finally:
             self._running = False
-            await self._save_at_end()
+            await self._keeping.save_at_end(self.history)
 
     async def _turn(self) -> None:
         failures = 0
@@ -148,11 +145,9 @@ class Loop:
         """A pass, if what is known is fresh: on stale knowledge nothing is decided, and leases run out."""
         if not self.cluster.current():
             return
-        if not self._loaded:
+        if not self._keeping.loaded:
             latest = self.now() + self.policy.backoff_limit_seconds
-            self.history = await self._step(self._store.load(latest))
-            self._saved = encode(self.history)
-            self._loaded = True
+            self.history = await self._step(self._keeping.load(latest))
         await self.step()
 
     async def step(self) -> Decision:
@@ -170,7 +165,9 @@ class Loop:
         await self._write(decision)
         with self._working():
             self.metrics.observe(snapshot, self.history, decision, self.now())
-        await self._step(self._save())
+            stored = self._keeping.due(self.history)
+        if stored:
+            await self._step(self._keeping.save(self.history, stored))
         return decision
 
     def _tell(self, decision: Decision) -> None:
@@ -215,7 +212,7 @@ class Loop:
                 new = wanted(outcome, self.history, self.now(), self.policy)
                 quiet = at - self._written.get(job.uid, float("-inf"))
                 held = refusal is not None and refusal.holds(gist(new), at)
-                if not held and worth_writing(new, owned(job.status), quiet, self.policy):
+                if not held and worth_writing(new, owned(job.status), quiet):
                     found.append((outcome, new))
         return found
 
@@ -295,27 +292,3 @@ class Loop:
         self.metrics.written(outcome, self.now())
         reason = outcome.loss.reason.value if outcome.loss else "Placed"
         log.info(outcome.action.value, job=job.label, reason=reason, message=outcome.message)
-
-    async def _save(self) -> None:
-        """Stores what outlives a restart, when it has changed and not too often."""
-        if time.monotonic() - self._saved_at >= _SAVE_SECONDS:
-            await self._save_changes()
-
-    async def _save_at_end(self) -> None:
-        if not self._loaded:
-            return
-        try:
-            async with asyncio.timeout(_LAST_SAVE_SECONDS):
-                await self._save_changes()
-        except (KubeError, TimeoutError) as error:
-            log.warning("profiles not stored at the end", error=str(error) or type(error).__name__)
-
-    async def _save_changes(self) -> None:
-        with self._working():
-            text = encode(self.history)
-        if text == self._saved:
-            return
-        # One that is refused is not tried again at once either.
-        self._saved_at = time.monotonic()
-        await self._store.save(self.history)
-        self._saved = text

@@ -168,7 +168,7 @@ class NodeView:
         return self.by_id.get(id_)
 
     def age(self, now: float) -> float:
-        """Seconds since the node was heard; infinite without a report."""
+        """Seconds since the node was heard; infinite where it never was."""
         return float("inf") if self.heard is None else max(0.0, now - self.heard)
 
 
@@ -199,6 +199,7 @@ class Placement:
     predicted: float
     time: float
     renewed: float
+    """When its node was heard last, Unix seconds."""
     duration: float
     tenants: int | None = None
     """Jobs on the fullest of its devices, this one among them, that `predicted` was made beside; None: not known."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from operator_beats import NoBeats
 from operator_builders import (
     GAP_SECONDS,
     IMAGE,
@@ -16,6 +17,8 @@ from operator_builders import (
 from prometheus_client import CollectorRegistry
 
 from rowen.kube.errors import KubeError, RefusedError, StaleListError, UnreachableError
+from rowen.kube.heartbeat import Beat
+from rowen.kube.informer import Informer
 from rowen.kube.listing import Listing
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import rfc3339
@@ -166,6 +169,9 @@ class Stuck(Cluster):
 
     def __init__(self) -> None:
         self.failures: list[KubeError] = []
+
+    def beats(self, namespace: str, heard: Callable[[Beat], None]) -> Informer[Beat]:
+        return NoBeats()
 
     async def listing(self, resource: Resource) -> Listing:
         if self.failures:

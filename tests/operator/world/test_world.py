@@ -18,7 +18,8 @@ from operator_builders import (
     report_manifest,
 )
 
-from rowen.crds.names import NODE_LEASE_SECONDS
+from rowen.crds.names import HEARTBEAT_SECONDS, NODE_LEASE_SECONDS
+from rowen.kube.heartbeat import Beat
 from rowen.operator.jobs.policy import decide
 from rowen.operator.world.reports import Report
 from rowen.operator.world.snapshots import World, groups
@@ -51,6 +52,11 @@ class Reported:
         manifest = report_manifest(time=self.now + self.ahead if stamp is None else stamp)
         manifest["status"] |= status
         self.put("NodeHarvest", manifest)
+        return self.read()
+
+    def beat(self, stamp: float | None = None) -> Report:
+        """The node renews its Lease, likewise."""
+        self.world.heard_beat(Beat(NODE, self.now + self.ahead if stamp is None else stamp))
         return self.read()
 
     def read(self) -> Report:
@@ -163,3 +169,73 @@ def test_a_service_asks_no_node_that_has_nothing_of_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(node.world, "report", lambda name: [asked.append(name), report(name)][1])
     assert service(node.world) == ["g7"]
     assert asked == ["n7"]
+
+
+@pytest.mark.parametrize("ahead", [HOUR, 0.0, -HOUR])
+def test_a_node_is_heard_by_its_heartbeats_while_its_report_stays(ahead: float) -> None:
+    node = Reported(ahead)
+    node.report()
+    node.beat()
+    for _ in range(20):
+        node.now += 5
+        assert node.beat().age(node.now) == 0
+    node.now += NODE_LEASE_SECONDS
+    assert node.read().fresh(node.now)
+    node.now += 1
+    assert not node.read().fresh(node.now)
+
+
+def test_only_a_heartbeat_that_changes_is_one() -> None:
+    node = Reported()
+    node.report()
+    node.beat()
+    node.now += 60
+    assert node.beat(stamp=NOW).age(node.now) == 60
+    assert node.beat(stamp=NOW - HOUR).age(node.now) == 0
+
+
+def test_an_older_agent_in_the_place_of_one_that_sent_heartbeats_is_heard_by_its_reports() -> None:
+    node = Reported()
+    node.beat()
+    node.now += 60
+    node.report(stamp=NOW)
+    assert node.report().age(node.now) == 0
+
+
+def test_a_node_whose_report_is_gone_is_there_while_it_sends_heartbeats() -> None:
+    node = Reported()
+    node.report()
+    node.beat()
+    node.store.remove("NodeHarvest", node.stored)
+    node.now += 5
+    assert node.beat().fresh(node.now)
+    assert node.read().devices == ()
+
+
+def test_a_node_that_is_long_silent_is_forgotten() -> None:
+    node = Reported()
+    node.beat()
+    node.now += 600
+    node.world.forget()
+    assert node.read().heard == NOW
+    node.now += 1
+    node.world.forget()
+    assert node.world.report(NODE) is None
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_a_lease_follows_the_heartbeats_and_an_expired_one_is_looked_at_again(ahead: float) -> None:
+    node = Reported(ahead)
+    node.put("OfflineJob", job_manifest(status=placed(renewed=NOW - HOUR)))
+    node.report()
+    node.beat()
+    node.now += 25
+    node.beat()
+    assert _running(node) == "Starting"
+    node.now += 16
+    assert _running(node) == "LeaseExpired"
+    job = node.world.job(JOB, node.now)
+    assert job is not None
+    assert decide(job, node.now).requeue_seconds == HEARTBEAT_SECONDS
+    node.beat()
+    assert _running(node) == "Starting"

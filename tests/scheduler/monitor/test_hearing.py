@@ -3,7 +3,16 @@
 import pytest
 from scheduler.builders import NOW
 
-from rowen.scheduler.monitor.hearing import BLIND_SECONDS, Hearing, Listening, Telling, Word, advanced, stalled
+from rowen.scheduler.monitor.hearing import (
+    BLIND_SECONDS,
+    KEPT_SECONDS,
+    Hearing,
+    Listening,
+    Telling,
+    Word,
+    advanced,
+    stalled,
+)
 
 
 def heard(hearing: Hearing, now: float, contact: float | None = None, **stamps: float) -> Hearing:
@@ -32,9 +41,11 @@ def test_a_nodes_clock_that_is_put_back_is_a_change_too() -> None:
     assert heard(first, NOW + 5, n=NOW - 600).words["n"] == Word(NOW - 600, NOW + 5, NOW + 5)
 
 
-def test_only_nodes_with_a_heartbeat_are_remembered() -> None:
+def test_a_node_without_heartbeat_and_report_is_remembered_for_a_while() -> None:
     first = heard(Hearing(), NOW, a=NOW, b=NOW)
-    assert heard(first, NOW + 1, b=NOW).words.keys() == {"b"}
+    later = heard(first, NOW + KEPT_SECONDS, b=NOW)
+    assert later.words["a"] == first.words["a"]
+    assert heard(later, NOW + KEPT_SECONDS + 0.1, b=NOW).words.keys() == {"b"}
 
 
 def test_listening_begins_with_the_first_answer() -> None:
@@ -142,9 +153,31 @@ def test_a_node_with_heartbeats_is_heard_by_them_and_its_report_is_as_old_as_its
     assert told(later, NOW + 9, report=NOW + 8, beat=NOW + 3).tellings["n"] == Telling(NOW + 8, NOW + 9)
 
 
-def test_a_report_is_no_heartbeat_where_there_are_heartbeats() -> None:
+@pytest.mark.parametrize(
+    ("after", "report", "begins"), [(9.0, NOW + 9, False), (9.0, NOW - 9, True), (15.0, NOW + 3600, False),
+                                    (15.5, NOW + 15, True), (-1.0, NOW + 1, True)]
+)  # fmt: skip
+def test_a_report_is_a_sign_of_life_beside_heartbeats_too(after: float, report: float, begins: bool) -> None:
+    """An older agent may have been put in the place of one that sent heartbeats."""
     first = told(Hearing(), NOW, report=NOW, beat=NOW)
-    assert told(first, NOW + 20, report=NOW + 20, beat=NOW).words["n"].heard == NOW
+    word = told(first, NOW + after, report=report, beat=NOW).words["n"]
+    assert word == Word(NOW, NOW + after, NOW + after if begins else NOW)
+
+
+def test_a_first_report_beside_heartbeats_is_no_break() -> None:
+    first = advanced(Hearing(), {"n": NOW}, {}, NOW, NOW, 15.0)
+    assert told(first, NOW + 4, report=NOW - 9, beat=NOW).words["n"] == Word(NOW, NOW + 4, NOW)
+
+
+def test_a_heartbeat_that_is_deleted_is_no_sign_of_life() -> None:
+    first = told(Hearing(), NOW, report=NOW - 30, beat=NOW)
+    gone = told(first, NOW + 4, report=NOW - 30)
+    assert gone.words["n"] == Word(NOW - 30, NOW, NOW)
+    assert told(gone, NOW + 5, report=NOW - 30, beat=NOW + 5).words["n"] == Word(NOW + 5, NOW + 5, NOW + 5)
+
+
+def test_the_later_of_the_two_tells_how_old_a_node_is_that_is_seen_first() -> None:
+    assert told(Hearing(), NOW, report=NOW - 3, beat=NOW - 600).words["n"] == Word(NOW - 600, NOW - 3, NOW - 3)
 
 
 def test_the_reports_of_a_node_without_heartbeats_are_its_heartbeats() -> None:

@@ -25,12 +25,6 @@ def test_an_assignment_is_renewed_from_the_report() -> None:
     assert found.placement.renewed == NOW
 
 
-def test_an_old_report_does_not_move_a_lease_back() -> None:
-    found = outcome(run(node("n", reported=NOW - 12), placed(job("j"), "n", renewed=NOW - 9)), "j")
-    assert found.placement is not None
-    assert found.placement.renewed == NOW - 9
-
-
 @pytest.mark.parametrize(
     ("age", "action"), [(0, "keep"), (15, "keep"), (18, "keep"), (18.5, "revoke"), (600, "revoke")]
 )

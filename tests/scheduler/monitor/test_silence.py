@@ -40,10 +40,25 @@ def test_only_what_was_listened_to_is_silence(since: float, until: float, action
 
 def test_a_renewal_that_lies_ahead_counts_from_now() -> None:
     ahead = placed(job("j"), "n", renewed=NOW + 3600)
-    for parts in ([node("n", reported=NOW - 5), ahead], [ahead], [node("n", reported=None), ahead]):
+    for parts in ([ahead], [node("n", reported=None), ahead]):
         found = outcome(run(*parts), "j")
         assert found.placement is not None
         assert found.placement.renewed == NOW
+
+
+def test_what_a_status_says_of_renewals_does_not_matter_where_the_node_was_heard() -> None:
+    ahead = placed(job("j"), "n", renewed=NOW + 3600)
+    found = outcome(run(node("n", reported=NOW - 5), ahead), "j")
+    assert found.placement is not None
+    assert found.placement.renewed == NOW - 5
+    assert outcome(run(node("n", reported=NOW - 18.5), ahead), "j").action is Action.REVOKE
+
+
+def test_a_node_whose_report_is_missing_keeps_its_jobs_while_it_is_heard() -> None:
+    without = replace(node("n"), reported=None, told=None, devices=())
+    assert outcome(run(without, placed(job("j"), "n")), "j").action is Action.KEEP
+    silent = replace(without, heard=NOW - 18.5)
+    assert outcome(run(silent, placed(job("j"), "n")), "j").action is Action.REVOKE
 
 
 def test_a_new_lease_begins_when_the_node_was_heard() -> None:

@@ -9,8 +9,6 @@ import pytest
 from scheduler.stage import Clock, Stage, condition
 
 from rowen.kube.client import Client
-from rowen.kube.kinds import NODE_HARVESTS
-from rowen.kube.objects import get
 from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.world.store import Store
@@ -46,22 +44,22 @@ async def test_a_job_gets_an_assignment_with_its_reasons(stage: Stage) -> None:
         assert "throughput" not in status
 
 
-async def test_reports_renew_the_lease(stage: Stage) -> None:
+async def test_heartbeats_renew_the_lease_without_a_write(stage: Stage) -> None:
     node = await stage.node("a")
-    async with stage.scheduler(POLICY):
+    async with stage.scheduler(POLICY) as loop:
         await stage.job("j")
         first = (await stage.await_job("j", placed_on(node)))["status"]["assignment"]
-        for _ in range(3):
+        for _ in range(4):
             stage.clock.offset += 10.0
-            await stage.report(node)
-        renewed = first["lease"]["renewTime"]
-        found = await stage.await_job("j", lambda status: status["assignment"]["lease"]["renewTime"] > renewed)
-        assert found["status"]["assignment"]["id"] == first["id"]
+            since = stage.clock()
+            await stage.beat(node)
+            await stage.heard(loop, node, since)
+        assert (await stage.get_job("j"))["status"]["assignment"] == first
 
 
 async def test_a_job_below_its_sla_is_evicted_with_the_numbers(stage: Stage) -> None:
     node = await stage.node("a")
-    async with stage.scheduler(POLICY):
+    async with stage.scheduler(POLICY) as loop:
         await stage.tuning("j", sla={"throughputFraction": 0.5})
         found = await stage.await_job("j", placed_on(node))
         await stage.pod("j-1", node, memory="64Mi", job=found)
@@ -69,9 +67,10 @@ async def test_a_job_below_its_sla_is_evicted_with_the_numbers(stage: Stage) -> 
         for step in range(12):
             stage.clock.offset += 5.0
             speed = 5 if step < 6 else 1
-            tokens, granted = tokens + 100 * speed, granted + speed
+            tokens, granted, since = tokens + 100 * speed, granted + speed, stage.clock()
             await stage.report(node, tenants=[stage.tenant("j-1", tokens, granted)])
-            await _seen(stage, node)
+            await stage.heard(loop, node, since)
+            await loop.step()
             if "assignment" not in (await stage.get_job("j"))["status"]:
                 break
         status = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
@@ -80,16 +79,6 @@ async def test_a_job_below_its_sla_is_evicted_with_the_numbers(stage: Stage) -> 
         assert condition(status, "SLAMet")["status"] == "False"
         waiting = await stage.await_job("j", lambda status: "back-off until" in status["explanation"]["message"])
         assert condition(waiting["status"], "Placed")["reason"] == "SLAViolated"
-
-
-async def _seen(stage: Stage, node: str) -> None:
-    """Waits until the report has renewed the lease or ended the assignment, which shows that it was read."""
-    reported = (await get(stage.client, NODE_HARVESTS, None, node))["status"]["updateTime"]
-
-    def read(status: dict[str, Any]) -> bool:
-        return "assignment" not in status or status["assignment"]["lease"]["renewTime"] >= reported
-
-    await stage.await_job("j", read)
 
 
 async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_a_backoff(stage: Stage) -> None:
@@ -145,7 +134,7 @@ async def test_what_was_learned_since_the_last_save_is_stored_at_the_end(stage: 
         found = await stage.await_job("j", lambda status: bool(status.get("conditions")))
         backoffs = {(found["metadata"]["uid"], "n"): Backoff(2, stage.clock() + 1000.0, "SLAViolated")}
         loop.history = replace(loop.history, backoffs=backoffs)
-        loop._saved_at = time.monotonic()
+        loop._keeping._saved_at = time.monotonic()
     assert (await Store(stage.client, stage.namespace).load(stage.clock() + 2000.0)).backoffs == backoffs
     async with stage.scheduler(POLICY) as loop:
         await stage.job("k")

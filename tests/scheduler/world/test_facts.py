@@ -14,9 +14,7 @@ from rowen.scheduler.placement.constraints import Taint
 from rowen.scheduler.snapshot import DeviceView, JobView, TenantView
 from rowen.scheduler.world.assembly import assemble
 from rowen.scheduler.world.facts import (
-    BeatFacts,
     ServiceFacts,
-    beat_facts,
     harvest_facts,
     job_view,
     node_facts,
@@ -268,16 +266,22 @@ def test_jobs_of_other_controllers_are_left_alone(managed_by: str | None, taken:
     assert (job_view(raw) is not None) == taken
 
 
-def test_a_job_is_read_with_its_assignment() -> None:
+def assigned(**lease: str) -> dict[str, Any]:
+    """A finished job with its assignment."""
     raw = job(sla={"throughputFraction": 0.2}, priority=7)
     raw["status"] = {
         "assignment": {
             "id": "id", "node": "n", "devices": ["cpu0"], "predictedFraction": 0.5, "tenants": 3, "time": STAMP,
-            "lease": {"durationSeconds": 15, "renewTime": STAMP},
+            "lease": {"durationSeconds": 15, **lease},
         },
         "conditions": [{"type": "Finished", "status": "True", "reason": "Done", "lastTransitionTime": STAMP}],
     }  # fmt: skip
-    found = job_view(raw)
+    return raw
+
+
+@pytest.mark.parametrize("lease", [{}, {"renewTime": STAMP}])
+def test_a_job_is_read_with_its_assignment(lease: dict[str, str]) -> None:
+    found = job_view(assigned(**lease))
     assert found is not None
     assert (found.memory, found.sla, found.priority, found.finished, found.counts_tokens) == (
         2**30,
@@ -434,12 +438,22 @@ def test_a_node_is_as_old_as_it_was_heard_and_not_as_its_report_says() -> None:
     assert found.nodes["without-report"].heard is None
 
 
-def test_a_heartbeat() -> None:
-    lease = {"metadata": {"name": "n"}, "spec": {"holderIdentity": "n", "renewTime": "2026-01-02T03:04:05.250000Z"}}
-    assert beat_facts(lease) == BeatFacts("n", unix_seconds(STAMP) + 0.25)
-    assert beat_facts({"metadata": {"name": "n"}, "spec": {"holderIdentity": "n"}}) is None
-    with pytest.raises(ValueError, match="soon"):
-        beat_facts({"metadata": {"name": "n"}, "spec": {"renewTime": "soon"}})
+@pytest.mark.parametrize(
+    ("word", "since", "expected"),
+    [(8000.0, 7000.0, 8000.0), (None, 7000.0, 7000.0), (None, 99e9, unix_seconds(STAMP))],
+)
+def test_what_is_remembered_of_a_node_that_is_gone_renews_its_assignments(
+    word: float | None, since: float, expected: float
+) -> None:
+    job = job_view(assigned())
+    assert job is not None
+    words = {} if word is None else {"n": Word(1.0, word, word)}
+    found = assemble([job], [], [], [], [], Hearing(words, {}, Listening(since, since)), {}).jobs[job.uid]
+    assert found.placement is not None
+    assert found.placement.renewed == expected
+    nodes = [node_facts({"metadata": {"name": "n"}})]
+    there = assemble([job], [], nodes, [], [], Hearing({"n": Word(1.0, 9.0, 9.0)}), {}).jobs[job.uid]
+    assert there is job
 
 
 def test_a_node_with_heartbeats_and_no_report_yet_offers_nothing() -> None:

@@ -75,7 +75,7 @@ def test_a_status_that_turns_brings_its_own_words_however_small_the_step() -> No
     old, new = moved(0.51, 0.49)
     assert (old.conditions[2].status, new.conditions[2].status) == ("True", "False")
     assert new.conditions[2].message == "measured 0.49 < SLA 0.50 over 60 s"
-    assert worth_writing(new, old, 0.0, POLICY)
+    assert worth_writing(new, old, 0.0)
 
 
 def test_a_reason_that_turns_brings_its_own_words() -> None:
@@ -84,7 +84,7 @@ def test_a_reason_that_turns_brings_its_own_words() -> None:
     view = stored(view, told(view))
     known = History(profiles={("class", "cpu"): Profile(100.0, 60, NOW)})
     assert told(view, known).conditions[2].message == "less than 60 s measured so far"
-    assert worth_writing(told(view, known), owned(view.status), 0.0, POLICY)
+    assert worth_writing(told(view, known), owned(view.status), 0.0)
 
 
 def test_words_that_turn_are_told_though_no_figure_has_moved() -> None:
@@ -107,26 +107,26 @@ def test_words_that_turn_are_told_though_status_and_reason_stay() -> None:
     gone = outcome(run(view), "j")
     new = wanted(gone, History(), NOW, POLICY)
     assert new.conditions[1].message == "no node reports a harvested device"
-    assert not worth_writing(new, owned(view.status), 9.9, POLICY)
-    assert worth_writing(new, owned(view.status), 10.0, POLICY)
+    assert not worth_writing(new, owned(view.status), 9.9)
+    assert worth_writing(new, owned(view.status), 10.0)
 
 
 def test_what_has_not_changed_is_never_written() -> None:
     old, new = moved(0.6, 0.6)
-    assert not worth_writing(new, old, FOR_EVER, POLICY)
+    assert not worth_writing(new, old, FOR_EVER)
 
 
 @pytest.mark.parametrize(("quiet", "write"), [(0.0, False), (9.9, False), (10.0, True)])
 def test_figures_wait_for_ten_quiet_seconds(quiet: float, write: bool) -> None:
     old, new = moved(0.6, 0.7)
-    assert worth_writing(new, old, quiet, POLICY) == write
+    assert worth_writing(new, old, quiet) == write
 
 
 def test_a_lease_alone_does_not_become_due_by_waiting() -> None:
     view = placed(job("j"), "n")
     view = stored(view, told(view))
-    assert not worth_writing(told(view, now=NOW + 4.9), owned(view.status), FOR_EVER, POLICY)
-    assert worth_writing(told(view, now=NOW + 5.0), owned(view.status), 0.0, POLICY)
+    for later in (4.9, 15.0, 3600.0):
+        assert not worth_writing(told(view, now=NOW + later), owned(view.status), FOR_EVER)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_matters_is_written_at_once(change: dict[str, Any]) -> None:
     first = outcome(run(node("n"), view), "j")
     view = replace(stored(view, wanted(first, History(), NOW, POLICY)), placement=first.placement)
     new = told(replace(view, **change), now=NOW + 1)
-    assert worth_writing(new, owned(view.status), 0.0, POLICY)
+    assert worth_writing(new, owned(view.status), 0.0)
 
 
 def test_evictions_are_counted_from_what_was_written() -> None:

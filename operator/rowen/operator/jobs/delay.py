@@ -105,7 +105,7 @@ def _stopping(snapshot: JobSnapshot) -> list[PodView]:
 
 
 def _lease_holds(snapshot: JobSnapshot, assignment: Assignment, now: float) -> bool:
-    """Whether the node renewed the lease in time: its report renews it before the scheduler notes that down."""
+    """Whether the node was heard in time: now, or when the scheduler made the assignment."""
     report = snapshot.reports.get(assignment.node)
     reported = report.time if report and report.time is not None else 0.0
     renewed = max(unix_or_none(assignment.lease.renew_time) or 0.0, reported)

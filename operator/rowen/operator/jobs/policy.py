@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rowen.crds.common import Condition, find_condition
+from rowen.crds.names import HEARTBEAT_SECONDS
 from rowen.crds.offline_job import Progress, StartFailure
 from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.operator.decision import Decision, Manifest, Note, Removal
@@ -133,6 +134,9 @@ def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float
         waits.append(attempts.next_start - now)
     if start.running.reason == "Stopping" or any(pod.deleting for pod in snapshot.pods):
         waits.append(FORCE_SECONDS)
+    if start.running.reason == "LeaseExpired":
+        # That the node is heard again wakes nobody.
+        waits.append(HEARTBEAT_SECONDS)
     if start.left_seconds is not None:
         waits.append(max(start.left_seconds, SIGN_SECONDS))
     return max(min(waits), 0.1) if waits else None

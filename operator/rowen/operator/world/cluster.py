@@ -10,6 +10,9 @@ from rowen.kube import objects
 from rowen.kube.client import Client
 from rowen.kube.election import ensure_held, lead
 from rowen.kube.errors import RefusedError, UnreachableError
+from rowen.kube.heartbeat import Beat, read_beat
+from rowen.kube.informer import Informer
+from rowen.kube.kinds import LEASES
 from rowen.kube.listing import Listing, listing
 from rowen.kube.objects import CONFLICT, NOT_FOUND
 from rowen.kube.resource import Resource
@@ -43,6 +46,12 @@ class Cluster:
     async def listing(self, resource: Resource) -> Listing:
         """All objects of a kind."""
         return await listing(self._client, resource)
+
+    def beats(self, namespace: str, heard: Callable[[Beat], None]) -> Informer[Beat]:
+        """The nodes' heartbeats, which are in `namespace`; each new one is told."""
+        return Informer(
+            self._client, LEASES, read_beat, lambda _, new: heard(new) if new is not None else None, namespace
+        )
 
     async def read(self, key: Key) -> dict[str, Any] | None:
         """The object as the API server has it; None where it is gone."""

@@ -1,7 +1,7 @@
 """The nodes' harvest reports, as policies read them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowen.crds.names import NODE_LEASE_SECONDS
@@ -22,6 +22,11 @@ class Report:
     heard: float = 0.0
     """When that sign was first seen, Unix seconds: the node was there then, however old the sign is."""
 
+    def also(self, sign: "Sign") -> "Report":
+        """The report, where the node has given this sign of life too."""
+        times = [time for time in (self.time, sign.time) if time is not None]
+        return replace(self, time=max(times, default=None), heard=max(self.heard, sign.heard))
+
     def fresh(self, now: float) -> bool:
         """Whether the node is there, so that its report can be acted on."""
         return self.age(now) <= NODE_LEASE_SECONDS
@@ -33,7 +38,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Sign:
-    """A node's last sign of life: for now that its report has changed. Unix seconds."""
+    """A node's last sign of life: that its heartbeat has changed, or its report. Unix seconds."""
 
     stamp: float | None
     """The node's own time, of use only to tell whether it has changed."""

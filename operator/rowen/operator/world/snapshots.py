@@ -8,6 +8,7 @@ import structlog
 from pydantic import ValidationError
 
 from rowen.crds.names import JOB_UID_LABEL, SERVICE_LABEL
+from rowen.kube.heartbeat import Beat
 from rowen.operator.decision import Refusal
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
 from rowen.operator.jobs.start import waited
@@ -20,6 +21,8 @@ from rowen.operator.world.reports import Report, Sign, noticed, read_report, ser
 from rowen.operator.world.store import Key, Store
 
 Manifest = Mapping[str, Any]
+_KEPT_SECONDS = 600.0
+"""How long a node's last heartbeat is remembered that may have been deleted by hand."""
 _log = structlog.get_logger()
 
 
@@ -50,6 +53,7 @@ class World:
         self._most_gap_seconds = most_gap_seconds
         self._clock = clock
         self._reports: dict[str, _Seen] = {}
+        self._beats: dict[str, Sign] = {}
         self._waits: dict[Key, tuple[str, StartWait]] = {}
         self._listening: Listening | None = None
         self._listened_seconds = 0.0
@@ -69,6 +73,10 @@ class World:
         """A listing has failed: what changes meanwhile may be missed, until the next one."""
         self._listened_seconds = self._heard_seconds()
         self._listening = None
+
+    def heard_beat(self, beat: Beat) -> None:
+        """A node has given a heartbeat, or its last one was seen first."""
+        self._beats[beat.node] = noticed(self._beats.get(beat.node), beat.renewed, self._clock())
 
     def job(self, key: Key, now: float, refusal: Refusal | None = None) -> JobSnapshot | None:
         """The job's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
@@ -95,8 +103,10 @@ class World:
         return self._listening.seconds if self._listening else self._listened_seconds
 
     def forget(self) -> None:
-        """Drops what is remembered of jobs that are gone."""
+        """Drops what is remembered of jobs that are gone, and of nodes that have long been silent."""
         self._waits = {key: wait for key, wait in self._waits.items() if self._store.get(key)}
+        since = self._clock() - _KEPT_SECONDS
+        self._beats = {node: sign for node, sign in self._beats.items() if sign.heard >= since}
 
     def service(self, key: Key, now: float, refusal: Refusal | None = None) -> ServiceSnapshot | None:
         """The service's snapshot; None where it is gone. Raises `pydantic.ValidationError`."""
@@ -121,7 +131,15 @@ class World:
         )
 
     def report(self, node: str) -> Report | None:
-        """The node's report; None where there is none or it cannot be read."""
+        """The node's report, with its last sign of life; None where neither is there."""
+        read, beat = self._read(node), self._beats.get(node)
+        if beat is None:
+            return read
+        # An agent of the release before sends no heartbeats, and may have taken the place of one that did.
+        return (read or Report(node, None)).also(beat)
+
+    def _read(self, node: str) -> Report | None:
+        """The node's report, with the last sign of life that it is itself."""
         manifest = self._store.get(Key("NodeHarvest", "", node))
         if manifest is None:
             self._reports.pop(node, None)

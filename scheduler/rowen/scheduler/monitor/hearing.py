@@ -1,7 +1,8 @@
 """What has been heard of the nodes, on the scheduler's own clock.
 
-A node is heard when its heartbeat changes, whatever time it carries: nodes' clocks differ. Its silence counts only
-while the scheduler could have heard it: what nobody listened to is no silence. Its report is as old as its last change.
+A node is heard when its heartbeat changes, or its report, whatever time they carry: nodes' clocks differ. Its silence
+counts only while the scheduler could have heard it: what nobody listened to is no silence. Its report is as old as its
+last change.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ BLIND_SECONDS = 5.0
 STALL_SECONDS = 1.0
 """Least time of computing that counts as a stall."""
 _MOST_STALLS = 100
+KEPT_SECONDS = 60.0
+"""How long a node is remembered that has neither a heartbeat nor a report: they may have been deleted by hand."""
 
 Stall = tuple[float, float]
 """Begin and end, Unix seconds."""
@@ -19,12 +22,12 @@ Stall = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A node's last heartbeat. Times are Unix seconds."""
+    """A node's last sign of life. Times are Unix seconds."""
 
     stamp: float
-    """The heartbeat's own time; only whether it changes matters."""
+    """The heartbeat's own time, the report's where there is no heartbeat; only whether it changes matters."""
     heard: float
-    """When it changed."""
+    """When one of them changed."""
     steady: float
     """Since when heartbeats have followed one another, without a silence and without a node's clock that was set."""
 
@@ -91,12 +94,14 @@ def advanced(
     """The hearing at `now`, with the heartbeats and reports that are known by then.
 
     `beats` and `reports` are their own times, by node; `contact` is when the API server gave the last sign. Unix
-    seconds. Heartbeats follow one another that are no more than `lease_seconds` apart. A node without any is one of the
-    release before, whose reports are its heartbeats.
+    seconds. Heartbeats follow one another that are no more than `lease_seconds` apart. An agent of the release before
+    sends none, and may have been put in the place of one that did: its reports are signs of life all the same.
     """
-    words = {
-        node: _word(hearing.words.get(node), stamp, now, lease_seconds) for node, stamp in {**reports, **beats}.items()
-    }
+    before = hearing.words
+    words = {node: word for node, word in before.items() if now - word.heard <= KEPT_SECONDS}
+    for node in beats.keys() | reports.keys():
+        told = hearing.tellings.get(node)
+        words[node] = _word(before.get(node), told, beats.get(node), reports.get(node), now, lease_seconds)
     tellings = {node: _telling(hearing.tellings.get(node), stamp, now) for node, stamp in reports.items()}
     return Hearing(words, tellings, _listened(hearing.listening, contact, now))
 
@@ -108,16 +113,26 @@ def _telling(before: Telling | None, stamp: float, now: float) -> Telling:
     return Telling(stamp, now if before.stamp != stamp else min(now, before.told))
 
 
-def _word(before: Word | None, stamp: float, now: float, lease_seconds: float) -> Word:
+def _word(
+    before: Word | None, told: Telling | None, beat: float | None, report: float | None, now: float, lease: float
+) -> Word:
     """One that is seen first may be old, so its own time counts: it is at most too cautious a guess."""
+    stamps = [stamp for stamp in (beat, report) if stamp is not None]
     if before is None:
-        heard = min(now, stamp)
-        return Word(stamp, heard, heard)
-    if before.stamp != stamp:
-        follows = 0.0 <= now - before.heard <= lease_seconds and 0.0 < stamp - before.stamp <= lease_seconds
-        return Word(stamp, now, before.steady if follows else now)
-    # The scheduler's own clock may have been put back.
-    return replace(before, heard=min(now, before.heard), steady=min(now, before.steady))
+        heard = min(now, max(stamps))
+        return Word(stamps[0], heard, heard)
+    fresh = report is not None and (told is None or told.stamp != report)
+    if beat is not None and beat != before.stamp:
+        follows = 0.0 < beat - before.stamp <= lease
+    elif fresh and beat is None:
+        follows = 0.0 < stamps[0] - before.stamp <= lease
+    elif fresh:
+        # Reports are seldom; it is the next heartbeat that tells of a clock that was set ahead.
+        follows = told is None or stamps[1] > told.stamp
+    else:
+        # A heartbeat that was deleted is none, and the scheduler's own clock may have been put back.
+        return Word(stamps[0], min(now, before.heard), min(now, before.steady))
+    return Word(stamps[0], now, before.steady if follows and 0.0 <= now - before.heard <= lease else now)
 
 
 def _listened(before: Listening, contact: float, now: float) -> Listening:

@@ -63,9 +63,9 @@ def silence(placement: Placement, node: NodeView | None, listening: Listening, n
 
 
 def _heard(placement: Placement, node: NodeView | None, now: float) -> float:
-    """When the node was heard last. A renewal that lies ahead was written by a wrong clock and counts from now."""
+    """When the node was heard last; of one that is gone, what is remembered of it."""
     heard = node.heard if node is not None else None
-    return min(now, placement.renewed if heard is None else max(placement.renewed, heard))
+    return min(now, placement.renewed if heard is None else heard)
 
 
 def _reported(node: NodeView, pod: PodView | None) -> bool:
@@ -95,7 +95,8 @@ def loss(
     if overdue:
         ago = now - current.renewed
         return Loss(Reason.NODE_LOST, f"{placement.node}: lease ran out: last heartbeat {ago:.0f} s ago")
-    if node is None or node.age(now) > policy.lease_seconds:
+    # One whose report is missing has been heard, and says nothing of its devices for the moment.
+    if node is None or node.told is None or node.age(now) > policy.lease_seconds:
         return None
     if not node.ready and not _reported(node, pod):
         return Loss(Reason.NODE_LOST, f"{placement.node}: node is not Ready and the job does not run there")

@@ -35,7 +35,21 @@ def assemble(
         old = before.get(node.name)
         views[node.name] = old if old is not None and old == view else view
     holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
-    return Snapshot(views, {job.uid: job for job in jobs}, holders, hearing.listening)
+    return Snapshot(views, {job.uid: _renewed(job, views, hearing) for job in jobs}, holders, hearing.listening)
+
+
+def _renewed(job: JobView, nodes: Mapping[str, NodeView], hearing: Hearing) -> JobView:
+    """The job, with what is remembered of its assignment's node where that has no view of its own any more.
+
+    What a status says of renewals is as old as the assignment: where nothing is remembered, the node has not been heard
+    since listening began.
+    """
+    placement = job.placement
+    if placement is None or ((node := nodes.get(placement.node)) is not None and node.heard is not None):
+        return job
+    word = hearing.words.get(placement.node)
+    renewed = word.heard if word is not None else min(placement.renewed, hearing.listening.since)
+    return replace(job, placement=replace(placement, renewed=renewed))
 
 
 def _node(

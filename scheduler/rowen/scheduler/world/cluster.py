@@ -9,8 +9,9 @@ import structlog
 
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import KubeError
+from rowen.kube.heartbeat import Beat, read_beat
 from rowen.kube.informer import WATCH_SECONDS, Informer
-from rowen.kube.kinds import NODE_HARVESTS, NODES, OFFLINE_JOBS, ONLINE_SERVICES, PODS
+from rowen.kube.kinds import LEASES, NODE_HARVESTS, NODES, OFFLINE_JOBS, ONLINE_SERVICES, PODS
 from rowen.kube.resource import Resource
 from rowen.scheduler.monitor.hearing import Hearing, advanced, stalled
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
@@ -40,11 +41,17 @@ log = structlog.get_logger()
 class Cluster:
     """Informers of everything that decisions rest on. `changed` is called when a decision may change.
 
-    `clock` gives Unix seconds. Reports of a node follow one another that are no more than `lease_seconds` apart.
+    The nodes' heartbeats are in `agent_namespace`; those follow one another that are no more than `lease_seconds`
+    apart. `clock` gives Unix seconds.
     """
 
     def __init__(
-        self, client: Client, changed: Callable[[], None], clock: Callable[[], float], lease_seconds: float
+        self,
+        client: Client,
+        agent_namespace: str,
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+        lease_seconds: float,
     ) -> None:
         def informer(resource: Resource, parse: Callable[[Raw], T | None]) -> Informer[T]:
             return Informer(client, resource, parse, lambda _old, _new: changed())
@@ -55,8 +62,10 @@ class Cluster:
         self.nodes: Informer[NodeFacts] = informer(NODES, node_facts)
         # Pods of a whole cluster change all the time: the next regular pass is early enough for them.
         self.pods: Informer[PodFacts] = Informer(client, PODS, pod_facts)
+        # That a node lives on changes no decision; that it is back is early enough in the next regular pass.
+        self.beats: Informer[Beat] = Informer(client, LEASES, read_beat, namespace=agent_namespace)
         self._informers: tuple[Informer[Any], ...] = (
-            self.jobs, self.harvests, self.services, self.nodes, self.pods
+            self.jobs, self.harvests, self.services, self.nodes, self.pods, self.beats
         )  # fmt: skip
         self._clock, self._lease_seconds = clock, lease_seconds
         self._hearing = Hearing()
@@ -79,6 +88,7 @@ class Cluster:
         informers: dict[str, Informer[Any]] = {
             "offlinejobs": self.jobs,
             "nodeharvests": self.harvests,
+            "leases": self.beats,
             "nodes": self.nodes,
             "pods": self.pods,
         }
@@ -106,16 +116,18 @@ class Cluster:
         self._hearing = stalled(self._hearing, now - seconds, now)
 
     def _hear(self, now: float) -> None:
-        stamps = {found.node: found.reported for found in self.harvests.values() if found.reported is not None}
+        beats = {beat.node: beat.renewed for beat in self.beats.values()}
+        reports = {found.node: found.reported for found in self.harvests.values() if found.reported is not None}
         contact = now - self._silent_seconds()
-        self._hearing = advanced(self._hearing, {}, stamps, contact, now, self._lease_seconds)
+        self._hearing = advanced(self._hearing, beats, reports, contact, now, self._lease_seconds)
 
     def _silent_seconds(self) -> float:
-        """Seconds without a sign that reports would be heard."""
-        return min(self.harvests.silent_seconds(), time.monotonic() - self._answered)
+        """Seconds without a sign that heartbeats would be heard."""
+        heard = min(self.beats.silent_seconds(), self.harvests.silent_seconds())
+        return min(heard, time.monotonic() - self._answered)
 
     async def _listen(self) -> None:
-        """Notes what is heard, pass or no pass. Where assignments depend on reports and none come, it asks.
+        """Notes what is heard, pass or no pass. Where assignments depend on heartbeats and none come, it asks.
 
         A silent cluster and an API server that is away look alike: only an answer tells that the nodes are silent.
         """
@@ -130,7 +142,7 @@ class Cluster:
     async def _answers(self) -> bool:
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_SECONDS):
-                await self.harvests.probe()
+                await self.beats.probe()
         except (KubeError, TimeoutError) as error:
             log.warning("the API server does not answer", error=str(error) or type(error).__name__)
             return False

@@ -87,15 +87,6 @@ class HarvestFacts:
     devices: tuple[DeviceFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BeatFacts:
-    """A Lease: the heartbeat of the node of its name."""
-
-    node: str
-    renewed: float
-    """By the node's own clock, Unix seconds."""
-
-
 def node_facts(raw: Raw) -> NodeFacts:
     """Reads a Node."""
     meta, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
@@ -175,12 +166,6 @@ def _disjoint(intervals: Iterable[Interval]) -> Iterator[tuple[float, float]]:
             latest = end
 
 
-def beat_facts(raw: Raw) -> BeatFacts | None:
-    """Reads a Lease of the agents' namespace; None where it was never renewed. Raises `ValueError`."""
-    renewed = (raw.get("spec") or {}).get("renewTime")
-    return BeatFacts(raw["metadata"]["name"], unix_seconds(renewed)) if renewed else None
-
-
 def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: float) -> JobView:
     """A job as its spec asks for it, without any status. `created`: Unix seconds."""
     return JobView(
@@ -227,7 +212,7 @@ def _placement(assignment: Assignment) -> Placement:
         devices=tuple(assignment.devices),
         predicted=assignment.predicted_fraction,
         time=unix_seconds(assignment.time),
-        renewed=unix_seconds(assignment.lease.renew_time),
+        renewed=unix_seconds(assignment.lease.renew_time or assignment.time),
         duration=assignment.lease.duration_seconds,
         tenants=assignment.tenants,
     )

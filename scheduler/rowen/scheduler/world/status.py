@@ -8,7 +8,7 @@ from typing import Any
 from rowen.crds import names
 from rowen.crds.common import Condition, ConditionStatus, find_condition, set_condition
 from rowen.crds.offline_job import Assignment, Explanation, Lease, OfflineJobStatus, Throughput
-from rowen.kube.timestamps import rfc3339, unix_seconds
+from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.decision import Action, Outcome
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.monitor.lease import Reason
@@ -68,7 +68,7 @@ def wanted(outcome: Outcome, history: History, now: float, policy: Policy) -> Wa
     """The status that the outcome asks for."""
     job, placement = outcome.job, outcome.placement
     track = _track(history, job, placement)
-    assignment = _assignment(placement) if placement else None
+    assignment = _assignment(placement, job.status.assignment) if placement else None
     stamp = rfc3339(now)
     told = (_admitted(outcome, history), _placed(outcome), _sla_met(outcome, history, track, policy))
     conditions = tuple(
@@ -82,14 +82,12 @@ def wanted(outcome: Outcome, history: History, now: float, policy: Policy) -> Wa
     return _steady(Wanted(conditions, assignment, throughput, explanation, evictions), owned(job.status))
 
 
-def worth_writing(new: Wanted, old: Wanted, quiet_for: float, policy: Policy) -> bool:
+def worth_writing(new: Wanted, old: Wanted, quiet_for: float) -> bool:
     """Whether to write now. `quiet_for`: seconds since the last write of this job."""
     if _facts(new) != _facts(old):
         return True
-    return abs(_renewal(new, old)) >= policy.lease_seconds / 3.0 or (
-        quiet_for >= QUIET_SECONDS
-        and (new.throughput, new.explanation, _messages(new)) != (old.throughput, old.explanation, _messages(old))
-    )
+    told = (new.throughput, new.explanation, _messages(new)) != (old.throughput, old.explanation, _messages(old))
+    return quiet_for >= QUIET_SECONDS and told
 
 
 def gist(status: Wanted) -> Hashable:
@@ -169,7 +167,10 @@ def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Po
     return "SLAMet", "True" if met else "False", "Met" if met else "BelowSLA", message
 
 
-def _assignment(placement: Placement) -> Assignment:
+def _assignment(placement: Placement, before: Assignment | None) -> Assignment:
+    """Its renewals are in the node's Lease: the status keeps what it said when the assignment was made."""
+    same = before is not None and before.id == placement.id
+    renewed = before.lease.renew_time if before is not None and same else None
     return Assignment(
         id=placement.id,
         node=placement.node,
@@ -177,7 +178,10 @@ def _assignment(placement: Placement) -> Assignment:
         predicted_fraction=round(placement.predicted, 3),
         tenants=placement.tenants,
         time=rfc3339(placement.time, "microseconds"),
-        lease=Lease(duration_seconds=round(placement.duration), renew_time=rfc3339(placement.renewed, "microseconds")),
+        lease=Lease(
+            duration_seconds=round(placement.duration),
+            renew_time=renewed or rfc3339(placement.renewed, "microseconds"),
+        ),
     )
 
 
@@ -251,10 +255,3 @@ def _facts(status: Wanted) -> object:
 
 def _messages(status: Wanted) -> list[str]:
     return [condition.message for condition in status.conditions]
-
-
-def _renewal(new: Wanted, old: Wanted) -> float:
-    """Seconds by which the lease would be renewed; below zero where it was renewed by a clock that was ahead."""
-    if new.assignment is None or old.assignment is None:
-        return 0.0
-    return unix_seconds(new.assignment.lease.renew_time) - unix_seconds(old.assignment.lease.renew_time)

@@ -1,0 +1,106 @@
+"""Whether a report says something new that matters, so that it is worth a write. Pure: no clock, no I/O.
+
+Facts are written at once: which devices and tenants there are, and what is attached. Figures are written when they have
+moved by much, and not too often. What is written in any case is written seldom: bitmaps and long windows age.
+"""
+
+from dataclasses import dataclass
+
+from rowen.crds.names import PROGRESS_SECONDS
+from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant, Quantiles
+
+REFRESH_SECONDS = 60.0
+"""The longest time between two reports; the window's length where that is shorter."""
+_FRACTION = 0.05
+"""Part of the time, or of a device's memory, that is much."""
+_RATIO = 0.25
+"""Part of its old value by which a latency moves that moves by much."""
+_COVERED = 0.25
+"""Part of the window likewise, while the fractions do not yet cover it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The last report that was accepted."""
+
+    time: float
+    """When it was made, in seconds on the clock that `due` is asked by."""
+    status: NodeHarvestStatus
+
+
+def due(written: Written | None, status: NodeHarvestStatus, now: float, window_seconds: float) -> bool:
+    """Whether the status is to be written. `now`: seconds, monotonic clock."""
+    if written is None:
+        return True
+    age, before = now - written.time, written.status
+    if age >= min(REFRESH_SECONDS, window_seconds) or _facts(status) != _facts(before):
+        return True
+    if age < PROGRESS_SECONDS:
+        return False
+    # Progress is measured from one report to the next, and its absence too.
+    working = any(tenant.attached for device in status.devices for tenant in device.tenants)
+    pairs = zip(before.devices, status.devices, strict=True)
+    return working or any(_moved(old, new, window_seconds) for old, new in pairs)
+
+
+def _facts(status: NodeHarvestStatus) -> object:
+    return status.backend, [_device_facts(device) for device in status.devices]
+
+
+def _device_facts(device: DeviceHarvest) -> object:
+    online, pool = device.online, device.pool
+    return (
+        (device.id, device.type, device.memory_bytes, device.harvestable),
+        (online.pod, online.service, online.attached) if online else None,
+        [_tenant_facts(tenant) for tenant in device.tenants],
+        pool.fixed_bytes if pool else None,
+        device.memory is None,
+        len(device.idles),
+    )
+
+
+def _tenant_facts(tenant: OfflineTenant) -> object:
+    done = 0 < tenant.total <= tenant.completed
+    return tenant.pod, tenant.job, tenant.attached, tenant.backstops, done
+
+
+def _moved(old: DeviceHarvest, new: DeviceHarvest, window_seconds: float) -> bool:
+    """Whether any of a device's figures has moved by much."""
+    return (
+        abs(new.idle_fraction - old.idle_fraction) >= _FRACTION
+        or abs(new.harvested_fraction - old.harvested_fraction) >= _FRACTION
+        or abs((new.covered_seconds or 0.0) - (old.covered_seconds or 0.0)) >= _COVERED * window_seconds
+        or any(abs(a.fraction - b.fraction) >= _FRACTION for a, b in zip(old.idles, new.idles, strict=True))
+        or _other(old.decode_gap_seconds, new.decode_gap_seconds)
+        or new.preemptions.per_request_max != old.preemptions.per_request_max
+        or _memory_moved(old, new)
+        or any(_latency_moved(a, b) for a, b in _latencies(old, new))
+    )
+
+
+def _memory_moved(old: DeviceHarvest, new: DeviceHarvest) -> bool:
+    much = _FRACTION * new.memory_bytes
+    figures = [(old.memory.mean(float), new.memory.mean(float))] if old.memory and new.memory else []
+    if old.pool and new.pool:
+        before, after = old.pool.model_dump(), new.pool.model_dump()
+        figures += [(before[name], after[name]) for name in after]
+    return any(abs(a - b) >= much for a, b in figures)
+
+
+def _latencies(old: DeviceHarvest, new: DeviceHarvest) -> list[tuple[Quantiles | None, Quantiles | None]]:
+    found = [(old.preemptions.latency, new.preemptions.latency)]
+    if old.online and new.online:
+        found += [(old.online.ttft, new.online.ttft), (old.online.tpot, new.online.tpot)]
+    return found
+
+
+def _latency_moved(old: Quantiles | None, new: Quantiles | None) -> bool:
+    if old is None or new is None:
+        return (old is None) != (new is None)
+    return any(
+        _other(a, b) for a, b in ((old.p50, new.p50), (old.p90, new.p90), (old.p95, new.p95), (old.p99, new.p99))
+    )
+
+
+def _other(old: float, new: float) -> bool:
+    return abs(new - old) > _RATIO * abs(old)
