@@ -10,7 +10,7 @@ from typing import Any
 from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL, OPERATOR_MANAGER
 from rowen.kube.client import Client
 from rowen.kube.heartbeat import beat_manifest
-from rowen.kube.kinds import LEASES, NODE_HARVESTS, NODES, OFFLINE_JOBS
+from rowen.kube.kinds import LEASES, NODE_HARVESTS, NODES, OFFLINE_JOBS, ONLINE_SERVICES
 from rowen.kube.objects import apply, apply_status, delete, get, list_all
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import rfc3339
@@ -59,6 +59,12 @@ class Stage:
             "harvest": {"enabled": harvest},
         }
         await self.make(self._object("OnlineService", name, spec), "onlineservices")
+
+    async def guard(self, level: str, name: str = "chat") -> None:
+        """The operator's SLO guard has taken a step."""
+        status = {"harvestGuard": {"level": level, "since": rfc3339(time.time())}}
+        manifest = {**self._object("OnlineService", name, {}), "status": status}
+        await apply_status(self.client, ONLINE_SERVICES, manifest, manager=OPERATOR_MANAGER)
 
     async def node(self, name: str, *, slots: int = 2, taints: Sequence[dict[str, str]] = ()) -> str:
         """A Ready node with an online pod and a first report; returns its unique name."""

@@ -99,7 +99,7 @@ def test_it_does_not_come_back_while_harm_is_seen() -> None:
 def test_waits_double_up_to_four_hours() -> None:
     waits = [replace(Guard(), steps=steps).wait_seconds for steps in range(8)]
     assert waits == [0.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 14400.0, 14400.0]
-    assert (FIRST_SECONDS, LONGEST_SECONDS, DWELL_SECONDS) == (900.0, 14400.0, 660.0)
+    assert (FIRST_SECONDS, LONGEST_SECONDS, DWELL_SECONDS) == (900.0, 14400.0, 720.0)
 
 
 def test_steps_are_forgotten_after_half_a_day_at_full() -> None:
@@ -224,7 +224,7 @@ def test_harm_is_stopped_and_tried_again_ever_more_seldom(seed: int, present: fl
     steps = list(days(seed, 4, lambda _: 0.05, 0.001, rate=2.0, present=present))
     stops = [step.since for step in steps if step.level == "Stopped" and step.since]
     # Two windows after it began, and then each time 15 min · 2^k later, up to 4 h, and a window or two.
-    assert stops[0] <= NOW + 2 * 660 + 900
+    assert stops[0] <= NOW + 2 * 720 + 900
     assert 12 <= len(stops) <= 4 * 6 + 8
     assert all(after - before > 3600 for before, after in pairwise(stops[1:]))
     assert all(before.level != after.level for before, after in pairwise(steps))

@@ -47,7 +47,7 @@ async def test_runs_an_engine_and_tells_its_latency(
         {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
     )
     await cluster.wait_condition("Ready", "AllReady", name="chat", url="onlineservices")
-    tenant = online(ttft=quantiles(0.6), tpot=quantiles(0.02), requests=[requests({0.6: 200}, {0.02: 200})])
+    tenant = online(ttft=quantiles(0.6), tpot=quantiles(0.02), requests=[requests({0.6: 400}, {0.02: 400})])
     tenant["pod"] = {"namespace": cluster.namespace, "name": name}
     await _report(cluster, device(online=tenant))
     service = await cluster.wait_condition("SLOMet", "TtftExceeded", name="chat", url="onlineservices")
@@ -90,7 +90,7 @@ async def test_harvesting_that_harms_the_objective_is_reduced_then_stopped(
 
     await eventually(told)
     # What is known of it is in the status alone: the next step comes by the time that stands there.
-    passed = {"status": {"harvestGuard": {"since": rfc3339(time.time() - 700)}}}
+    passed = {"status": {"harvestGuard": {"since": rfc3339(time.time() - 800)}}}
     await cluster.patch("onlineservices/chat/status", passed, ROWEN)
     await _report(cluster, device(online=tenant))
     service = await cluster.wait_condition("HarvestEnabled", "HarvestStopped", name="chat", url="onlineservices")

@@ -75,8 +75,8 @@ def said(decision: Decision) -> dict[str, tuple[str, str]]:
 
 LABEL = {"rowen.dev/service": "chat"}
 LIMIT = {"rowen.dev/online": "1"}
-BUSY = device(online=online(ttft=quantiles(0.1), tpot=quantiles(0.01), requests=[requests({0.1: 200}, {0.01: 200})]))
-SLOW = requests({9.0: 200}, {9.0: 200})
+BUSY = device(online=online(ttft=quantiles(0.1), tpot=quantiles(0.01), requests=[requests({0.1: 400}, {0.01: 400})]))
+SLOW = requests({9.0: 400}, {9.0: 400})
 OOM = PodView("chat-o", "o", "engine", ends=(Ends("engine", 3, "OOMKilled", 137, ""),))
 CRASHED = PodView("chat-c", "c", "engine", ends=(Ends("engine", 2, "Error", 1, "ValueError: no room"),))
 BROKEN = PodView("chat-x", "x", problem=Problem("Unschedulable", 'persistentvolumeclaim "models" not found'))
@@ -125,7 +125,7 @@ PROXY = Problem("CrashLoopBackOff", "back-off 40s restarting failed container", 
             {"SLOMet": "TtftAndTpotExceeded"},
         ),
         (
-            service(**stored(), devices=devices(BUSY, device("b", online=online(requests=[requests({0.6: 20})])))),
+            service(**stored(), devices=devices(BUSY, device("b", online=online(requests=[requests({0.6: 40})])))),
             {"SLOMet": "TtftExceeded"},
         ),
         (
@@ -298,7 +298,7 @@ def test_a_note_is_for_a_condition_that_turns() -> None:
         status = OnlineServiceStatus.from_wire({"conditions": conditions})
         return [(note.type, note.reason) for note in decide(replace(snapshot, status=status), NOW).notes]
 
-    missed = device(online=online(requests=[requests({9.0: 200}, {0.01: 200})]))
+    missed = device(online=online(requests=[requests({9.0: 400}, {0.01: 400})]))
     slow = service(**stored(), devices=devices(missed))
     ready, exceeded = ("Normal", "Ready"), ("Warning", "TtftExceeded")
     assert noted(slow) == [ready, exceeded]

@@ -177,6 +177,26 @@ async def test_what_the_user_takes_back_is_left(stage: Stage, how: str) -> None:
         assert condition(status, "Placed")["reason"] == ("Suspended" if how == "suspended" else "HarvestDisabled")
 
 
+async def test_what_the_slo_guard_stops_is_withdrawn_with_the_reason(stage: Stage) -> None:
+    node = await stage.node("a")
+    async with stage.scheduler(POLICY):
+        await stage.job("j")
+        await stage.await_job("j", placed_on(node))
+        await stage.guard("Reduced")
+        await stage.job("k")
+        one = f"SLO guard: OnlineService {stage.namespace}/chat misses its SLO beside offline work, one job at a time"
+        await stage.await_job("k", lambda status: one in condition(status, "Placed").get("message", ""))
+        await stage.await_job("j", placed_on(node))
+        await stage.guard("Stopped")
+        status = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
+        placed = condition(status, "Placed")
+        assert placed["reason"] == "HarvestDisabled"
+        assert "SLO guard" in placed["message"]
+        assert "nothing of it is harvested" in placed["message"]
+        await stage.guard("Full")
+        await stage.await_job("j", placed_on(node))
+
+
 async def test_a_new_job_of_the_same_name_is_not_taken_for_the_old_one(stage: Stage) -> None:
     node = await stage.node("a")
     async with stage.scheduler(POLICY):

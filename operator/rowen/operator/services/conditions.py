@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from rowen.crds.base import duration_seconds
 from rowen.crds.common import Condition, find_condition
-from rowen.crds.latency_counts import LEAST_REQUESTS
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
 from rowen.crds.online_service import HarvestLevel, LatencyTarget, ObservedLatency
 from rowen.operator.pods.container_ends import Ends
@@ -106,25 +105,30 @@ _CAUSES = {
 def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective]) -> Say:
     """SLOMet: the requests of the last ten minutes keep the objectives.
 
-    It turns False when one is missed with confidence, and True when no more requests were late than may be; in between
-    it stays as it was. So it does with fewer requests, down to half of what it takes to begin with.
+    It turns False when one is missed with confidence, and True when all are kept with some; in between it stays as it
+    was. So it does with fewer requests, down to half of what it takes to begin with.
     """
     if not snapshot.devices:
         return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
+    if not any(objective.all.of for objective in objectives):
+        return Say("Unknown", "NoTraffic", "no streamed response has ended in the last ten minutes")
     before = find_condition(snapshot.status.conditions, "SLOMet")
     known = before is not None and before.status != "Unknown"
-    least = LEAST_REQUESTS // 2 if known else LEAST_REQUESTS
-    most = max(objective.all.of for objective in objectives)
-    if most == 0:
-        return Say("Unknown", "NoTraffic", "no streamed response has ended in the last ten minutes")
-    if most < least:
-        return Say("Unknown", "TooFewRequests", f"{most} requests in the last ten minutes, {least} tell something")
-    judged = [(each, _missed(each, before)) for each in objectives if each.all.of >= least]
+    judged = [
+        (each, _missed(each, before))
+        for each in objectives
+        if each.all.of >= (each.least // 2 if known else each.least)
+    ]
+    if not judged:
+        first = objectives[0]
+        words = f"{first.all.of} requests in the last ten minutes; p{first.percentile} takes {first.least}"
+        return Say("Unknown", "TooFewRequests", words)
     late = [objective for objective, missed in judged if missed]
     if late:
         return Say("False", "And".join(_word(each) for each in late) + "Exceeded", _late_told(late))
-    if any(missed is None for _, missed in judged):
-        return Say("Unknown", "Unclear", "; ".join(_share_told(each) for each, missed in judged if missed is None))
+    unclear = [objective for objective, missed in judged if missed is None]
+    if unclear:
+        return Say("Unknown", "Unclear", "; ".join(_share_told(each) for each in unclear))
     return Say("True", "Met")
 
 
@@ -132,7 +136,7 @@ def _missed(objective: Objective, before: Condition | None) -> bool | None:
     """Whether it is missed, as before where that is not clear; None: not known."""
     if objective.missed(objective.all):
         return True
-    if objective.all.rate <= objective.allowed:
+    if objective.kept(objective.all):
         return False
     if before is None or before.status == "Unknown":
         return None

@@ -21,8 +21,8 @@ from rowen.operator.services.objective import Objective, Verdict, worst
 
 Cause = Literal["Harvest", "Untested"]
 
-DWELL_SECONDS = RECENT_SECONDS + 60.0
-"""The window of the reports, and their way here."""
+DWELL_SECONDS = RECENT_SECONDS + 120.0
+"""The window of the reports, and how late they may tell of it."""
 FIRST_SECONDS = 900.0
 """From the first step down to the step up."""
 LONGEST_SECONDS = 4 * 3600.0

@@ -12,7 +12,7 @@ from rowen.crds.base import duration_seconds
 from rowen.crds.latency_counts import LEAST_REQUESTS, PAST_SECONDS, RECENT_SECONDS, LatencyCounts
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.online_service import LatencyTarget, Slo
-from rowen.operator.services.proportions import Proportion, least_difference, lower
+from rowen.operator.services.proportions import Proportion, least_difference, lower, upper
 
 Latency = Literal["ttft", "tpot"]
 Z = 3.09
@@ -20,6 +20,8 @@ Z = 3.09
 
 
 _NOBODY = Proportion()
+_Z_KEPT = 1.2816
+"""To be taken for kept after it was not: one in ten that just misses is, if it is looked at once."""
 
 
 class Verdict(IntEnum):
@@ -72,6 +74,15 @@ class Objective:
     def missed(self, part: Proportion) -> bool:
         """Whether that part of the requests misses the objective, with confidence."""
         return part.of > 0 and lower(part, Z) > self.allowed
+
+    def kept(self, part: Proportion) -> bool:
+        """Whether that part of the requests keeps the objective, with some confidence."""
+        return part.of > 0 and upper(part, _Z_KEPT) <= self.allowed
+
+    @property
+    def least(self) -> int:
+        """Requests that can show that the objective is kept, if none of them is late."""
+        return max(LEAST_REQUESTS, round(3.0 / self.allowed))
 
     def verdict(self) -> Verdict:
         """Whose fault it is.

@@ -27,7 +27,7 @@ class Proportion:
 
 
 def lower(part: Proportion, z: float) -> float:
-    """Lower end, with p = x/n, q = 1 - p: (2np + z² - 1 - z·√(z² - 2 - 1/n + 4p(nq + 1))) / 2(n + z²). z > 1.8."""
+    """Lower end, with p = x/n, q = 1 - p: (2np + z² - 1 - z·√(z² - 2 - 1/n + 4p(nq + 1))) / 2(n + z²)."""
     if part.count == 0:
         return 0.0
     n, p, q = part.of, part.rate, 1.0 - part.rate
