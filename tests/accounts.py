@@ -22,18 +22,20 @@ async def token(kube: Client, namespace: str, name: str, **spec: Any) -> str:
     return str((await kube.call("POST", path, body=body))["status"]["token"])
 
 
-async def allow(kube: Client, namespace: str, name: str, *rules: dict[str, list[str]], user: str | None = None) -> None:
-    """Grants rights in the namespace, to the account of that name or to a user."""
+async def allow(kube: Client, namespace: str, name: str, *rules: dict[str, list[str]]) -> None:
+    """Grants the account of that name rights in the namespace, and no others."""
     meta = {"name": name, "namespace": namespace}
-    subject = (
-        {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}
-        if user
-        else {"kind": "ServiceAccount", **meta}
-    )
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     await apply(kube, {"apiVersion": _RBAC, "kind": "Role", "metadata": meta, "rules": [*rules]}, manager="test")
+    await bind(kube, namespace, name, name, name)
+
+
+async def bind(kube: Client, namespace: str, name: str, role: str, account: str) -> None:
+    """Binds the account to a role of the namespace."""
+    meta = {"name": name, "namespace": namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
     binding = {"apiVersion": _RBAC, "kind": "RoleBinding", "metadata": meta, "roleRef": reference}
-    await apply(kube, {**binding, "subjects": [subject]}, manager="test")
+    await apply(kube, {**binding, "subjects": subjects}, manager="test")
 
 
 def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> dict[str, list[str]]:

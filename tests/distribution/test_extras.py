@@ -15,7 +15,12 @@ from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 PACKAGES = ("cluster", "crds", "demo", "kube", "node_agent", "operator", "runtime", "scheduler", "simulator")
-CLI = frozenset(f"rowen.scheduler.cli.{name}" for name in ("app", "command", "lookup"))
+CLI = frozenset(
+    f"rowen.scheduler.cli.{name}"
+    for name in (
+        "app", "command", "explanation", "lookup", "question", "session", "survey", "tables", "worker_logs",
+    )
+)  # fmt: skip
 # These run in the runtime image: one by its module, the other as text.
 IN_THE_RUNTIME_IMAGE = frozenset({"rowen.demo.samples", "rowen.demo.evidence"})
 

@@ -274,7 +274,7 @@ What to try next, in any shell, after this line:
 
   kubectl get rowen -A                                      all of Rowen's objects
   kubectl describe ojob -n {namespace} support-lora             conditions, events, why it was placed where it was
-  kubectl rowen explain -n {namespace} support-lora             the scheduler's reasons, candidate by candidate
+  kubectl rowen explain -n {namespace} support-lora             the scheduler's reasons
   kubectl get nh -o yaml                                    what the agents see of their devices
   kubectl port-forward -n {namespace} service/chat 8000         then: curl localhost:8000/v1/models
   kubectl port-forward -n rowen-agent daemonset/rowen-agent 9090     then: curl localhost:9090/metrics

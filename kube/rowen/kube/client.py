@@ -42,6 +42,7 @@ class _Request:
     body: Mapping[str, Any] | None
     content_type: str
     limits: aiohttp.ClientTimeout
+    headers: Mapping[str, str] | None = None
 
 
 class Client:
@@ -60,6 +61,14 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def token(self) -> str | None:
+        """The bearer token that requests carry; None where a certificate says who one is. Raises `LoginError`."""
+        try:
+            value = await self._api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except config.ConfigException as error:
+            raise LoginError(str(error)) from error
+        return value.removeprefix("Bearer ") if value else None
+
     async def close(self) -> None:
         """Ends the connections."""
         await self._api.close()
@@ -72,12 +81,13 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = JSON,
+        headers: Mapping[str, str] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> Raw:
         """The answer's object. Raises `KubeError`; all in all it takes no longer than `timeout_seconds`."""
         limits = aiohttp.ClientTimeout(total=timeout_seconds, connect=_CONNECT_SECONDS)
         found = await self._content(
-            _Request(method, path, query, body, content_type, limits), timeout_seconds, json.loads
+            _Request(method, path, query, body, content_type, limits, headers), timeout_seconds, json.loads
         )
         if not isinstance(found, dict):
             raise UnreachableError("the answer is no object")
@@ -90,15 +100,16 @@ class Client:
 
     @asynccontextmanager
     async def lines(
-        self, path: str, query: Mapping[str, str], silence_seconds: float
+        self, path: str, query: Mapping[str, str], silence_seconds: float, *, open_end: bool = False
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that goes on; silence for so long ends it.
 
-        A line that the end of the connection cuts is no line. Raises `KubeError`.
+        What has no line end is no line: the connection may have cut it. With `open_end` it is one, where the answer
+        was whole. Raises `KubeError`.
         """
         limits = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=silence_seconds)
         async with self._answer(_Request("GET", path, query, None, JSON, limits)) as answer:
-            yield _lines(answer)
+            yield _lines(answer, open_end=open_end)
 
     async def _content(self, request: _Request, timeout_seconds: float, read: Callable[[bytes], T]) -> T:
         try:
@@ -121,7 +132,7 @@ class Client:
             response.close()
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
-        headers = {"Accept": JSON, "Content-Type": request.content_type}
+        headers = {"Accept": JSON, "Content-Type": request.content_type, **(request.headers or {})}
         query = list((request.query or {}).items())
         try:
             prepared = await self._api.param_serialize(
@@ -146,7 +157,7 @@ async def _whole(answer: aiohttp.ClientResponse) -> bytes:
         raise _unreachable(error) from error
 
 
-async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _lines(answer: aiohttp.ClientResponse, *, open_end: bool) -> AsyncIterator[bytes]:
     """Chunks joined to lines: aiohttp's own iteration refuses lines above its buffer."""
     rest: list[bytes] = []
     try:
@@ -158,6 +169,8 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             rest.append(end)
     except _FAILURES as error:
         raise _unreachable(error) from error
+    if open_end and any(rest):
+        yield b"".join(rest)
 
 
 def _unreachable(error: Exception) -> UnreachableError:

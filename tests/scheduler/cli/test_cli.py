@@ -1,5 +1,6 @@
 """`kubectl rowen`."""
 
+import asyncio
 import io
 import socket
 from dataclasses import replace
@@ -11,15 +12,16 @@ import samples
 import yaml
 from apiserver import ApiServer
 from rich.console import Console
+from scheduler.cli.commands import failed, invoke
 from typer.testing import CliRunner
 
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.kube.client import Client
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import apply
-from rowen.scheduler.cli import lookup
-from rowen.scheduler.cli.app import app, show
-from rowen.scheduler.cli.lookup import StatusError, read_status
+from rowen.scheduler.cli import lookup, session
+from rowen.scheduler.cli.app import app
+from rowen.scheduler.cli.explanation import show
 
 STATUS = OfflineJobStatus.from_wire(
     {
@@ -81,12 +83,7 @@ def test_a_job_that_was_not_seen_yet() -> None:
 
 def explain(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path | str, *arguments: str) -> str:
     """The one line that a failed `explain` prints."""
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    result = CliRunner().invoke(app, ["explain", *arguments])
-    assert (result.exit_code, result.stdout) == (1, "")
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1
-    return lines[0]
+    return failed(monkeypatch, kubeconfig, "explain", *arguments)
 
 
 @pytest.mark.parametrize(("options", "namespace"), [([], "default"), (["-n", "nowhere"], "nowhere")])
@@ -103,11 +100,11 @@ async def test_a_job_is_looked_for_in_its_namespace_only(
 ) -> None:
     job = samples.offline_job("j")
     await apply(kube, OFFLINE_JOBS, {**job, "metadata": {**job["metadata"], "namespace": namespace}}, manager="test")
-    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
     for name in ("j", "ojob/j", "offlinejob/j", "offlinejobs/j", "offlinejob.rowen.dev/j"):
-        assert await read_status(name, namespace) == OfflineJobStatus()
-    with pytest.raises(StatusError, match="no OfflineJob j in namespace default"):
-        await read_status("j", None)
+        told = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "explain", name, "-n", namespace)
+        assert "the scheduler has not looked at it yet" in told
+    told = await asyncio.to_thread(failed, monkeypatch, api_server.kubeconfig, "explain", "j")
+    assert "no OfflineJob j in namespace default" in told
 
 
 @pytest.mark.parametrize(
@@ -168,7 +165,7 @@ def test_a_server_that_cannot_be_reached_is_told(
 def test_a_server_that_never_answers_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(lookup, "LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(session, "LIMIT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{silent.getsockname()[1]}"
         assert "does not answer: no reply in time" in explain(monkeypatch, written(tmp_path, config), "j")
@@ -196,4 +193,5 @@ def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_help_names_the_command() -> None:
-    assert "explain" in CliRunner().invoke(app, ["--help"]).stdout
+    told = CliRunner().invoke(app, ["--help"]).stdout
+    assert all(f" {command} " in told for command in ("explain", "status", "top", "whatif", "logs"))

@@ -1,9 +1,12 @@
 """`kubectl-rowen` as a program of its own."""
 
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
+from apiserver import ApiServer
 
 RUN = "import sys; from rowen.scheduler.cli.command import main; {before}; sys.argv[1:] = {arguments}; main()"
 
@@ -31,3 +34,17 @@ def test_a_missing_library_is_told_in_one_line(library: str) -> None:
 def test_a_fault_of_rowens_own_is_no_missing_library() -> None:
     done = run(["explain", "j"], "sys.modules['rowen.scheduler.cli.lookup'] = None")
     assert "Traceback" in done.stderr
+
+
+def test_a_watch_ends_with_ctrl_c_and_says_nothing_about_it(api_server: ApiServer) -> None:
+    program = RUN.format(before="pass", arguments=["top", "--watch"])
+    environment = os.environ | {"KUBECONFIG": str(api_server.kubeconfig)}
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.read(1)
+        watching.send_signal(signal.SIGINT)
+        _, errors = watching.communicate(timeout=60)
+    assert watching.returncode == 130
+    assert "Traceback" not in errors.decode()

@@ -142,9 +142,9 @@ def test_memory_that_jobs_give_back_is_told_everywhere_once() -> None:
     assert all("1.00Gi of 8.00Gi left" in text and text.endswith("have 5.00Gi") for text in words(owned(view.status)))
     new = told(view, *beside(1))
     assert all("5.00Gi of 8.00Gi left" in text and text.endswith("have 1.00Gi") for text in words(new))
-    assert [worth_writing(new, owned(view.status), quiet, POLICY) for quiet in (9.9, 10.0)] == [False, True]
+    assert [worth_writing(new, owned(view.status), quiet) for quiet in (9.9, 10.0)] == [False, True]
     view = stored(view, new)
-    assert not worth_writing(told(view, *beside(1)), owned(view.status), FOR_EVER, POLICY)
+    assert not worth_writing(told(view, *beside(1)), owned(view.status), FOR_EVER)
 
 
 @pytest.mark.parametrize(("held", "write"), [(3.1, False), (2.9, False), (3.2, True), (2.8, True)])
@@ -153,7 +153,7 @@ def test_memory_that_has_hardly_moved_is_not_written(held: float, write: bool) -
     view = job("j", memory=5 * GIB)
     view = stored(view, told(view, *beside(3)))
     new = told(view, *beside(held))
-    assert worth_writing(new, owned(view.status), FOR_EVER, POLICY) == write
+    assert worth_writing(new, owned(view.status), FOR_EVER) == write
     assert (new == owned(view.status)) == (not write)
 
 

@@ -1,19 +1,66 @@
-"""`kubectl rowen`: tells why a job is where it is."""
+"""`kubectl rowen`: the commands."""
 
 import asyncio
-from typing import Annotated
+import json
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from dataclasses import asdict
+from enum import StrEnum
+from functools import wraps
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.live import Live
 
-from rowen.crds.common import find_condition
-from rowen.crds.offline_job import CandidateExplanation, OfflineJobStatus
-from rowen.scheduler.cli.lookup import StatusError, read_status
+from rowen.kube.client import Client, Raw, open_client
+from rowen.scheduler.cli import question, worker_logs
+from rowen.scheduler.cli.explanation import show, show_answer
+from rowen.scheduler.cli.lookup import find, status_of
+from rowen.scheduler.cli.session import CommandError, asked, checked, job_name, told
+from rowen.scheduler.cli.survey import Overview, Scope, devices, overview
+from rowen.scheduler.cli.tables import device_table, show_overview
+from rowen.scheduler.serve.messages import CandidateReply, WhatIf
 
 app = typer.Typer(
     help="Rowen on the command line.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
 )
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Output(StrEnum):
+    """How an answer is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="The context's by default.")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="json: for programs.")]
+Service = Annotated[
+    str, typer.Option("--scheduler", help="NAMESPACE/NAME of the scheduler's Service.", metavar="NAMESPACE/NAME")
+]
+Account = Annotated[
+    str | None, typer.Option("--service-account", help="Ask as this account of the namespace; else by your own token.")
+]
+JobName = Annotated[str, typer.Argument(help="Name of the OfflineJob.", metavar="JOB")]
+_SERVICE = "rowen-system/rowen-scheduler"
+
+
+def _command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A command that ends with one line where it cannot do its work."""
+
+    @wraps(work)
+    def command(*arguments: P.args, **named: P.kwargs) -> None:
+        try:
+            asyncio.run(work(*arguments, **named))
+        except CommandError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from None
+
+    return command
 
 
 @app.callback()
@@ -22,55 +69,141 @@ def _root() -> None:
 
 
 @app.command()
-def explain(
-    job: Annotated[str, typer.Argument(help="Name of the OfflineJob.")],
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Its namespace; the context's by default.")
-    ] = None,
+@_command
+async def explain(
+    job: JobName,
+    namespace: Namespace = None,
+    candidates: Annotated[bool, typer.Option("--candidates", help="Ask the scheduler for every candidate.")] = False,
+    account: Account = None,
+    scheduler: Service = _SERVICE,
+    output: Format = Output.TEXT,
 ) -> None:
     """Prints why an OfflineJob is where it is, or is nowhere."""
-    try:
-        status = asyncio.run(read_status(job, namespace))
-    except StatusError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
-    show(job, status, Console())
+    name = job_name(job)
+    where = _namespace(namespace)
+
+    async def read(client: Client) -> tuple[Raw, list[CandidateReply] | None]:
+        raw = await find(client, name, where)
+        if not candidates:
+            return raw, None
+        at = raw["metadata"]["namespace"]
+        token = await question.caller_token(client, account, at)
+        answer = await question.ask(client, scheduler, token, "GET", f"/v1/explain/{at}/{name}", None)
+        entries = (answer.get("explanation") or {}).get("candidates", [])
+        return raw, [CandidateReply.from_wire(entry) for entry in entries]
+
+    raw, known = await asked(read)
+    status = status_of(name, raw)
+    if output is Output.JSON:
+        answer = (raw.get("status") or {}).get("explanation") or {}
+        if known is not None:
+            answer = {**answer, "candidates": [entry.to_wire() for entry in known]}
+        _print_json(answer)
+    else:
+        show(name, status, Console(), known)
 
 
-def show(job: str, status: OfflineJobStatus, console: Console) -> None:
-    """Prints conditions, throughput, the candidates' factors, and what decided each of them."""
+@app.command()
+@_command
+async def status(
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Jobs and services of one only.")] = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="All, or an error; by default all that you may read.")
+    ] = False,
+    system: Annotated[str, typer.Option("--system-namespace", help="Where Rowen is installed.")] = "rowen-system",
+    output: Format = Output.TEXT,
+) -> None:
+    """Prints the cluster in a few figures: nodes, services with their SLO, jobs by state, who leads."""
+    if namespace is not None and everywhere:
+        raise CommandError("--namespace and --all-namespaces exclude one another")
+    scope, where = Scope(_namespace(namespace), everywhere), checked("namespace", system)
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+    async def read(client: Client) -> Overview:
+        return await overview(client, scope, where, time.time())
 
-    for condition in status.conditions:
-        say(f"{condition.type:<10} {condition.status:<8} {condition.reason}: {condition.message}")
-    if status.throughput is not None:
-        say("; ".join(f"{name} {value:g}" for name, value in status.throughput.to_wire().items()))
-    if status.explanation is None:
-        say(f"{job}: the scheduler has not looked at it yet")
+    found = await asked(read)
+    if output is Output.JSON:
+        _print_json(asdict(found))
+    else:
+        show_overview(found, Console())
+
+
+@app.command()
+@_command
+async def top(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=2.0, max=300.0, help="Seconds between two looks, with --watch.")
+    ] = 5.0,
+    output: Format = Output.TEXT,
+) -> None:
+    """Prints every device: how idle it is, what is harvested, whose its memory is, and its offline tenants."""
+
+    async def read(client: Client) -> list[dict[str, Any]]:
+        return await devices(client, time.time())
+
+    if output is Output.JSON:
+        if watch:
+            raise CommandError("--watch goes with a table, not with -o json")
+        _print_json(await asked(read))
         return
-    finished = find_condition(status.conditions, "Finished")
-    if finished is not None and finished.status == "True":
-        say("Where the scheduler placed it last:")
-    say(status.explanation.message)
-    if status.explanation.candidates:
-        console.print(_factors(status.explanation.candidates))
-    for candidate in status.explanation.candidates:
-        say(f"{_name(candidate)}: {candidate.reason}")
+    console = Console()
+    live = Live(console=console, auto_refresh=False) if watch and console.is_terminal else None
+    with live or nullcontext():
+        while True:
+            drawn = device_table(await asked(read))
+            if live is None:
+                console.print(drawn)
+            else:
+                live.update(drawn, refresh=True)
+            if not watch:
+                return
+            await asyncio.sleep(interval)
 
 
-def _name(candidate: CandidateExplanation) -> str:
-    return f"{candidate.node}/{'+'.join(candidate.devices)}"
+@app.command()
+@_command
+async def whatif(
+    file: Annotated[str, typer.Option("--filename", "-f", help="Manifest of OfflineJobs; - is standard input.")],
+    namespace: Namespace = None,
+    account: Account = None,
+    scheduler: Service = _SERVICE,
+    output: Format = Output.TEXT,
+) -> None:
+    """Prints where a job would go now, with which throughput, or why it would wait. Nothing is created."""
+    where, manifest = _namespace(namespace), question.read_file(file)
+
+    async def put(client: Client) -> tuple[int, dict[str, Any]]:
+        asked_for = WhatIf(add=question.read_jobs(manifest, where, client.namespace))
+        token = await question.caller_token(client, account, asked_for.add[0].namespace)
+        return len(asked_for.add), await question.ask(client, scheduler, token, "POST", "/v1/what-if", asked_for)
+
+    added, answer = await asked(put)
+    if output is Output.JSON:
+        _print_json(answer)
+    else:
+        show_answer(answer, added, Console())
 
 
-def _factors(candidates: list[CandidateExplanation]) -> Table:
-    table = Table(show_edge=False)
-    for heading in ("", "Candidate", "Idle", "Memory", "Align", "Sharing", "Predicted"):
-        table.add_column(heading, overflow="fold")
-    for candidate in candidates:
-        factors = (
-            candidate.idle, candidate.memory, candidate.alignment, candidate.sharing, candidate.predicted_fraction
-        )  # fmt: skip
-        table.add_row("*" if candidate.chosen else "", _name(candidate), *(f"{factor:.2f}" for factor in factors))
-    return table
+@app.command()
+@_command
+async def logs(
+    job: JobName,
+    namespace: Namespace = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the workers end.")] = False,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the attempt before.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines.")] = None,
+) -> None:
+    """Prints what the job's workers have written."""
+    name, where = job_name(job), _namespace(namespace)
+    async with told(), await open_client() as client:
+        found = await worker_logs.workers(client, name, where, previous=previous)
+        await worker_logs.write(client, found, typer.echo, follow=follow, tail=tail)
+
+
+def _namespace(given: str | None) -> str | None:
+    return None if given is None else checked("namespace", given)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2))

@@ -5,11 +5,10 @@ from collections.abc import Iterable
 
 from fastapi import HTTPException, Request
 
+from rowen.scheduler.serve.messages import TOKEN_HEADER
 from rowen.scheduler.serve.reviews import Caller, Reviewer, Right, UnansweredError
 from rowen.scheduler.serve.sight import Sight
 
-TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
-"""The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""
 MOST_NAMESPACES = 10
 """Of a question: each is a right that has to be asked for."""
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")

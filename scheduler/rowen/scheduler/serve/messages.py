@@ -7,6 +7,8 @@ from pydantic import Field
 from rowen.crds.base import ApiModel, Name
 from rowen.crds.offline_job import Assignment, CandidateExplanation, OfflineJobSpec, Throughput
 
+TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
+"""The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""
 MOST_ADDED, MOST_REMOVED, MOST_TOLD = 20, 200, 500
 
 

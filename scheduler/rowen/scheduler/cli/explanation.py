@@ -1,0 +1,80 @@
+"""Why a job is where it is, on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rowen.crds.common import find_condition
+from rowen.crds.offline_job import CandidateExplanation, OfflineJobStatus
+
+
+def show(
+    job: str, status: OfflineJobStatus, console: Console, candidates: Sequence[CandidateExplanation] | None = None
+) -> None:
+    """Prints conditions, throughput, the candidates' factors, and what decided each of them.
+
+    `candidates` stand in for the one that the status names.
+    """
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    for condition in status.conditions:
+        say(f"{condition.type:<10} {condition.status:<8} {condition.reason}: {condition.message}")
+    if status.throughput is not None:
+        say("; ".join(f"{name} {value:g}" for name, value in status.throughput.to_wire().items()))
+    if status.explanation is None:
+        say(f"{job}: the scheduler has not looked at it yet")
+        return
+    finished = find_condition(status.conditions, "Finished")
+    if finished is not None and finished.status == "True":
+        say("Where the scheduler placed it last:")
+    say(status.explanation.message)
+    show_candidates(status.explanation.candidates if candidates is None else candidates, console)
+
+
+def show_candidates(candidates: Sequence[CandidateExplanation], console: Console) -> None:
+    """Prints their factors, and what decided each of them."""
+    if candidates:
+        console.print(_factors(candidates))
+    for candidate in candidates:
+        console.print(f"{_name(candidate)}: {candidate.reason}", markup=False, soft_wrap=True)
+
+
+def show_answer(answer: Mapping[str, Any], added: int, console: Console) -> None:
+    """Prints where the jobs that were added would go, or why not."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for job in answer["jobs"][:added]:
+        label = f"{job['namespace']}/{job['name']}"
+        if job["action"] != "place":
+            say(f"{label} would wait: {job['message']}")
+        else:
+            say(f"{label} would go to {job['node']}/{'+'.join(job['devices'])}: {_throughput(job)}")
+        show_candidates([CandidateExplanation.from_wire(entry) for entry in job.get("candidates", ())], console)
+
+
+def _throughput(job: Mapping[str, Any]) -> str:
+    told = f"predicted {job['predictedFraction']:.2f} of its throughput alone"
+    rate = job.get("predictedTokensPerSecond")
+    return told + (f", {rate:g} tokens per second" if rate is not None else "; tokens per second are not known yet")
+
+
+def _name(candidate: CandidateExplanation) -> str:
+    return f"{candidate.node}/{'+'.join(candidate.devices)}"
+
+
+def _factors(candidates: Sequence[CandidateExplanation]) -> Table:
+    table = Table(show_edge=False)
+    for heading in ("", "Candidate", "Idle", "Memory", "Align", "Sharing", "Predicted"):
+        table.add_column(heading, overflow="fold")
+    for candidate in candidates:
+        factors = (
+            candidate.idle, candidate.memory, candidate.alignment, candidate.sharing, candidate.predicted_fraction
+        )  # fmt: skip
+        table.add_row("*" if candidate.chosen else "", _name(candidate), *(f"{factor:.2f}" for factor in factors))
+    return table

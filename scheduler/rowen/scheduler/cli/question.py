@@ -1,0 +1,157 @@
+"""`whatif`: a job that is not there yet, put to the scheduler."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from rowen.crds.names import API_VERSION
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.kube.client import Client
+from rowen.kube.errors import RefusedError
+from rowen.scheduler.cli.session import CommandError, checked
+from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf
+
+_MOST_CHARACTERS = 2**18
+_ANSWER_SECONDS = 12.0
+_TOKEN_SECONDS = 600
+"""The shortest life of a token that the API server gives."""
+_WORKLOADS = ("fine_tune", "batch_inference", "template")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A file, or what came in, and what it is called in a message."""
+
+    name: str
+    text: str
+
+
+def read_jobs(manifest: Manifest, namespace: str | None, context: str) -> list[HypotheticalJob]:
+    """The jobs of a YAML or JSON text.
+
+    Those without a namespace get `namespace`, or else the context's; those with another one than that are refused.
+
+    Raises:
+        CommandError: It names file, document and field.
+    """
+    name, text = manifest.name, manifest.text
+    try:
+        documents = [found for found in yaml.safe_load_all(text) if found is not None]
+    except (yaml.YAMLError, RecursionError) as error:
+        raise CommandError(f"{name}: no YAML: {' '.join(str(error).split())}") from error
+    if not documents:
+        raise CommandError(f"{name}: there is no OfflineJob in it")
+    if len(documents) > MOST_ADDED:
+        raise CommandError(f"{name}: {len(documents)} jobs, at most {MOST_ADDED} are looked at together")
+    several = len(documents) > 1
+    return [
+        _job(f"{name}: document {number}" if several else name, found, namespace, context)
+        for number, found in enumerate(documents, 1)
+    ]
+
+
+def read_file(file: str) -> Manifest:
+    """A file's text, `-` for standard input. Raises `CommandError`."""
+    name = "standard input" if file == "-" else file
+    try:
+        if file == "-":
+            text = sys.stdin.read(_MOST_CHARACTERS + 1)
+        else:
+            with Path(file).open(encoding="utf-8") as opened:
+                text = opened.read(_MOST_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or 'no text'}") from error
+    if len(text) > _MOST_CHARACTERS:
+        raise CommandError(f"{name}: longer than {_MOST_CHARACTERS} characters")
+    return Manifest(name, text)
+
+
+def _job(where: str, found: object, namespace: str | None, context: str) -> HypotheticalJob:
+    if not isinstance(found, dict):
+        raise CommandError(f"{where}: no object, expected an OfflineJob")
+    kind = found.get("apiVersion"), found.get("kind")
+    if kind != (API_VERSION, "OfflineJob"):
+        raise CommandError(f"{where}: {kind[0]} {kind[1]}, expected {API_VERSION} OfflineJob")
+    meta = found.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(found.get("spec"), dict):
+        raise CommandError(f"{where}: metadata and spec have to be objects")
+    own = meta.get("namespace")
+    if own and namespace and own != namespace:
+        raise CommandError(f"{where}: metadata.namespace is {own}, not {namespace}")
+    try:
+        spec = OfflineJobSpec.from_wire(found["spec"])
+        job = HypotheticalJob(namespace=own or namespace or context, name=meta.get("name") or "hypothetical", spec=spec)
+    except ValidationError as error:
+        raise CommandError(f"{where}: {'; '.join(_faults(error))}") from error
+    if sum(getattr(spec, part) is not None for part in _WORKLOADS) != 1:
+        raise CommandError(f"{where}: spec: exactly one of fineTune, batchInference, template must be set")
+    return job
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    prefix = "" if error.title == "HypotheticalJob" else "spec."
+    for fault in error.errors()[:5]:
+        field = prefix + ".".join(map(str, fault["loc"]))
+        known = {"namespace": "metadata.namespace", "name": "metadata.name"}
+        yield f"{known.get(field, field)}: {fault['msg']}"
+
+
+def split_service(given: str) -> tuple[str, str]:
+    """Namespace and name of the scheduler's Service. Raises `CommandError`."""
+    namespace, slash, name = given.partition("/")
+    if not slash:
+        raise CommandError(f"{given!r} is no NAMESPACE/NAME of the scheduler's Service")
+    return checked("namespace", namespace), checked("name of a Service", name)
+
+
+async def caller_token(client: Client, account: str | None, namespace: str) -> str:
+    """The user's own token, or one of a service account in the namespace. Raises `CommandError`, `KubeError`."""
+    if account is not None:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{checked('name of a service account', account)}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        answer = await client.call("POST", path, body={**asked, "spec": {"expirationSeconds": _TOKEN_SECONDS}})
+        return str(answer["status"]["token"])
+    token = await client.token()
+    if token is None:
+        raise CommandError(
+            "your kubeconfig says who you are by a client certificate, which the scheduler cannot check: name a service"
+            f" account of namespace {namespace} that may list offlinejobs there, with --service-account"
+        )
+    return token
+
+
+async def ask(client: Client, service: str, token: str, method: str, path: str, body: WhatIf | None) -> dict[str, Any]:
+    """The scheduler's answer, through the API server's proxy of its Service. Raises `CommandError`, `KubeError`.
+
+    The proxy keeps `Authorization` for itself, so the token goes in a header of its own.
+    """
+    namespace, name = split_service(service)
+    url = f"/api/v1/namespaces/{namespace}/services/{name}:http/proxy{path}"
+    try:
+        return await client.call(
+            method,
+            url,
+            body=None if body is None else body.to_wire(),
+            headers={TOKEN_HEADER: token},
+            timeout_seconds=_ANSWER_SECONDS,
+        )
+    except RefusedError as error:
+        # The API server's own answers have a reason.
+        if error.reason:
+            raise
+        raise CommandError(f"the scheduler answers: {_detail(error)}") from error
+
+
+def _detail(error: RefusedError) -> str:
+    head, _, rest = error.message.partition(": ")
+    try:
+        detail = json.loads(rest)["detail"]
+    except (ValueError, KeyError, TypeError):
+        return error.message
+    return detail if isinstance(detail, str) else f"{head}: {detail}"

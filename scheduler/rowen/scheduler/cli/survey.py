@@ -1,0 +1,194 @@
+"""What the objects of a cluster say, as far as a user may read them."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from rowen.crds.common import find_condition
+from rowen.crds.node_harvest import NodeHarvestStatus
+from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.online_service import OnlineServiceStatus
+from rowen.kube.client import Client, Raw
+from rowen.kube.errors import RefusedError
+from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES
+from rowen.kube.objects import NOT_FOUND, get, list_all
+from rowen.kube.resource import Resource
+from rowen.kube.timestamps import unix_seconds
+from rowen.scheduler.cli.session import LIMIT_SECONDS
+
+_FORBIDDEN = 403
+_COMPONENTS = ("scheduler", "operator")
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which namespaces are looked at."""
+
+    namespace: str | None = None
+    """One of them."""
+    all: bool = False
+    """All, and nothing else will do; without both all, or the context's where that is not allowed."""
+
+
+@dataclass
+class Overview:
+    """The cluster, in a few figures. What could not be read is told in `unread`."""
+
+    namespace: str | None = None
+    """Where jobs and services are from; None: everywhere."""
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    jobs: dict[str, int] = field(default_factory=dict)
+    """How many, by state."""
+    services: list[dict[str, Any]] = field(default_factory=list)
+    leaders: dict[str, str] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+
+async def overview(client: Client, scope: Scope, system: str, now: float) -> Overview:
+    """Everything that may be read. Raises `KubeError` where nothing may."""
+    namespace, jobs = await _jobs(client, scope)
+    unread: list[str] = []
+
+    async def listed(resource: Resource, where: str | None) -> list[Raw]:
+        try:
+            return await list_all(client, resource, namespace=where, most_seconds=LIMIT_SECONDS)
+        except RefusedError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            unread.append(str(error))
+            return []
+
+    services, harvests = await asyncio.gather(listed(ONLINE_SERVICES, namespace), listed(NODE_HARVESTS, None))
+    leaders = {name: await _leader(client, system, f"rowen-{name}", now, unread) for name in _COMPONENTS}
+    return Overview(
+        namespace=namespace,
+        nodes=[_node(raw, now) for raw in sorted(harvests, key=_key)],
+        jobs=dict(sorted(Counter(map(_state, jobs)).items())),
+        services=[_service(raw) for raw in sorted(services, key=_key)],
+        leaders=leaders,
+        unread=unread,
+    )
+
+
+async def devices(client: Client, now: float) -> list[dict[str, Any]]:
+    """Every device of every node. Raises `KubeError`."""
+    found = await list_all(client, NODE_HARVESTS, most_seconds=LIMIT_SECONDS)
+    return [entry for raw in sorted(found, key=_key) for entry in _devices(raw, now)]
+
+
+async def _jobs(client: Client, scope: Scope) -> tuple[str | None, list[Raw]]:
+    if scope.namespace is None:
+        try:
+            return None, await list_all(client, OFFLINE_JOBS, most_seconds=LIMIT_SECONDS)
+        except RefusedError as error:
+            if scope.all or error.status != _FORBIDDEN:
+                raise
+    where = scope.namespace or client.namespace
+    return where, await list_all(client, OFFLINE_JOBS, namespace=where, most_seconds=LIMIT_SECONDS)
+
+
+async def _leader(client: Client, namespace: str, name: str, now: float, unread: list[str]) -> str:
+    try:
+        spec = (await get(client, LEASES, namespace, name)).get("spec") or {}
+    except RefusedError as error:
+        if error.status == _FORBIDDEN:
+            unread.append(str(error))
+            return "not known"
+        if error.status != NOT_FOUND:
+            raise
+        return f"nobody: there is no lease {namespace}/{name}"
+    holder, renewed = str(spec.get("holderIdentity") or ""), _age(spec.get("renewTime"), now)
+    if not holder:
+        return "nobody: the lease was given back"
+    if renewed is not None and renewed > float(spec.get("leaseDurationSeconds") or 0):
+        return f"nobody: {holder} renewed the lease last {renewed:.0f} s ago"
+    return holder
+
+
+def _age(stamp: object, now: float) -> float | None:
+    try:
+        return max(0.0, now - unix_seconds(str(stamp))) if stamp else None
+    except ValueError:
+        return None
+
+
+def _key(raw: Raw) -> tuple[str, str]:
+    return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
+
+
+def _read(model: type[S], raw: Raw) -> S | None:
+    """The status; None where it is of a release that this one does not understand."""
+    try:
+        return model.model_validate(raw.get("status") or {})
+    except ValidationError:
+        return None
+
+
+def _state(raw: Raw) -> str:
+    status = _read(OfflineJobStatus, raw)
+    return "not understood" if status is None else status.state or "New"
+
+
+def _node(raw: Raw, now: float) -> dict[str, Any]:
+    status = _read(NodeHarvestStatus, raw)
+    if status is None:
+        return {"name": raw["metadata"]["name"], "problem": "its report is not understood"}
+    summary = status.summary
+    return {
+        "name": raw["metadata"]["name"],
+        "devices": summary.devices,
+        "harvestable": summary.harvestable,
+        "idle": summary.idle,
+        "harvested": summary.harvested,
+        "tenants": summary.tenants,
+        "lent": summary.lent,
+        "reportedSecondsAgo": _age(status.update_time, now),
+    }
+
+
+def _service(raw: Raw) -> dict[str, Any]:
+    namespace, name = _key(raw)
+    status = _read(OnlineServiceStatus, raw) or OnlineServiceStatus()
+    met = find_condition(status.conditions, "SLOMet")
+    harvest = find_condition(status.conditions, "HarvestEnabled")
+    return {
+        "namespace": namespace,
+        "name": name,
+        "replicas": status.replicas,
+        "ready": status.ready_replicas,
+        "sloMet": met.status if met else "Unknown",
+        "ttft": status.ttft.display if status.ttft else None,
+        "tpot": status.tpot.display if status.tpot else None,
+        "harvest": harvest.status if harvest else "Unknown",
+        "harvested": status.harvested,
+    }
+
+
+def _devices(raw: Raw, now: float) -> list[dict[str, Any]]:
+    node, status = raw["metadata"]["name"], _read(NodeHarvestStatus, raw)
+    if status is None:
+        return [{"node": node, "problem": "its report is not understood"}]
+    reported = _age(status.update_time, now)
+    return [
+        {
+            "node": node,
+            "device": device.id,
+            "type": device.type,
+            "harvestable": device.harvestable,
+            "idle": device.idle_fraction,
+            "harvested": device.harvested_fraction,
+            "memoryBytes": device.memory_bytes,
+            "pool": device.pool.to_wire() if device.pool else None,
+            "service": f"{device.online.pod.namespace}/{device.online.service or device.online.pod.name}"
+            if device.online
+            else None,
+            "tenants": [f"{each.pod.namespace}/{each.job or each.pod.name}" for each in device.tenants],
+            "reportedSecondsAgo": reported,
+        }
+        for device in status.devices
+    ]

@@ -1,0 +1,98 @@
+"""Tables for people."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rowen.crds.base import quantity_text
+from rowen.scheduler.cli.survey import Overview
+
+_STALE_SECONDS = 60.0
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
+    """A plain table; what is None is a `-`."""
+    made = Table(show_edge=False, box=None, pad_edge=False)
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+    return made
+
+
+def show_overview(found: Overview, console: Console) -> None:
+    """Nodes, services, jobs by state, and who leads."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for name, leader in found.leaders.items():
+        say(f"{name}: {leader}")
+    where = f"in namespace {found.namespace}" if found.namespace else "in all namespaces"
+    told = ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"
+    say(f"jobs {where}: {told}")
+    say("")
+    if found.nodes:
+        console.print(table(_NODE_HEADINGS, map(_node_row, found.nodes)))
+        say("")
+    if found.services:
+        console.print(table(_SERVICE_HEADINGS, map(_service_row, found.services)))
+    elif not found.unread:
+        say(f"no OnlineService {where}")
+    for reason in found.unread:
+        say(f"not shown: {reason}")
+
+
+_NODE_HEADINGS = ("NODE", "DEVICES", "HARVESTABLE", "TENANTS", "IDLE", "HARVESTED", "LENT", "REPORTED")
+_SERVICE_HEADINGS = ("NAMESPACE", "SERVICE", "READY", "SLO", "TTFT", "TPOT", "HARVEST", "HARVESTED")
+
+
+def _node_row(node: Mapping[str, Any]) -> list[object]:
+    if "problem" in node:
+        return [node["name"], node["problem"], *[""] * 6]
+    figures = [node[key] for key in ("devices", "harvestable", "tenants", "idle", "harvested", "lent")]
+    return [node["name"], *figures, _ago(node["reportedSecondsAgo"])]
+
+
+def _service_row(service: Mapping[str, Any]) -> list[object]:
+    ready = f"{service['ready'] or 0}/{service['replicas'] or 0}"
+    rest = [service[key] for key in ("sloMet", "ttft", "tpot", "harvest", "harvested")]
+    return [service["namespace"], service["name"], ready, *rest]
+
+
+def _ago(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    return f"{seconds:.0f} s ago" + (" (silent?)" if seconds > _STALE_SECONDS else "")
+
+
+_DEVICE_HEADINGS = (
+    "NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "SERVICE", "FIXED", "ONLINE", "AHEAD", "OFFLINE", "FREE", "TENANTS",
+)  # fmt: skip
+_OWNERS = ("fixedBytes", "onlineUsedBytes", "onlineAheadBytes", "offlineBytes", "freeBytes")
+
+
+def device_table(devices: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """Every device, with whose its memory is."""
+    rows = [_device_row(device) for device in devices]
+    return Group(table(_DEVICE_HEADINGS, rows)) if rows else Text("no node reports a device")
+
+
+def _device_row(device: Mapping[str, Any]) -> list[object]:
+    if "problem" in device:
+        return [device["node"], device["problem"], *[""] * 10]
+    pool = device["pool"] or {}
+    memory = [quantity_text(pool[owner]) if owner in pool else None for owner in _OWNERS]
+    return [
+        device["node"],
+        device["device"],
+        device["type"],
+        f"{device['idle']:.0%}" if device["harvestable"] else None,
+        f"{device['harvested']:.0%}",
+        device["service"],
+        *memory,
+        " ".join(device["tenants"]) or None,
+    ]

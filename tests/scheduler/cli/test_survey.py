@@ -1,0 +1,184 @@
+"""`kubectl rowen status` and `top`."""
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from accounts import account, allow, rule
+from apiserver import ApiServer
+from rich.console import Console
+from scheduler.cli.commands import failed, invoke
+from scheduler.cli.test_whatif import kubeconfig
+from scheduler.stage import Clock, Stage
+
+from rowen.crds.names import API_VERSION
+from rowen.kube.client import Client
+from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES
+from rowen.kube.objects import apply, apply_status
+from rowen.kube.timestamps import rfc3339
+from rowen.scheduler.cli.survey import Overview
+from rowen.scheduler.cli.tables import device_table, show_overview
+
+POOL = {"fixedBytes": 2**20, "onlineUsedBytes": 3 * 2**20, "onlineAheadBytes": 0, "offlineBytes": 2**29, "freeBytes": 5}
+
+
+@pytest.fixture
+async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
+    made = Stage(kube, namespace, Clock())
+    await made.alone()
+    await made.service()
+    yield made
+    await made.clear()
+
+
+async def job_in(stage: Stage, name: str, *conditions: str) -> None:
+    """A job whose status has these conditions, all True."""
+    await stage.job(name)
+    stamp = rfc3339(time.time())
+    entries = [
+        {"type": type_, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": stamp}
+        for type_ in conditions
+    ]
+    meta = {"name": name, "namespace": stage.namespace}
+    state = {"conditions": entries, "state": "Running" if conditions else "Pending"}
+    body = {"apiVersion": API_VERSION, "kind": "OfflineJob", "metadata": meta, "status": state}
+    await apply_status(stage.client, OFFLINE_JOBS, body, manager="test")
+
+
+async def lease(stage: Stage, name: str, holder: str, renewed: float) -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": rfc3339(renewed, "microseconds")}
+    meta = {"name": name, "namespace": stage.namespace}
+    manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
+    await apply(stage.client, LEASES, manifest, manager="test")
+
+
+async def told(monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, stage: Stage, *arguments: str) -> dict[str, Any]:
+    text = await asyncio.to_thread(
+        invoke, monkeypatch, api_server.kubeconfig, "status", "-o", "json", "--system-namespace", stage.namespace,
+        *arguments,
+    )  # fmt: skip
+    return dict(json.loads(text))
+
+
+async def test_the_cluster_in_a_few_figures(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await stage.node("a")
+    await stage.report(node, idle=0.75)
+    await job_in(stage, "one", "Running")
+    await job_in(stage, "two", "Running")
+    await job_in(stage, "three")
+    await stage.job("four")
+    met = {
+        "type": "SLOMet", "status": "False", "reason": "Missed", "message": "", "lastTransitionTime": rfc3339(0.0),
+    }  # fmt: skip
+    ttft = {"percentile": 99, "valueSeconds": 0.25, "targetSeconds": 0.2, "display": "250.0ms"}
+    meta = {"name": "chat", "namespace": stage.namespace}
+    body = {"apiVersion": API_VERSION, "kind": "OnlineService", "metadata": meta}
+    full = {"conditions": [met], "replicas": 2, "readyReplicas": 1, "ttft": ttft}
+    await apply_status(stage.client, ONLINE_SERVICES, {**body, "status": full}, manager="test")
+    await lease(stage, "rowen-scheduler", "pod-1", time.time())
+    await lease(stage, "rowen-operator", "pod-2", time.time() - 100.0)
+
+    found = await told(monkeypatch, api_server, stage, "-n", stage.namespace)
+    assert found["jobs"] == {"New": 1, "Pending": 1, "Running": 2}
+    assert (found["namespace"], found["unread"]) == (stage.namespace, [])
+    assert found["leaders"]["scheduler"] == "pod-1"
+    assert found["leaders"]["operator"].startswith("nobody: pod-2 renewed the lease last 10")
+    (row,) = [entry for entry in found["nodes"] if entry["name"] == node]
+    assert (row["devices"], row["idle"], row["harvested"], row["tenants"]) == (1, "75%", "0%", 0)
+    assert found["services"] == [
+        {
+            "namespace": stage.namespace, "name": "chat", "replicas": 2, "ready": 1, "sloMet": "False",
+            "ttft": "250.0ms", "tpot": None, "harvest": "Unknown", "harvested": None,
+        }
+    ]  # fmt: skip
+
+    everywhere = await told(monkeypatch, api_server, stage, "-A")
+    assert everywhere["namespace"] is None
+    assert everywhere["jobs"]["Running"] >= 2
+    text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "status", "-n", stage.namespace)
+    assert f"jobs in namespace {stage.namespace}: 1 New, 1 Pending, 2 Running" in text
+    assert node in text
+    assert "250.0ms" in text
+
+
+async def test_a_user_of_one_namespace_gets_what_they_may_read(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await account(stage.client, stage.namespace, "ann")
+    await allow(
+        stage.client, stage.namespace, "ann", rule("rowen.dev", ["offlinejobs", "onlineservices"], ["get", "list"])
+    )
+    ann = await kubeconfig(stage, api_server, "ann")
+    await job_in(stage, "one", "Running")
+    found = json.loads(await asyncio.to_thread(invoke, monkeypatch, ann, "status", "-o", "json"))
+    assert (found["namespace"], found["jobs"], found["nodes"]) == (stage.namespace, {"Running": 1}, [])
+    assert [entry["name"] for entry in found["services"]] == ["chat"]
+    assert found["leaders"] == {"scheduler": "not known", "operator": "not known"}
+    assert any("nodeharvests" in reason for reason in found["unread"])
+    text = await asyncio.to_thread(invoke, monkeypatch, ann, "status")
+    assert "not shown: nodeharvests.rowen.dev is forbidden" in text
+    for arguments in (["status", "-A"], ["status", "-n", "default"], ["top"]):
+        line = await asyncio.to_thread(failed, monkeypatch, ann, *arguments)
+        assert f"serviceaccount:{stage.namespace}:ann" in line
+
+
+def test_what_excludes_one_another(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "exclude one another" in failed(monkeypatch, api_server.kubeconfig, "status", "-A", "-n", "default")
+    assert "not with -o json" in failed(monkeypatch, api_server.kubeconfig, "top", "--watch", "-o", "json")
+    for command in ("status", "top"):
+        assert "there is no /none" in failed(monkeypatch, "/none", command)
+
+
+async def test_every_device_with_whose_its_memory_is(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await stage.node("a")
+    found = await stage.client.call("GET", NODE_HARVESTS.path(None, node))
+    (device,) = found["status"]["devices"]
+    tenant = stage.tenant("j-1", 1, 1.0) | {"job": "j"}
+    status = {**found["status"], "devices": [{**device, "pool": POOL, "tenants": [tenant]}]}
+    body = {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": node}, "status": status}
+    await apply_status(stage.client, NODE_HARVESTS, body, manager="test")
+    listed = json.loads(await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", "-o", "json"))
+    (row,) = [entry for entry in listed if entry["node"] == node]
+    assert (row["device"], row["idle"], row["harvested"], row["pool"]) == ("cpu0", 0.8, 0.0, POOL)
+    assert (row["service"], row["tenants"]) == (f"{stage.namespace}/chat", [f"{stage.namespace}/j"])
+    text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top")
+    (line,) = [line for line in text.splitlines() if line.startswith(node)]
+    assert line.split()[1:] == [
+        "cpu0", "cpu", "80%", "0%", f"{stage.namespace}/chat", "1Mi", "3Mi", "0", "512Mi", "5", f"{stage.namespace}/j",
+    ]  # fmt: skip
+
+
+def drawn(what: Any) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    if isinstance(what, Overview):
+        show_overview(what, console)
+    else:
+        console.print(device_table(what))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_markup_in_names_is_no_markup() -> None:
+    assert "a [bold] reason" in drawn(Overview(unread=["a [bold] reason"]))
+
+
+def test_what_is_not_there_or_not_understood_is_told() -> None:
+    assert "jobs in all namespaces: none" in drawn(Overview())
+    assert "no OnlineService in all namespaces" in drawn(Overview())
+    assert "no node reports a device" in drawn([])
+    assert "its report is not understood" in drawn([{"node": "n", "problem": "its report is not understood"}])
+    silent = {
+        "name": "n", "devices": 1, "harvestable": 1, "idle": "9%", "harvested": "0%", "tenants": 0, "lent": None,
+    }  # fmt: skip
+    for age, words in ((61.0, "61 s ago (silent?)"), (59.0, "59 s ago\n"), (None, "never")):
+        assert words in "\n".join(
+            line.rstrip() for line in drawn(Overview(nodes=[{**silent, "reportedSecondsAgo": age}])).splitlines()
+        )

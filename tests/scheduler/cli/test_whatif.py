@@ -1,0 +1,229 @@
+"""`kubectl rowen whatif`, from a manifest to the scheduler's answer through a real API server."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from accounts import account, allow, bind, rule, token
+from apiserver import ApiServer, free_port
+from manifests import apply, apply_status
+from scheduler.cli.commands import failed, invoke
+from scheduler.stage import Clock, Stage
+from scheduler.test_process import alive, grant, settings
+
+from rowen.kube.client import Client
+from rowen.kube.errors import RefusedError
+
+JOB = """
+apiVersion: rowen.dev/v1alpha1
+kind: OfflineJob
+metadata:
+  name: new
+spec:
+  memory: 64Mi
+  template: {spec: {containers: [{name: main, image: none}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "there is no OfflineJob in it"),
+        ("# nothing\n---\n", "there is no OfflineJob in it"),
+        ("a: [", "no YAML: "),
+        ("hello", "no object, expected an OfflineJob"),
+        ("kind: Job\napiVersion: batch/v1", "batch/v1 Job, expected rowen.dev/v1alpha1 OfflineJob"),
+        (JOB.replace("spec:\n  memory", "other:\n  memory"), "metadata and spec have to be objects"),
+        (JOB.replace("name: new", "name: New"), "metadata.name: String should match pattern"),
+        (JOB.replace("64Mi", "much"), "spec.memory: String should match pattern"),
+        (JOB + "  sla: {throughputFraction: 1.5}\n", "spec.sla.throughputFraction: Input should be less than or equal"),
+        (JOB + "  colour: red\n", "spec.colour: Extra inputs are not permitted"),
+        (JOB.replace("template:", "x: 1 #"), "spec.x: Extra inputs"),
+        (JOB.replace("  template:", "#"), "spec: exactly one of fineTune, batchInference, template must be set"),
+        (f"{JOB}---\n{JOB.replace('64Mi', 'much')}", "document 2: spec.memory"),
+        ("---\n".join([JOB] * 21), "21 jobs, at most 20"),
+        ("x" * 2**18 + "y", "longer than 262144 characters"),
+    ],
+)
+def test_a_wrong_manifest_is_told_with_file_and_field(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api_server: ApiServer, text: str, told: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", str(file))
+    assert line.startswith(f"error: {file}: ")
+    assert told in line
+    if text:
+        line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", text=text)
+        assert line.startswith("error: standard input: ")
+        assert told in line
+
+
+def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api_server: ApiServer) -> None:
+    none = tmp_path / "none.yaml"
+    assert "none.yaml: cannot be read: No such file" in failed(
+        monkeypatch, api_server.kubeconfig, "whatif", "-f", str(none)
+    )
+    none.write_bytes(b"\xff\xfe\x00")
+    assert "none.yaml: cannot be read: no text" in failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", str(none))
+
+
+def test_another_namespace_than_the_manifests_is_refused(
+    monkeypatch: pytest.MonkeyPatch, api_server: ApiServer
+) -> None:
+    text = JOB.replace("name: new", "name: new\n  namespace: a")
+    told = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "-n", "b", text=text)
+    assert "metadata.namespace is a, not b" in told
+
+
+def test_a_certificate_is_no_token(monkeypatch: pytest.MonkeyPatch, api_server: ApiServer) -> None:
+    told = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", text=JOB)
+    assert "by a client certificate, which the scheduler cannot check" in told
+    assert "--service-account" in told
+
+
+@pytest.mark.parametrize("service", ["rowen-scheduler", "a/b/c", "/b", "a/"])
+def test_what_is_no_service(monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, service: str) -> None:
+    assert failed(
+        monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", "--scheduler", service,
+        text=JOB,
+    ).startswith("error: ")  # fmt: skip
+
+
+@pytest.fixture
+async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
+    made = Stage(kube, namespace, Clock(), agents=f"{namespace}-agents")
+    await made.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.agents}}, "namespaces")
+    await made.alone()
+    await made.service()
+    yield made
+    await made.clear()
+
+
+def address() -> str:
+    """One of this machine's own that is not the loopback: the API server's proxy goes to no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.77", 9))
+        except OSError:
+            pytest.skip("this machine has no address but the loopback")
+        return str(probe.getsockname()[0])
+
+
+async def published(stage: Stage, port: int) -> None:
+    """The scheduler's Service with a pod behind it, as the endpoints controller writes it."""
+    space, here = {"namespace": stage.namespace}, address()
+    spec = {"ports": [{"name": "http", "port": 9090, "targetPort": port}]}
+    meta = {"name": "rowen-scheduler", **space}
+    await apply(stage.client, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}, manager="test")
+    await stage.pod("the-scheduler", "none", memory="1Mi")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "the-scheduler", **space}}
+    await apply_status(
+        stage.client, {**pod, "status": {"phase": "Running", "podIP": here, "podIPs": [{"ip": here}]}}, manager="test"
+    )
+    behind = {"ip": here, "targetRef": {"kind": "Pod", "name": "the-scheduler", **space}}
+    subsets = [{"addresses": [behind], "ports": [{"name": "http", "port": port}]}]
+    await stage.client.call(
+        "POST", f"/api/v1/namespaces/{stage.namespace}/endpoints",
+        body={"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets},
+    )  # fmt: skip
+
+
+async def kubeconfig(stage: Stage, api_server: ApiServer, name: str) -> Path:
+    """Of a service account, by its token."""
+    found = yaml.safe_load(api_server.kubeconfig.read_text())
+    found["users"][0]["user"] = {"token": await token(stage.client, stage.namespace, name)}
+    found["contexts"][0]["context"]["namespace"] = stage.namespace
+    path = api_server.authority.folder / f"{stage.namespace}-{name}.kubeconfig"
+    path.write_text(yaml.safe_dump(found))
+    return path
+
+
+async def test_the_scheduler_answers_through_the_api_server(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One account may all that is needed, one may not reach the scheduler, one may read no job."""
+    await grant(stage)
+    port = free_port()
+    await published(stage, port)
+    read, caller = rule("rowen.dev", ["offlinejobs"], ["get", "list"]), "rowen-scheduler-caller"
+    for name in ("ann", "outsider", "stranger"):
+        await account(stage.client, stage.namespace, name)
+    for name in ("ann", "outsider"):
+        await allow(stage.client, stage.namespace, name, read)
+    for name in ("ann", "stranger"):
+        await bind(stage.client, stage.namespace, f"{name}-calls", caller, name)
+    ann, outsider, stranger = [await kubeconfig(stage, api_server, name) for name in ("ann", "outsider", "stranger")]
+    node = await stage.node("a")
+    await stage.job("j", sla={"throughputFraction": 0.99})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "rowen.scheduler", env=settings(stage, api_server, port), stderr=subprocess.PIPE
+    )
+    where = ["--scheduler", f"{stage.namespace}/rowen-scheduler"]
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            await alive(client)
+        async with stage.alive(node):
+            await stage.await_job("j", lambda status: "explanation" in status)
+            await stage.report(node, idle=0.7)
+            await stage.await_job("j", lambda status: "idle" in status["explanation"]["message"])
+
+            async def ask(config: Path, *arguments: str) -> str:
+                return await asyncio.to_thread(invoke, monkeypatch, config, *arguments, *where, text=JOB)
+
+            async def refused(config: Path, *arguments: str) -> str:
+                return await asyncio.to_thread(failed, monkeypatch, config, *arguments, *where, text=JOB)
+
+            told = await ask(ann, "whatif", "-f", "-")
+            assert f"{stage.namespace}/new would go to {node}/cpu0: predicted 0." in told
+            assert "tokens per second are not known yet" in told
+            answer = json.loads(await ask(ann, "whatif", "-f", "-", "-o", "json"))
+            assert (answer["jobs"][0]["name"], answer["jobs"][0]["node"]) == ("new", node)
+
+            told = await ask(ann, "explain", "j", "--candidates")
+            assert f"{node}/cpu0: idle 0.70 < SLA 0.99" in told
+            listed = json.loads(await ask(ann, "explain", "j", "--candidates", "-o", "json"))
+            assert [entry["node"] for entry in listed["candidates"]].count(node) == 1
+
+            told = await ask(
+                api_server.kubeconfig, "whatif", "-f", "-", "-n", stage.namespace, "--service-account", "ann"
+            )
+            assert f"would go to {node}/cpu0" in told
+
+            assert 'cannot create resource "services/proxy"' in await refused(outsider, "whatif", "-f", "-")
+            told = await refused(stranger, "whatif", "-f", "-")
+            assert told.startswith(
+                f"error: the scheduler answers: system:serviceaccount:{stage.namespace}:stranger may not"
+            )
+            assert told.endswith(f"list offlinejobs.rowen.dev in namespace {stage.namespace}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        _, log = await asyncio.wait_for(process.communicate(), 20)
+    assert "Traceback" not in log.decode()
+    for config in (ann, outsider, stranger):
+        assert yaml.safe_load(config.read_text())["users"][0]["user"]["token"] not in log.decode()
+
+    line = await asyncio.to_thread(failed, monkeypatch, ann, "whatif", "-f", "-", *where, text=JOB)
+    assert line.startswith("error: the API server answers: ")
+
+
+async def test_a_scheduler_that_is_not_there_is_told(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await account(stage.client, stage.namespace, "ann")
+    with contextlib.suppress(RefusedError):
+        await stage.client.call("DELETE", f"/api/v1/namespaces/{stage.namespace}/services/rowen-scheduler")
+    line = await asyncio.to_thread(
+        failed, monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "-n", stage.namespace,
+        "--service-account", "ann", "--scheduler", f"{stage.namespace}/rowen-scheduler", text=JOB,
+    )  # fmt: skip
+    assert line == 'error: the API server answers: services "rowen-scheduler" not found'
