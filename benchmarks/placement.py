@@ -39,12 +39,13 @@ from reporting.report import Figures, Missing, print_report, report
 from scheduling import optimum, worlds
 
 from rowen.crds.names import HEARTBEAT_SECONDS
-from rowen.scheduler.decision import Decision, build_fleet, decide
+from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.loop import PASS_SECONDS
 from rowen.scheduler.monitor.hearing import Hearing, advanced
+from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.choice import choose
-from rowen.scheduler.placement.request import Request
+from rowen.scheduler.placement.places import Places
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 from rowen.scheduler.world.assembly import assemble
@@ -103,7 +104,7 @@ def choice_seconds(source: random.Random, nodes: Nodes, repeats: int) -> list[fl
     snapshot = worlds.world(nodes, worlds.tenants(nodes.values()))
     fleet, _ = build_fleet(snapshot, _HISTORY, (), worlds.NOW, _POLICY)
     jobs = [worlds.make_job(source, number) for number in range(repeats)]
-    requests = [Request(job, _HISTORY.need(job.workload, job.sla) - (job.sla or 0.0), {}) for job in jobs]
+    requests = [Places(fleet, _HISTORY, _POLICY).request(job, {}) for job in jobs]
     choose(requests[0], fleet, _POLICY)
     return [seconds(lambda request=request: choose(request, fleet, _POLICY)) for request in requests]  # type: ignore[misc]
 

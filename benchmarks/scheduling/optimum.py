@@ -18,10 +18,11 @@ from itertools import combinations
 import highspy
 from scheduling import worlds
 
-from rowen.scheduler.decision import decide, request_of
+from rowen.scheduler.decision import decide
 from rowen.scheduler.history import History
 from rowen.scheduler.placement.evaluation import evaluate
 from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.places import Places
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView
 
@@ -37,7 +38,7 @@ def places(nodes: dict[str, NodeView], jobs: Sequence[JobView], history: History
     open_devices = [fleet.node(number).open_devices() for number in range(len(fleet.views))]
     found = []
     for number, job in enumerate(jobs):
-        request = request_of(job, fleet, history, {})
+        request = Places(fleet, history, policy).request(job, {})
         for states in (states for of_node in open_devices for states in combinations(of_node, job.devices)):
             candidate = evaluate(request, fleet, states, policy)
             if not candidate.refusal:

@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod
 
 from rowen.crds.offline_job import OfflineJobStatus
-from rowen.scheduler.decision import Action, Decision, build_fleet, decide
+from rowen.scheduler.decision import Action, Decision, decide
 from rowen.scheduler.history import History
+from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.model.promise import NO_PROMISE, Promise
+from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.choice import choose, claim_of
 from rowen.scheduler.placement.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.evaluation import evaluate
-from rowen.scheduler.placement.fleet import Fleet, NodeState
+from rowen.scheduler.placement.fleet import Fleet
 from rowen.scheduler.placement.request import Request
-from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
+from rowen.scheduler.placement.states import NodeState
+from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Snapshot
 
 HISTORY = History()
 TAINT = Taint("dedicated", "db", "NoSchedule")
@@ -38,6 +42,8 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
                 idle=draw(st.sampled_from([0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0])),
                 busy=spans if draw(st.booleans()) else (),
                 memory=draw(st.integers(2, 9)) * GIB,
+                available=tuple(sorted(draw(st.lists(st.integers(0, 8), max_size=4)))),
+                deviation=draw(st.sampled_from([0.0, 0.0, 0.02])),
                 attached=draw(st.integers(0, 9)) > 0,
                 refusal=draw(st.sampled_from(["", "", "", "owner says no"])),
                 restraint=draw(st.sampled_from(["", "", "", "one at a time"])),
@@ -56,8 +62,12 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
 
 @st.composite
 def jobs(draw: st.DrawFn, name: str) -> JobView:
+    want = draw(st.sampled_from([0, 0, 2, 8]))
+    need = linear_need(want, draw(st.sampled_from([0.0, 0.5])), draw(st.sampled_from([0.0, 0.1]))) if want else None
     return job(
         name,
+        pool=want,
+        need=need,
         memory=draw(st.integers(1, 5)) * GIB,
         devices=draw(st.sampled_from([1, 1, 2, 3])),
         sla=draw(st.sampled_from([None, None, 0.1, 0.2, 0.4])),
@@ -102,8 +112,8 @@ def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -
                 assert len(device_state.claims) <= device_state.slots
                 assert len(device_state.claims) == 1 or not device_state.view.restraint
     for _, claim in held.values():
-        assert fleet.fraction(claim) >= claim.need
-        assert fleet.fraction(claim) > 0
+        assert fleet.standing(claim).fraction >= claim.promise.need(fleet.standing(claim).uncertainty)
+        assert fleet.standing(claim).fraction > 0
 
 
 @settings(max_examples=100)
@@ -141,9 +151,9 @@ def test_stale_and_unready_nodes_get_nothing(snapshot: Snapshot) -> None:
 def test_a_second_pass_moves_no_one(snapshot: Snapshot) -> None:
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     again = decide(after, HISTORY, NOW, POLICY)
-    lockstep = any(view.devices > 1 for view in snapshot.jobs.values())
+    lockstep = any(view.devices > 1 or view.pool for view in snapshot.jobs.values())
     for found in again.outcomes:
-        # What a job in lockstep would have lost to one newcomer it may have lost to another by now.
+        # What a job in lockstep, or its memory, would have lost to one newcomer it may have lost to another by now.
         assert found.action in (Action.KEEP, Action.HOLD, Action.WAIT, *([Action.PLACE] if lockstep else []))
         if after.jobs[found.job.uid].placement is not None:
             assert found.placement == after.jobs[found.job.uid].placement
@@ -153,7 +163,7 @@ def fractions(fleet: Fleet) -> dict[str, float]:
     """What every claim gets, as device time."""
     states = [state for found in every_node(fleet) for state in found.rows]
     claims = {claim.key: claim for state in states for claim in state.claims.values()}
-    return {key: fleet.fraction(claim) * len(claim.devices) for key, claim in claims.items()}
+    return {key: fleet.standing(claim).fraction * len(claim.devices) for key, claim in claims.items()}
 
 
 @settings(max_examples=200)
@@ -170,7 +180,9 @@ def test_a_placement_lowers_the_total_only_for_a_job_that_goes_before_all_who_pa
             continue
         assert found.placement is not None
         had = fractions(fleet)
-        fleet.add(claim_of(found.job, found.placement.node, found.placement.devices, 0.0))
+        fleet.add(
+            claim_of(found.job, found.placement.node, found.placement.devices, NO_PROMISE, HISTORY.appetite(found.job))
+        )
         has = fractions(fleet)
         payers = [uid for uid, fraction in had.items() if has[uid] < fraction - 1e-9]
         if sum(has.values()) < sum(had.values()) - 1e-6:
@@ -189,7 +201,7 @@ def state_of(fleet: Fleet) -> object:
 def test_asking_changes_nothing(snapshot: Snapshot, new: JobView) -> None:
     fleet, _ = build_fleet(snapshot, HISTORY, (), NOW, POLICY)
     before = state_of(fleet)
-    choose(Request(new, 0.02, {}), fleet, POLICY)
+    choose(Request(new, Promise(new.sla), {}, appetite=HISTORY.appetite(new)), fleet, POLICY)
     assert state_of(fleet) == before
 
 
@@ -200,7 +212,7 @@ def test_the_walk_finds_what_a_full_search_finds(snapshot: Snapshot, new: JobVie
     new = replace(new, devices=1)
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
-    request = Request(new, 0.02, {})
+    request = Request(new, Promise(new.sla), {}, appetite=HISTORY.appetite(new))
     states = [state for found in every_node(fleet) for state in found.open_devices()]
     everything = [evaluate(request, fleet, (state,), POLICY) for state in states]
     fitting = sorted((candidate for candidate in everything if not candidate.refusal), key=lambda c: c.rank)
@@ -214,7 +226,7 @@ def test_the_search_for_pairs_finds_the_best_gain(snapshot: Snapshot, new: JobVi
     new = replace(new, devices=2)
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
-    request = Request(new, 0.02, {})
+    request = Request(new, Promise(new.sla), {}, appetite=HISTORY.appetite(new))
     pairs = [pair for found in every_node(fleet) for pair in combinations(found.open_devices(), 2)]
     everything = [evaluate(request, fleet, pair, POLICY) for pair in pairs]
     gains = [candidate.gain for candidate in everything if not candidate.refusal]
@@ -234,7 +246,9 @@ def test_with_rates_the_best_gain_is_found_for_any_number_of_devices(
     }
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(replace(after, nodes=typed), HISTORY, (), NOW, POLICY)
-    request = Request(replace(new, devices=count), 0.02, {}, {"cpu": 0.3, "gpu": 1.0})
+    request = Request(
+        replace(new, devices=count), Promise(new.sla), {}, {"cpu": 0.3, "gpu": 1.0}, HISTORY.appetite(new)
+    )
     found = [set_ for node_ in every_node(fleet) for set_ in combinations(node_.open_devices(), count)]
     everything = [evaluate(request, fleet, set_, POLICY) for set_ in found]
     gains = [candidate.gain for candidate in everything if not candidate.refusal]
@@ -248,11 +262,15 @@ def test_with_rates_the_best_gain_is_found_for_any_number_of_devices(
 def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot, new: JobView) -> None:
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
-    shares = fleet.settled().share
-    for state in (state for found in every_node(fleet) for state in found.rows):
-        predicted = fleet.predict((state,), replace(new, memory=0))
-        promised = predicted.idle * predicted.sharing
-        assert (shares[state.row], state.share, fleet.share((state,))) == (promised, promised, promised)
+    for appetite in (None, HISTORY.appetite(new)):
+        shares, unsure = fleet.shares(appetite), fleet.uncertainties(appetite)
+        needs = Promise(0.3).needs(unsure)
+        for state in (state for found in every_node(fleet) for state in found.rows):
+            predicted = fleet.predict((state,), replace(new, memory=0), appetite)
+            promised = predicted.idle * predicted.sharing * predicted.memory
+            assert (shares[state.row], fleet.share((state,), appetite)) == (promised, promised)
+            assert unsure[state.row] == predicted.uncertainty
+            assert needs[state.row] == Promise(0.3).need(predicted.uncertainty)
 
 
 @settings(max_examples=50)
@@ -264,9 +282,34 @@ def test_a_neighbour_counts_the_same_before_and_after(snapshot: Snapshot, new: J
     assert found is not None
     if found.placement is not None:
         fleet = Fleet(snapshot.nodes, NOW, POLICY)
-        claim = claim_of(new, found.placement.node, found.placement.devices, 0.0)
+        claim = claim_of(new, found.placement.node, found.placement.devices, NO_PROMISE, HISTORY.appetite(new))
         fleet.add(claim)
-        assert abs(fleet.fraction(claim) - found.placement.predicted) < 1e-9
+        assert abs(fleet.standing(claim).fraction - found.placement.predicted) < 1e-9
+
+
+@settings(max_examples=150)
+@given(worlds(), jobs("new"), st.data())
+def test_more_memory_or_more_idle_time_never_predicts_less(
+    snapshot: Snapshot, new: JobView, data: st.DataObject
+) -> None:
+    """Of a newcomer and of those who are there; and more predicts no more doubt of the memory."""
+
+    def better(view: DeviceView) -> DeviceView:
+        more = tuple(amount + data.draw(st.integers(0, 4)) for amount in view.available)
+        return replace(
+            view, available=tuple(sorted(more)), idle=min(1.0, view.idle + data.draw(st.sampled_from([0, 0.2])))
+        )
+
+    after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
+    richer = {
+        name: replace(view, devices=tuple(better(each) for each in view.devices)) for name, view in after.nodes.items()
+    }
+    before, held = build_fleet(after, HISTORY, (), NOW, POLICY)
+    then, _ = build_fleet(replace(after, nodes=richer), HISTORY, (), NOW, POLICY)
+    shares = before.shares(HISTORY.appetite(new)), then.shares(HISTORY.appetite(new))
+    assert (shares[1] >= shares[0] - 1e-12).all()
+    for _, claim in (entry for entry in held.values() if len(entry[1].devices) == 1):
+        assert then.standing(claim).fraction >= before.standing(claim).fraction - 1e-12
 
 
 def test_pods_on_their_way_out_count_once() -> None:

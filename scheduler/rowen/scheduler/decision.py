@@ -1,36 +1,34 @@
 """One pass: from a snapshot and the history to what shall be done with every job."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 
 from rowen.crds.common import find_condition
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
-from rowen.scheduler.monitor.disruption import spared
-from rowen.scheduler.monitor.lease import Loss, Reason, loss, not_started, renewed, silence, violation
-from rowen.scheduler.monitor.surplus import surplus
-from rowen.scheduler.occupancy import devices_of, pod_of
-from rowen.scheduler.placement.choice import choose, claim_of
+from rowen.scheduler.monitor.lease import Loss, Reason
+from rowen.scheduler.monitor.losses import overdue, taken_away, violations
+from rowen.scheduler.placement.census import build_fleet
+from rowen.scheduler.placement.choice import claim_of
 from rowen.scheduler.placement.claims import Claim
-from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.fleet import Fleet
 from rowen.scheduler.placement.memory_words import above_all_devices, gib, never_fits
-from rowen.scheduler.placement.request import Candidate, Choice, Request, rate_told
+from rowen.scheduler.placement.places import Places
+from rowen.scheduler.placement.remedy import Remedies, remedies
+from rowen.scheduler.placement.request import Candidate, Choice, Request, product_told, rate_told
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import JobKey, JobView, NodeView, Placement, PodView, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, Placement, Snapshot
 
 _BACKED_OFF = frozenset(
-    {Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED, Reason.NODE_LOST, Reason.DEVICE_GONE, Reason.NOT_STARTED}
-)
+    {
+        Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED, Reason.MADE_WAY,
+        Reason.NODE_LOST, Reason.DEVICE_GONE, Reason.NOT_STARTED,
+    }
+)  # fmt: skip
 """Losses that may come back at once, so the node has to wait; the others are somebody's wish."""
-
-Shape = tuple[int, int, float | None, float, int, Constraints, tuple[tuple[str, float], ...]]
-"""What decides whether a job fits, back-offs apart.
-
-Devices, memory, SLA, least prediction, priority, constraints, rates.
-"""
 
 
 class Action(StrEnum):
@@ -75,15 +73,15 @@ class Decision:
 
 def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> Decision:
     """Decides on every job: first what stays, then who of the waiting goes where."""
-    # 1. Withdraw what its node, its device, its owner or the SLA monitor has taken away.
-    lost_nodes, waited_for = _overdue(snapshot, now, policy)
-    losses = _losses(snapshot, history, lost_nodes, now, policy)
+    # 1. Withdraw what its user, its node, its device or its owner has taken away.
+    lost_nodes, waited_for = overdue(snapshot, now, policy)
+    losses = taken_away(snapshot, history, lost_nodes, now, policy)
     # 2. Enter what stays, and every pod that still holds slots, into the fleet.
     fleet, held = build_fleet(snapshot, history, losses, now, policy)
     # 3. Place the waiting jobs in order; each sees what the ones before it took.
     backoffs, waits = dict(history.backoffs), ahead(history.backoffs, now)
     outcomes: list[Outcome] = []
-    known: dict[Shape, Choice] = {}
+    places = Places(fleet, history, policy)
     queue = [job for job in snapshot.jobs.values() if job.uid not in held and not _told_to_be_over(job)]
     for job in sorted(queue, key=lambda job: job.order):
         lost = losses.get(job.uid)
@@ -92,106 +90,17 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
         elif job.finished or job.suspended or job.deleting:
             outcomes.append(_hold(job))
         elif job.placement is None:
-            outcomes.append(_place(job, fleet, history, waits.get(job.uid, {}), known, now, policy))
-    # 4. What stays is told last, when every newcomer has taken its share.
+            outcomes.append(_place(job, places, waits.get(job.uid, {}), now))
+    # 4. Who falls short of his SLA goes where that helps: only to what those who wait have left.
+    elsewhere = partial(_elsewhere, places=places, waits=waits, now=now)
+    found = remedies(violations(snapshot, held, history, now, policy), snapshot, held, history, fleet, elsewhere)
+    outcomes += [_revoke(snapshot.jobs[uid], lost, backoffs, now, policy) for uid, lost in found.losses.items()]
+    # 5. What stays is told last, when every newcomer has taken its share.
     for uid, (placement, claim) in held.items():
-        outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, silent=placement.node in waited_for))
+        if uid not in found.losses:
+            told = _silent_told(placement, waited_for) + _short_told(uid, placement, found)
+            outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, told))
     return Decision(tuple(outcomes), backoffs, waited_for)
-
-
-def _overdue(snapshot: Snapshot, now: float, policy: Policy) -> tuple[frozenset[str], frozenset[str]]:
-    """The nodes whose lease has run out: those that are lost, and those that are waited for.
-
-    A node that has been removed is not waited for: that it is gone has been heard.
-    """
-    silences: dict[str, float] = {}
-    for _, placement in _held(snapshot):
-        silent = silence(placement, snapshot.nodes.get(placement.node), snapshot.listening, now)
-        silences[placement.node] = min(silent, silences.get(placement.node, silent))
-    waited_for = spared({name: silent for name, silent in silences.items() if name in snapshot.nodes}, policy)
-    limit = policy.lease_seconds + policy.lease_grace_seconds
-    return frozenset(name for name, silent in silences.items() if silent > limit) - waited_for, waited_for
-
-
-def _held(snapshot: Snapshot) -> Iterator[tuple[JobView, Placement]]:
-    """The jobs that have an assignment to lose."""
-    for job in snapshot.jobs.values():
-        if job.placement is not None and not job.finished and not job.deleting:
-            yield job, job.placement
-
-
-def _losses(
-    snapshot: Snapshot, history: History, lost: Collection[str], now: float, policy: Policy
-) -> dict[JobKey, Loss]:
-    losses: dict[JobKey, Loss] = {}
-    violators: list[tuple[JobView, Placement, Loss]] = []
-    for job, placement in _held(snapshot):
-        node, pod = snapshot.nodes.get(placement.node), pod_of(job, snapshot)
-        found = loss(
-            job, placement, node, pod, history, now, policy,
-            listening=snapshot.listening, overdue=placement.node in lost,
-        )  # fmt: skip
-        # That no pod starts where the node or the device is gone is a consequence: the cause is told.
-        found = found or not_started(job, node, pod)
-        violated = None if found else violation(job, history, now, policy)
-        if found is not None:
-            losses[job.uid] = found
-        elif violated is not None:
-            violators.append((job, placement, violated))
-    losses |= _one_per_device(violators)
-    return losses | surplus(snapshot, (each for each in _held(snapshot) if each[0].uid not in losses))
-
-
-def _one_per_device(violators: Iterable[tuple[JobView, Placement, Loss]]) -> dict[JobKey, Loss]:
-    """Of several violators that share a device only the last in the queue's order goes: the others may recover."""
-    taken: set[tuple[str, str]] = set()
-    chosen: dict[JobKey, Loss] = {}
-    for job, placement, found in sorted(violators, key=lambda violator: violator[0].order, reverse=True):
-        devices = {(placement.node, id_) for id_ in placement.devices}
-        if not devices & taken:
-            chosen[job.uid] = found
-        taken |= devices
-    return chosen
-
-
-def build_fleet(
-    snapshot: Snapshot, history: History, gone: Iterable[JobKey], now: float, policy: Policy
-) -> tuple[Fleet, dict[JobKey, tuple[Placement, Claim]]]:
-    """The fleet with every claim, and the assignments that stay. `gone` are the jobs that lose theirs."""
-    fleet = Fleet(snapshot.nodes, now, policy)
-    without = set(gone)
-    held: dict[JobKey, tuple[Placement, Claim]] = {}
-    entered: set[str] = set()
-    assigned = (job for job in snapshot.jobs.values() if job.placement is not None and not job.finished)
-    for job in sorted(assigned, key=lambda job: job.order):
-        if job.placement is None or job.uid in without:
-            continue
-        node, pod = snapshot.nodes.get(job.placement.node), pod_of(job, snapshot)
-        placement = renewed(job.placement, node, pod, now, policy)
-        rate = _rate(history.rates.get(job.workload, {}), node, placement.devices)
-        claim = claim_of(job, placement.node, placement.devices, history.need(job.workload, job.sla), rate)
-        fleet.add(claim)
-        entered.add(placement.id)
-        if not job.deleting:
-            held[job.uid] = placement, claim
-    for pod in snapshot.pods:
-        if pod.assignment not in entered:
-            _add_pod(fleet, snapshot, pod)
-    return fleet, held
-
-
-def _rate(rates: Mapping[str, float], node: NodeView | None, devices: Iterable[str]) -> float:
-    """The rate of a job on devices that it holds."""
-    views = filter(None, map(node.device, devices)) if node is not None and rates else ()
-    return min((rates.get(view.type, 1.0) for view in views), default=1.0)
-
-
-def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView) -> None:
-    """A pod that holds slots without an assignment: one on its way out, or a stranger's."""
-    node = snapshot.nodes.get(pod.node)
-    if node is not None:
-        name = f"{pod.namespace}/{pod.name}"
-        fleet.add(Claim(f"pod:{name}", f"pod {name}", pod.node, devices_of(node, pod), pod.slots, pod.memory))
 
 
 def _revoke(job: JobView, lost: Loss, backoffs: dict[BackoffKey, Backoff], now: float, policy: Policy) -> Outcome:
@@ -222,46 +131,56 @@ def _hold(job: JobView) -> Outcome:
     return Outcome(job, Action.HOLD, "the job is being deleted" if job.deleting else "spec.suspend is set")
 
 
-def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, *, silent: bool) -> Outcome:
-    fraction = fleet.fraction(claim)
+def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, told: str) -> Outcome:
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
-    message += _memory_told(job, fleet)
-    if silent:
-        message += "; the node is silent, as most nodes are, so it is waited for"
-    return Outcome(job, Action.KEEP, message, placement=placement, fraction=fraction)
+    message += _memory_told(job, fleet) + told
+    return Outcome(job, Action.KEEP, message, placement=placement, fraction=fleet.standing(claim).fraction)
 
 
-def _place(
-    job: JobView,
-    fleet: Fleet,
-    history: History,
-    backoffs: Mapping[str, Backoff],
-    known: dict[Shape, Choice],
-    now: float,
-    policy: Policy,
-) -> Outcome:
-    """Places one job. A request like one that was refused before is refused alike: capacity only shrinks."""
-    request = request_of(job, fleet, history, backoffs)
-    rates = tuple(request.rates.items())
-    shape = (job.devices, job.memory, job.sla, request.need, job.priority, job.constraints, rates)
-    choice = known.get(shape) if not request.backoffs else None
+def _silent_told(placement: Placement, waited_for: Collection[str]) -> str:
+    return "; the node is silent, as most nodes are, so it is waited for" if placement.node in waited_for else ""
+
+
+def _short_told(uid: JobKey, placement: Placement, found: Remedies) -> str:
+    """Why a job stays that falls short of its SLA."""
+    if uid not in found.stays:
+        return ""
+    choice = found.stays[uid]
     if choice is None:
-        choice = choose(request, fleet, policy)
-        if choice.chosen is None and not request.backoffs:
-            known[shape] = choice
+        return "; it falls short of its SLA and stays: a neighbour makes way"
+    others = (f"{other.place}: {other.refusal}" for other in choice.candidates if other.node != placement.node)
+    return f"; it falls short of its SLA and stays: no place is better: {next(others, 'there is no other')}"
+
+
+def _place(job: JobView, places: Places, backoffs: Mapping[str, Backoff], now: float) -> Outcome:
+    fleet, request = places.fleet, places.request(job, backoffs)
+    choice = places.choice(request)
     if choice.chosen is None:
         return Outcome(job, Action.WAIT, _refused(job, choice, fleet), candidates=choice.candidates)
     best = choice.chosen
-    placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), policy)
-    fleet.add(claim_of(job, best.node, best.devices, request.need, best.rate))
+    placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
+    fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
     candidates = (replace(best, chosen=True), *(other for other in choice.candidates if other is not best))
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"(idle {best.prediction.idle:.2f} x sharing {best.prediction.sharing:.2f}){rate_told(best.rate)}"
-        f"{_memory_told(job, fleet)}"
+        f"({product_told(best.prediction)}){rate_told(best.rate)}{_memory_told(job, fleet)}"
     )
     return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
+
+
+def _elsewhere(
+    job: JobView, node: str, places: Places, waits: Mapping[JobKey, Mapping[str, Backoff]], now: float
+) -> tuple[Request, Choice]:
+    """The place of a job that keeps away from the node on which it is, too."""
+    backoffs = waits.get(job.uid, {})
+    request = places.request(job, backoffs)
+    choice = places.choice(request)
+    if choice.chosen is None or choice.chosen.node != node:
+        return request, choice
+    away = next_backoff(None, Reason.SLA_VIOLATED, node, now, places.policy)
+    request = places.request(job, {**backoffs, node: away})
+    return request, places.choice(request)
 
 
 def _memory_told(job: JobView, fleet: Fleet) -> str:
@@ -271,13 +190,6 @@ def _memory_told(job: JobView, fleet: Fleet) -> str:
     most = gib(job.memory + job.pool)
     told = f"; {gib(job.memory)} of memory of its own, up to {most} with the device's pool"
     return told + above_all_devices(job, fleet.largest)
-
-
-def request_of(job: JobView, fleet: Fleet, history: History, backoffs: Mapping[str, Backoff]) -> Request:
-    """What the job asks for; its margin covers the predictor's error for its class. `backoffs`: the job's, by node."""
-    known = {place: backoff for place, backoff in backoffs.items() if place == EVERY_NODE or place in fleet.number}
-    margin = history.need(job.workload, job.sla) - (job.sla or 0.0)
-    return Request(job, margin, known, history.rates.get(job.workload, {}))
 
 
 def snapshot_time(fleet: Fleet, node: str, now: float) -> float:

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rowen.scheduler.model.evidence import NO_FEATURES, Features, learned
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.evidence import NO_FEATURES, Features
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey
+from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
-from rowen.scheduler.snapshot import DeviceKey, DeviceView, JobKey, JobView
+from rowen.scheduler.snapshot import DeviceKey, JobKey, JobView
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Track:
     node: str = ""
     tenants: int = 1
     """Most tenants on any of its devices."""
+    beside: float = 0.0
+    """Since when they have been so many."""
     predicted: float | None = None
     """What was promised for the window, beside the tenants at its start; None: not known."""
     predicted_at: float = 0.0
@@ -84,19 +88,25 @@ class History:
         """The predictor's error for a workload class, as of then."""
         return self.errors.get(workload, PredictionError()).faded(self.time)
 
-    def need(self, workload: str, sla: float | None, uncertainty: float = 0.0) -> float:
-        """Least prediction at which the SLA is promised; 0 for best effort. `uncertainty`: the prediction's own."""
-        return 0.0 if sla is None else sla + self.error(workload).margin(sla, uncertainty)
+    def promise(self, workload: str, sla: float | None) -> Promise:
+        """What a prediction has to clear for a job of that class."""
+        return Promise(sla, self.error(workload)) if sla is not None else NO_PROMISE
 
-    def memory_need(self, job: JobView, device: DeviceView) -> MemoryNeed | None:
-        """What the job does with memory of the device's pool, by all that is known; None where it may have none."""
+    def appetite(self, job: JobView) -> Appetite | None:
+        """What the job does with memory of the pool, by all that is known; None where it may have none.
+
+        Jobs that are alike get the same object.
+        """
         if job.need is None:
             return None
-        prior = job.need.within(device.memory - job.memory)
-        profile = self.profiles.get((job.workload, device.type))
-        if profile is None or profile.memory is None or prior.want_bytes == 0:
-            return prior
-        return learned(prior, profile.memory, profile.tokens_per_second)
+        key = job.workload, job.memory, job.need
+        if key not in self._appetites:
+            self._appetites[key] = Appetite(job.workload, job.memory, job.need, self.profiles)
+        return self._appetites[key]
+
+    @cached_property
+    def _appetites(self) -> dict[tuple[str, int, MemoryNeed], Appetite]:
+        return {}
 
     def solo(self, workload: str, device_type: str) -> float | None:
         """Tokens per second alone on such a device; None while it is not known."""

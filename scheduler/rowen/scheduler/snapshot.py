@@ -94,8 +94,9 @@ class DeviceView:
         return ""
 
 
-COLUMNS = ("idle", "memory", "room", "known", "open")
-"""Figures of a device, see `DeviceView`; 1 where what the online pod may have is known, and where it is not closed."""
+COLUMNS = ("idle", "deviation", "memory", "room", "known", "open", "parts")
+"""Figures of a device, see `DeviceView`; 1 where what the online pod may have is known, and where it is not closed;
+`parts`: how many `available` has."""
 PodKey = tuple[str, str]
 """Namespace and name of a pod."""
 Tenancy = tuple[DeviceView, TenantView]
@@ -143,10 +144,25 @@ class NodeView:
     def columns(self) -> NDArray[np.float64]:
         """Its devices side by side, one column each in the order of their ids; the rows are `COLUMNS`."""
         rows = [
-            (view.idle, view.memory, view.room, view.online_memory is not None, not view.closed)
+            (
+                view.idle, view.deviation, view.memory, view.room, view.online_memory is not None, not view.closed,
+                len(view.available),
+            )
             for view in self.by_id.values()
-        ]
+        ]  # fmt: skip
         return np.array(rows, np.float64).reshape(-1, len(COLUMNS)).T
+
+    @cached_property
+    def available(self) -> NDArray[np.float64]:
+        """Its devices' memory over time (`DeviceView.available`), a row each; zeros behind what is shorter."""
+        parts = max((len(view.available) for view in self.devices), default=0)
+        rows = [view.available + (0,) * (parts - len(view.available)) for view in self.by_id.values()]
+        return np.array(rows, np.float64).reshape(len(rows), parts)
+
+    @cached_property
+    def lent(self) -> dict[tuple[str, MemoryNeed, int], float]:
+        """M of a need on one of its devices, and beside so many tenants in all: filled in as it is worked out."""
+        return {}
 
     @cached_property
     def lockstep(self) -> dict[tuple[str, ...], float]:

@@ -172,7 +172,7 @@ def test_the_monitor_waits_for_dwell_and_a_sustained_shortfall(
     view = placed(job("j", sla=0.3), "n", at=NOW - placed_for)
     since = None if violating is None else NOW - violating
     history = History(tracks={"uid-j": track(view, violating_since=since, fraction=0.2, time=NOW - seen)})
-    found = outcome(run(node("n"), view, history=history), "j")
+    found = outcome(run(node("n"), node("z"), view, history=history), "j")
     assert (found.action is Action.REVOKE) == evicted
     if evicted:
         assert found.message == ("n/cpu0: measured 0.20 < SLA 0.30 for 60 s over a window of 60 s (predicted 0.80)")
@@ -192,7 +192,9 @@ def test_an_eviction_begins_a_backoff_that_doubles() -> None:
         tracks={"uid-j": track(view, violating_since=NOW - 90, fraction=0.2)},
         backoffs={("uid-j", "n"): Backoff(2, NOW - 200, "SLAViolated")},
     )
-    assert run(node("n"), view, history=history).backoffs["uid-j", "n"] == Backoff(3, NOW + 120, "SLAViolated")
+    assert run(node("n"), node("z"), view, history=history).backoffs["uid-j", "n"] == Backoff(
+        3, NOW + 120, "SLAViolated"
+    )
 
 
 @pytest.mark.parametrize("fields", [{"suspended": True}])

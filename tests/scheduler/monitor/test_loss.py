@@ -84,22 +84,22 @@ def test_an_assignment_that_stays_is_told_with_its_prediction() -> None:
 )
 def test_what_counts_as_a_shortfall(changed: dict[str, Any], action: Action) -> None:
     view = placed(job("j", sla=0.3), "n")
-    assert outcome(run(node("n"), view, history=shortfall(view, **changed)), "j").action is action
+    assert outcome(run(node("n"), node("z"), view, history=shortfall(view, **changed)), "j").action is action
 
 
 @pytest.mark.parametrize(("stayed", "action"), [(119, Action.KEEP), (120, Action.REVOKE)])
 def test_a_job_stays_for_its_dwell(stayed: float, action: Action) -> None:
     view = placed(job("j", sla=0.3), "n", at=NOW - stayed)
-    assert outcome(run(node("n"), view, history=shortfall(view)), "j").action is action
+    assert outcome(run(node("n"), node("z"), view, history=shortfall(view)), "j").action is action
 
 
 def test_a_job_that_gave_up_its_sla_is_not_evicted_for_it() -> None:
     view = placed(job("j"), "n")
-    assert outcome(run(node("n"), view, history=shortfall(view)), "j").action is Action.KEEP
+    assert outcome(run(node("n"), node("z"), view, history=shortfall(view)), "j").action is Action.KEEP
 
 
 def test_a_job_without_a_track_is_not_evicted() -> None:
-    assert outcome(run(node("n"), placed(job("j", sla=0.3), "n")), "j").action is Action.KEEP
+    assert outcome(run(node("n"), node("z"), placed(job("j", sla=0.3), "n")), "j").action is Action.KEEP
 
 
 def changed(view: JobView, **fields: Any) -> History:
@@ -129,13 +129,13 @@ def test_a_changed_pattern_ends_an_assignment_before_the_shortfall_is_sustained(
     fields: dict[str, Any], reason: str | None
 ) -> None:
     view = placed(job("j", sla=0.3), "n")
-    found = outcome(run(node("n"), view, pod(view, "n"), history=changed(view, **fields)), "j")
+    found = outcome(run(node("n"), node("z"), view, pod(view, "n"), history=changed(view, **fields)), "j")
     assert (found.loss.reason if found.loss else None) == reason
 
 
 def test_a_changed_pattern_is_told_and_backed_off_from() -> None:
     view = placed(job("j", sla=0.3), "n")
-    decision = run(node("n"), view, pod(view, "n"), history=changed(view))
+    decision = run(node("n"), node("z"), view, pod(view, "n"), history=changed(view))
     message = "n/cpu0: reports now let expect 0.20 < SLA 0.30, measured 0.25 (predicted 0.80)"
     assert outcome(decision, "j").message == message
     assert decision.backoffs["uid-j", "n"].reason == "PatternChanged"
@@ -143,14 +143,14 @@ def test_a_changed_pattern_is_told_and_backed_off_from() -> None:
 
 def test_a_job_without_sla_stays_whatever_its_node_does() -> None:
     view = placed(job("j"), "n")
-    found = outcome(run(node("n"), view, pod(view, "n"), history=changed(view)), "j")
+    found = outcome(run(node("n"), node("z"), view, pod(view, "n"), history=changed(view)), "j")
     assert found.action is Action.KEEP
 
 
 def test_why_the_throughput_is_short_is_told() -> None:
     view = placed(job("j", sla=0.3), "n")
     history = shortfall(view, granted_part=0.5, speed=0.4)
-    assert outcome(run(node("n"), view, pod(view, "n"), history=history), "j").message == (
+    assert outcome(run(node("n"), node("z"), view, pod(view, "n"), history=history), "j").message == (
         "n/cpu0: measured 0.20 < SLA 0.30 for 90 s over a window of 60 s (predicted 0.80; "
         "it could run 0.50 of the time, at 0.40 of its speed alone)"
     )

@@ -10,7 +10,7 @@ from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import MOST_PROFILES, PredictionError, Profile
-from rowen.scheduler.monitor import observation
+from rowen.scheduler.monitor import reading
 from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.monitor.observation import Observation, observe
 from rowen.scheduler.snapshot import JobView
@@ -93,7 +93,7 @@ def test_the_same_report_is_read_once() -> None:
 def test_nothing_is_worked_out_of_a_report_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     once = report(History(), 30, 2500, 25.0).history
     looked: list[int] = []
-    monkeypatch.setattr(observation, "expected_fraction", lambda *_: looked.append(1))
+    monkeypatch.setattr(reading, "expected_fraction", lambda *_: looked.append(1))
     assert report(once, 30, 2500, 25.0).history.tracks == once.tracks
     assert looked == []
 
@@ -435,8 +435,24 @@ def test_a_promise_of_an_older_release_is_not_scored() -> None:
     assert [found.history.tracks[job.uid].drift for job in (first, second)] == [0.0, 0.0]
 
 
-def test_what_the_report_lets_expect_knows_neighbours_and_as_the_promise_no_memory() -> None:
-    history = told(known(), 0, 10, 0.1, (0, 0))
-    assert history.tracks["uid-j"].expected == pytest.approx(0.8)
-    shared = told(known(), 0, 10, 0.1, (0, 0), tenants=(tenant(POOLED, 10, 0.1), tenant(job("other"))))
-    assert shared.tracks["uid-j"].expected == pytest.approx(0.4)
+def test_what_the_report_lets_expect_knows_neighbours_and_memory() -> None:
+    """Alone M is (200/400 + 400/400) / 2, and beside another with half of the pool (100/400 + 200/400) / 2."""
+    history = told(known(), 0, 10, 0.1, (200, 400))
+    assert history.tracks["uid-j"].expected == pytest.approx(0.8 * 0.75)
+    shared = told(known(), 0, 10, 0.1, (200, 400), tenants=(tenant(POOLED, 10, 0.1), tenant(job("other"))))
+    assert shared.tracks["uid-j"].expected == pytest.approx(0.8 / 2 * 0.375)
+
+
+def test_a_promise_falls_with_the_memory_that_a_neighbour_takes() -> None:
+    """It was made alone for 0.8; beside another half the time is left, and half of what the memory is worth."""
+    shared = told(known(), 0, 10, 0.1, (200, 400), tenants=(tenant(POOLED, 10, 0.1), tenant(job("other"))))
+    assert shared.tracks["uid-j"].predicted == pytest.approx(0.8 / 2 * 0.375 / 0.75)
+
+
+def test_a_neighbour_that_comes_or_goes_begins_the_dwell_anew() -> None:
+    alone = told(known(), 0, 10, 0.1)
+    assert alone.tracks["uid-j"].beside == NOW
+    both = (tenant(POOLED, 20, 0.2), tenant(job("other")))
+    shared = told(alone, 10, 20, 0.2, tenants=both)
+    assert shared.tracks["uid-j"].beside == NOW + 10
+    assert told(shared, 20, 30, 0.3, tenants=both).tracks["uid-j"].beside == NOW + 10

@@ -88,7 +88,7 @@ def test_sla_met_carries_the_numbers(fraction: float | None, expected: tuple[str
 def test_sla_met_tells_of_an_eviction_until_the_next_placement() -> None:
     view, history = measured(0.2)
     track = replace(history.tracks["uid-j"], violating_since=NOW - 90)
-    lost = status_of(outcome(run(node("n"), view, history=History(tracks={"uid-j": track})), "j"))
+    lost = status_of(outcome(run(node("n"), node("z"), view, history=History(tracks={"uid-j": track})), "j"))
     assert said(lost)["SLAMet"] == ("False", "SLAViolated")
     assert lost.conditions[2].message == lost.conditions[1].message
     waiting = status_of(outcome(run(stored(replace(view, placement=None), lost)), "j"))

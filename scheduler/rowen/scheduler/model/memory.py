@@ -76,6 +76,13 @@ def memory_factor(need: MemoryNeed | None, available: Sequence[int], share: floa
     return float(memory_factors(need, np.asarray(available, float), share))
 
 
+def memory_doubts(need: MemoryNeed, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`memory_doubt` of many devices."""
+    found: NDArray[np.float64] = np.zeros_like(factors)
+    np.divide(need.doubt * (1.0 - factors), factors, out=found, where=factors > 0.0)
+    return found
+
+
 def memory_doubt(need: MemoryNeed | None, factor: float) -> float:
     """Relative standard deviation of M: what is not known of φ matters only where memory is short."""
     if need is None or factor <= 0.0:

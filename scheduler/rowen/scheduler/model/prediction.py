@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rowen.crds.busy import BusyCells, together
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level, sampling_deviation
 from rowen.scheduler.snapshot import DeviceView
@@ -32,7 +35,8 @@ class Prediction:
     @property
     def fraction(self) -> float:
         """Throughput as a fraction of the throughput alone; 0 where the job does not fit."""
-        return self.idle * self.memory * self.sharing if self.fits else 0.0
+        # In this order: so a search over columns of idle x sharing comes to the very same number.
+        return self.idle * self.sharing * self.memory if self.fits else 0.0
 
 
 def combined(idle: IdleLevel, memory_doubt: float, sharing: float) -> float:
@@ -40,6 +44,15 @@ def combined(idle: IdleLevel, memory_doubt: float, sharing: float) -> float:
     of_idle = idle.deviation / idle.fraction if idle.fraction > 0.0 else 0.0
     of_sharing = _SHARING_DOUBT if sharing < 1.0 else 0.0
     return sqrt(of_idle * of_idle + memory_doubt * memory_doubt + of_sharing * of_sharing)
+
+
+def combined_each(
+    of_idle: NDArray[np.float64], memory_doubts: NDArray[np.float64], shared: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The same of many devices: relative deviations of their idle time, and which of them have tenants already."""
+    of_sharing = np.where(shared, _SHARING_DOUBT, 0.0)
+    found: NDArray[np.float64] = np.sqrt(of_idle * of_idle + memory_doubts * memory_doubts + of_sharing * of_sharing)
+    return found
 
 
 def foreseen(device: DeviceView, window: float) -> DeviceView:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from rowen.scheduler.model.evidence import MemoryEvidence
@@ -117,6 +119,12 @@ class PredictionError:
         The larger deviation of the two: what the factors are unsure of is part of what the class was off by.
         """
         return min(_BOUND_MOST, max(_BOUND_LEAST, self.mean + 2.0 * max(sqrt(self.variance), uncertainty)))
+
+    def bounds_with(self, uncertainties: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`bound_with` of many predictions."""
+        shortfalls = self.mean + 2.0 * np.maximum(sqrt(self.variance), uncertainties)
+        found: NDArray[np.float64] = np.minimum(_BOUND_MOST, np.maximum(_BOUND_LEAST, shortfalls))
+        return found
 
     def margin(self, sla: float, uncertainty: float = 0.0) -> float:
         """What a prediction must have above the SLA, so that it still holds after the shortfall."""

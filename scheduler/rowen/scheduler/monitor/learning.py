@@ -5,23 +5,46 @@ from dataclasses import replace
 from hashlib import sha256
 
 from rowen.scheduler.history import Track
+from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import NO_FEATURES, Features, MemoryEvidence, features
 from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.memory import memory_factor
 from rowen.scheduler.model.prediction import seen_idle
 from rowen.scheduler.model.profile import Profile, ProfileKey, Window, given, refined
-from rowen.scheduler.snapshot import DeviceView, JobView
+from rowen.scheduler.snapshot import DeviceView, JobView, Placement
 
 _COVERED = 0.99
 """Part of a window's granted seconds for which the memory has to be known."""
 
 
-def expected_fraction(devices: Sequence[DeviceView], tenants: int) -> IdleLevel:
-    """What the last report alone lets expect of a job on the devices, beside so many tenants, itself among them.
+def expected_fraction(devices: Sequence[DeviceView], tenants: int, appetite: Appetite | None) -> IdleLevel:
+    """What the last report alone lets expect of a job on the devices, beside so many tenants, itself among them."""
+    level, part = seen_idle(devices), lent_fraction(devices, tenants, appetite) / tenants
+    return IdleLevel(level.fraction * part, level.deviation * part)
 
-    Of idle time and neighbours only, as the promise it is held against: that knows no memory that comes and goes.
+
+def lent_fraction(devices: Sequence[DeviceView], tenants: int, appetite: Appetite | None) -> float:
+    """M by the last report, of the device with the least."""
+    if appetite is None:
+        return 1.0
+    needs = (appetite.on(device.type, device.memory) for device in devices)
+    return min(
+        memory_factor(need, device.available, 1.0 / tenants) for need, device in zip(needs, devices, strict=True)
+    )
+
+
+def promised_fraction(
+    placement: Placement, devices: Sequence[DeviceView], tenants: int, appetite: Appetite | None
+) -> float | None:
+    """What the assignment was made for, beside the tenants of now; None where it is not known beside how many it was.
+
+    Each takes its part of the time, and of the memory: what that is worth less is taken from the last report.
     """
-    level = seen_idle(devices)
-    return IdleLevel(level.fraction / tenants, level.deviation / tenants)
+    made_beside = placement.tenants
+    if made_beside is None:
+        return None
+    then, now = (lent_fraction(devices, count, appetite) for count in (made_beside, tenants))
+    return placement.predicted * made_beside / tenants * (now / then if then > 0.0 else 1.0)
 
 
 def memory_features(job: JobView, device: DeviceView) -> Features | None:

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     DEVICE_GONE = "DeviceGone"
     SLA_VIOLATED = "SLAViolated"
     PATTERN_CHANGED = "PatternChanged"
+    MADE_WAY = "MadeWay"
     NOT_STARTED = "NotStarted"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
@@ -142,7 +143,7 @@ def violation(job: JobView, history: History, now: float, policy: Policy) -> Los
     placement = job.placement
     if placement is None or job.sla is None or track is None:
         return None
-    if track.assignment != placement.id or now - track.since < policy.dwell_seconds:
+    if track.assignment != placement.id or now - max(track.since, track.beside) < policy.dwell_seconds:
         return None
     if now - track.time > _STALE_SECONDS:
         return None

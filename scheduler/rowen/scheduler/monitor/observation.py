@@ -3,51 +3,20 @@
 `observe` is pure: it takes the history and returns the next one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rowen.scheduler.history import History, Sample, Track
-from rowen.scheduler.model.evidence import Features
-from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest
 from rowen.scheduler.monitor.backoff import kept
 from rowen.scheduler.monitor.drift import drifted
-from rowen.scheduler.monitor.learning import expected_fraction, gathered, learn, memory_features
-from rowen.scheduler.occupancy import pod_of, tenancies
+from rowen.scheduler.monitor.learning import gathered, learn
+from rowen.scheduler.monitor.reading import Reading, readings_of
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import DeviceView, JobKey, JobView, NodeView, Placement, PodView, Snapshot, TenantView
+from rowen.scheduler.snapshot import JobView, Snapshot
 
 _FULL = 0.8
 _REMNANT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One job in one report."""
-
-    job: JobView
-    placement: Placement
-    pod: PodView
-    heard: float
-    """When the report was new to the scheduler."""
-    steady: float
-    """Since when the node's heartbeats have followed one another."""
-    stamp: float
-    """The node's own time of it."""
-    tokens: int
-    granted: float
-    tenants: int
-    device_type: str
-    expected: IdleLevel
-    """Fraction that the report lets expect."""
-    memory: Features | None
-    """Of the memory that there was in its window; None where that does not matter or is not known."""
-
-    @property
-    def promised(self) -> float | None:
-        """The fraction that the assignment was made for, beside the tenants of now; None: not known beside how many."""
-        made_beside = self.placement.tenants
-        return None if made_beside is None else self.placement.predicted * made_beside / self.tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +41,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
     profiles, errors = dict(history.profiles), dict(history.errors)
     tracks: dict[str, Track] = {}
     met: list[ErrorSample] = []
-    readings, known = _readings(history, snapshot, now, policy)
+    readings, known = readings_of(history, snapshot, now, policy)
     for uid, track in history.tracks.items():
         if uid in known or (uid not in readings and _still_placed(snapshot.jobs.get(uid), track)):
             tracks[uid] = track
@@ -113,56 +82,6 @@ def _in_use(
     """The errors of classes that have a profile or a job."""
     known = {workload for workload, _ in profiles} | {job.workload for job in snapshot.jobs.values()}
     return {workload: error for workload, error in errors.items() if workload in known}
-
-
-def _readings(
-    history: History, snapshot: Snapshot, now: float, policy: Policy
-) -> tuple[dict[JobKey, Reading], set[JobKey]]:
-    """The reports that are fresh, by job, and the jobs whose report was read before."""
-    found: dict[JobKey, Reading] = {}
-    known: set[JobKey] = set()
-    for job in snapshot.jobs.values():
-        pod = pod_of(job, snapshot)
-        node = snapshot.nodes.get(pod.node) if pod else None
-        if job.placement is None or pod is None or node is None:
-            continue
-        held = tenancies(node, pod) if node.age(now) <= policy.lease_seconds else ()
-        if not held or node.told is None or node.reported is None:
-            continue
-        track = history.tracks.get(job.uid)
-        if track is not None and (track.assignment, track.pod, track.time) == (job.placement.id, pod.name, node.told):
-            known.add(job.uid)
-        else:
-            found[job.uid] = _reading(job, job.placement, pod, node, node.told, node.reported, held)
-    return found, known
-
-
-def _reading(
-    job: JobView,
-    placement: Placement,
-    pod: PodView,
-    node: NodeView,
-    heard: float,
-    stamp: float,
-    held: Sequence[tuple[DeviceView, TenantView]],
-) -> Reading:
-    # Whose image is still pulled takes nothing; the job's own entry counts in any case.
-    tenants = max(sum(tenant is own or tenant.attached for tenant in device.tenants) for device, own in held)
-    devices = [device for device, _ in held]
-    return Reading(
-        job=job,
-        placement=placement,
-        pod=pod,
-        heard=heard,
-        steady=node.steady,
-        stamp=stamp,
-        tokens=max(tenant.tokens for _, tenant in held),
-        granted=max(tenant.granted for _, tenant in held),
-        tenants=tenants,
-        device_type=held[0][0].type,
-        expected=expected_fraction(devices, tenants),
-        memory=memory_features(job, devices[0]),
-    )
 
 
 def _still_placed(job: JobView | None, track: Track) -> bool:
@@ -239,6 +158,7 @@ def _begin(reading: Reading) -> Track:
         granted=0.0 if alone else reading.granted,
         node=reading.placement.node,
         tenants=reading.tenants,
+        beside=min(reading.placement.time, reading.heard),
         predicted=reading.promised,
         predicted_at=reading.heard,
     )
@@ -281,7 +201,10 @@ def _compare(track: Track, reading: Reading, policy: Policy) -> tuple[Track, Err
 
     A window in which the number of tenants changed says nothing about the predictor and is dropped.
     """
-    restart = replace(track, tenants=reading.tenants, predicted=reading.promised, predicted_at=reading.heard)
+    beside = track.beside if reading.tenants == track.tenants else reading.heard
+    restart = replace(
+        track, tenants=reading.tenants, beside=beside, predicted=reading.promised, predicted_at=reading.heard
+    )
     if reading.tenants != track.tenants or len(track.samples) < 2:
         return restart, None
     if track.fraction is None or reading.heard - track.predicted_at < policy.monitor_window_seconds:

@@ -5,6 +5,8 @@ from itertools import chain, islice
 
 import numpy as np
 
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.placement.claims import Claim
 from rowen.scheduler.placement.columns import NEVER
 from rowen.scheduler.placement.evaluation import Devices, evaluate
@@ -47,7 +49,7 @@ def _told(request: Request, fleet: Fleet, policy: Policy) -> Iterator[Candidate]
     told.sort(key=lambda candidate: candidate.rank)
     others = (evaluate(request, fleet, devices, policy) for devices in _excluded(request, fleet))
     closed = (
-        Candidate(state.view.node, (state.view.id,), fleet.predict((state,), request.job), reason)
+        Candidate(state.view.node, (state.view.id,), fleet.predict((state,), request.job, request.appetite), reason)
         for state, reason in fleet.closed()
     )
     return islice(chain(told, others, closed), EXPLAINED)
@@ -60,7 +62,7 @@ def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     rows = columns.open if eligible is None else columns.open & eligible
-    yield from ((fleet.device(row),) for row in columns.told_first(rows, EXPLAINED))
+    yield from ((fleet.device(row),) for row in columns.told_first(rows, fleet.shares(request.appetite), EXPLAINED))
 
 
 def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
@@ -68,18 +70,19 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
     count = request.job.devices
     if count > 1:
         for number in _nodes(request, fleet, eligible=False):
-            yield tuple(in_order(fleet.node(number).open_devices())[:count])
+            yield tuple(in_order(fleet.node(number).open_devices(), fleet, request.appetite)[:count])
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     if eligible is not None:
-        rows = columns.told_first(columns.open & ~eligible, EXPLAINED)
+        shares = fleet.shares(request.appetite)
+        rows = columns.told_first(columns.open & ~eligible, shares, EXPLAINED)
         yield from ((fleet.device(row),) for row in rows)
 
 
 def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
     """Open nodes with enough devices, by what these can give at most."""
     columns, allowed = fleet.settled(), fleet.eligible(request.job.constraints)
-    shares = columns.nth_best(columns.share, columns.open, request.job.devices)
+    shares = columns.nth_best(fleet.shares(request.appetite), columns.open, request.job.devices)
     for number in map(int, np.argsort(-shares, kind="stable")):
         if shares[number] == NEVER:
             return
@@ -87,7 +90,9 @@ def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
             yield number
 
 
-def claim_of(job: JobView, node: str, devices: tuple[str, ...], need: float, rate: float = 1.0) -> Claim:
+def claim_of(
+    job: JobView, node: str, devices: tuple[str, ...], promise: Promise, appetite: Appetite | None, rate: float = 1.0
+) -> Claim:
     """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
     memory = job.memory * job.devices // max(1, len(devices))
-    return Claim(job.uid, job.label, node, devices, job.devices, memory, need, job.priority, rate)
+    return Claim(job.uid, job.label, node, devices, job.devices, memory, promise, appetite, job.priority, rate)

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.prediction import Prediction
+from rowen.scheduler.model.promise import NO_PROMISE, Promise
+
 _DIGITS = 9
 """What is smaller than these decimal places is rounding."""
 
@@ -17,8 +21,10 @@ class Claim:
     slots: int
     memory: int
     """Bytes per device."""
-    need: float = 0.0
-    """Least predicted fraction that it was promised; 0 for best effort."""
+    promise: Promise = NO_PROMISE
+    """What its prediction has to clear; nothing for best effort."""
+    appetite: Appetite | None = None
+    """What it does with memory of the pool; None where it may have none."""
     priority: int = 0
     """The job's; 0 for a pod without an assignment."""
     rate: float = 1.0
@@ -32,6 +38,8 @@ class Fall:
     claim: Claim
     before: float
     after: float
+    need: float = 0.0
+    """Least fraction that it was promised, unsure as `after` is; 0 for best effort."""
 
     @property
     def loss(self) -> float:
@@ -52,7 +60,7 @@ class Impact:
     @property
     def broken(self) -> Fall | None:
         """The first claim that would fall below what it was promised."""
-        return next((fall for fall in self.falls if fall.after < fall.claim.need), None)
+        return next((fall for fall in self.falls if fall.after < fall.need), None)
 
     def gain(self, harvest: float) -> float:
         """What is harvested in addition when the newcomer harvests so much; both in devices."""
@@ -69,6 +77,11 @@ NO_IMPACT = Impact()
 def sharing(tenants: int) -> float:
     """Part of a device that each of so many tenants gets."""
     return 1.0 / tenants
+
+
+def fall_of(claim: Claim, before: Prediction, after: Prediction) -> Fall:
+    """What becomes of a claim whose prediction changes so."""
+    return Fall(claim, before.fraction, after.fraction, claim.promise.need(after.uncertainty))
 
 
 def impact_of(falls: tuple[Fall, ...]) -> Impact:

@@ -1,6 +1,7 @@
 """All devices side by side, one row each: what a search over thousands of them looks at."""
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,24 @@ class Columns:
     """The columns, by name of node, then by id of device."""
 
     def __init__(self, nodes: Sequence[NodeView], refusals: Sequence[str]) -> None:
+        self._views = nodes
         parts = [view.columns for view in nodes]
         sizes = np.array([part.shape[1] for part in parts], np.intp)
         self._starts: Rows = np.concatenate(([0], np.cumsum(sizes))).astype(np.intp)
         self._nodes: Rows = np.repeat(np.arange(len(nodes), dtype=np.intp), sizes)
         joined = np.concatenate(parts, axis=1) if parts else np.empty((len(COLUMNS), 0))
-        self.share, self.memory, self.room = (joined[at].copy() for at in range(3))
-        """Fraction that a newcomer gets; bytes of the device, and those beside what the online pod may have."""
-        self.known: Flags = joined[3] > 0.0
+        self.share, deviation, self.memory, self.room = (joined[at].copy() for at in range(4))
+        """Fraction that a newcomer gets whose memory has all it wants; bytes of the device, and those beside what the
+        online pod may have."""
+        self.of_idle = np.zeros(len(self.share))
+        """Relative standard deviation of the idle time."""
+        np.divide(deviation, self.share, out=self.of_idle, where=self.share > 0.0)
+        self._parts: Rows = joined[6].astype(np.intp)
+        self.known: Flags = joined[4] > 0.0
         """Whether it is known what the online pod may have."""
         slots = np.array([view.slots > 0 for view in nodes], np.bool_)[self._nodes]
         opened = np.array([not refusal for refusal in refusals], np.bool_)[self._nodes]
-        self.open: Flags = (joined[4] > 0.0) & opened
+        self.open: Flags = (joined[5] > 0.0) & opened
         """Whether anything may be placed there."""
         self.takes: Flags = self.open & slots
         """Whether a newcomer has a slot there and breaks no promise."""
@@ -50,8 +57,42 @@ class Columns:
         """Highest priority of those who pay."""
         self.keys: Numbers = key_of(self.share, self.share)
         """Order in which a newcomer takes them that gets the share as it is."""
-        self._rank = np.where(slots, 0.0, _FULL) - self.share
+        self.tenants = np.zeros(len(self._nodes), np.intp)
+        """Claims on it."""
+        self.changed: list[int] = []
+        """Rows that were changed, in order."""
+        self._group = np.where(slots, 0.0, _FULL)
         """Place in an explanation, least first: empty, shared and full devices, in each by the share."""
+
+    @cached_property
+    def kinds(self) -> tuple[list[tuple[str, int, int]], Rows]:
+        """Devices that are alike (type, bytes, parts in which their memory over time is told), and that of each row."""
+        types, of_rows = self.types
+        sizes, size_of = np.unique(self.memory, return_inverse=True)
+        most = int(self._parts.max(initial=0)) + 1
+        codes = (of_rows * len(sizes) + size_of) * most + self._parts
+        found, kind_of = np.unique(codes, return_inverse=True)
+        kinds = [
+            (types[code // most // len(sizes)], int(sizes[code // most % len(sizes)]), int(code % most))
+            for code in found
+        ]
+        return kinds, kind_of.astype(np.intp)
+
+    @cached_property
+    def types(self) -> tuple[list[str], Rows]:
+        """Types of devices, and that of each row by its place among them."""
+        codes: dict[str, int] = {}
+        rows = [codes.setdefault(device.type, len(codes)) for view in self._views for device in view.by_id.values()]
+        return list(codes), np.array(rows, np.intp)
+
+    @cached_property
+    def available(self) -> Numbers:
+        """Memory over time of each row (`NodeView.available`); zeros behind what is shorter."""
+        found = [view.available for view in self._views]
+        most = max((rows.shape[1] for rows in found), default=0)
+        if any(rows.shape[1] < most for rows in found):
+            found = [np.pad(rows, ((0, 0), (0, most - rows.shape[1]))) for rows in found]
+        return np.concatenate(found) if found else np.empty((0, 0))
 
     def first(self, node: int) -> int:
         """The first row of the node of that number."""
@@ -71,13 +112,16 @@ class Columns:
         """The rows on which nothing is placed."""
         return np.flatnonzero(~self.open)
 
-    def change(self, row: int, share: float, free: int, impact: Impact, group: int, *, takes: bool) -> None:
+    def change(
+        self, row: int, tenants: int, share: float, free: int, impact: Impact, group: int, *, takes: bool
+    ) -> None:
         """What a row is after a claim. `group`: EMPTY, SHARED or FULL; `takes`: whether one more has a slot."""
-        self.share[row], self.free[row] = share, free
+        self.changed.append(row)
+        self.tenants[row], self.share[row], self.free[row] = tenants, share, free
         self.loss[row], self.payer[row] = impact.loss, impact.priority
         self.takes[row] = takes and self.open[row] and impact.broken is None
         self.keys[row] = key_of(share - impact.loss, share)
-        self._rank[row] = group * _GROUP - share
+        self._group[row] = group * _GROUP
 
     def nth_best(self, column: Numbers, rows: Flags, count: int) -> Numbers:
         """Of each node the `count`-th largest value among its rows of these; `NEVER` where there are fewer."""
@@ -107,10 +151,13 @@ class Columns:
             keys[row] = NEVER
         return found
 
-    def told_first(self, rows: Flags, most: int) -> list[int]:
-        """The first of these rows in the order of an explanation, then by name; so many at most."""
+    def told_first(self, rows: Flags, shares: Numbers, most: int) -> list[int]:
+        """The first of these rows in the order of an explanation, then by name; so many at most.
+
+        `shares`: what the newcomer gets on each row.
+        """
         chosen = np.flatnonzero(rows)
-        ranks = self._rank[chosen]
+        ranks = self._group[chosen] - shares[chosen]
         if len(chosen) > most:
             last = np.partition(ranks, most - 1)[most - 1]
             before, ties = np.flatnonzero(ranks < last), np.flatnonzero(ranks == last)

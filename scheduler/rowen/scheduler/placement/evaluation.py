@@ -7,9 +7,10 @@ from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.monitor.backoff import EVERY_NODE
 from rowen.scheduler.placement.claims import Impact
 from rowen.scheduler.placement.eligibility import exclusion
-from rowen.scheduler.placement.fleet import DeviceState, Fleet, NodeState
-from rowen.scheduler.placement.memory_words import memory_refusal
-from rowen.scheduler.placement.request import Candidate, Request, rate_told
+from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.memory_words import lending_help, memory_refusal
+from rowen.scheduler.placement.request import Candidate, Request, factors_told, rate_told
+from rowen.scheduler.placement.states import DeviceState, NodeState
 from rowen.scheduler.policy import Policy
 
 Devices = tuple[DeviceState, ...]
@@ -18,7 +19,7 @@ Devices = tuple[DeviceState, ...]
 def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -> Candidate:
     """The factors of one candidate, and the first reason against it."""
     node = devices[0].node
-    prediction = fleet.predict(devices, request.job)
+    prediction = fleet.predict(devices, request.job, request.appetite)
     rate = rate_of(request.rates, devices)
     ids = tuple(sorted(state.view.id for state in devices))
     refusal = _refusal(request, node, devices, prediction, policy)
@@ -39,7 +40,7 @@ def _broken_promise(impact: Impact) -> str:
     fall = impact.broken
     if fall is None:
         return ""
-    return f"{fall.claim.label} would fall to {fall.after:.2f} < its SLA with margin {fall.claim.need:.2f}"
+    return f"{fall.claim.label} would fall to {fall.after:.2f} < its SLA with margin {fall.need:.2f}"
 
 
 def _lower_total(impact: Impact, gain: float, rate: float, priority: int) -> str:
@@ -61,7 +62,7 @@ def _refusal(request: Request, node: NodeState, devices: Devices, prediction: Pr
         return waits
     if prediction.alignment < policy.alignment_threshold:
         return f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
-    if prediction.memory == 0.0:
+    if not prediction.fits:
         tightest = min(devices, key=lambda state: state.free)
         return memory_refusal(request.job, tightest.view, tightest.free)
     held = next((state for state in devices if state.view.restraint and not node.takes(state)), None)
@@ -69,7 +70,7 @@ def _refusal(request: Request, node: NodeState, devices: Devices, prediction: Pr
         return f"{held.view.restraint}: {held.view.id} has one"
     if node.free_slots < len(devices) or not all(node.takes(state) for state in devices):
         return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
-    return _shortfall(request, prediction)
+    return _shortfall(request, prediction, devices)
 
 
 def _backed_off(request: Request, node: str) -> str:
@@ -81,16 +82,25 @@ def _backed_off(request: Request, node: str) -> str:
     return ""
 
 
-def _shortfall(request: Request, prediction: Prediction) -> str:
-    """The smallest factor, when the product is too small."""
+def _shortfall(request: Request, prediction: Prediction, devices: Devices) -> str:
+    """The factors, the smallest first, when the product is too small, and what would help."""
     fraction = prediction.fraction
-    if fraction >= request.least:
+    if fraction >= request.least(prediction.uncertainty):
         return ""
+    help_ = _help(request, prediction, devices)
     if request.job.sla is None:
-        return f"idle {prediction.idle:.3f}: nothing to harvest"
-    bar = f"SLA {request.job.sla:.2f} + margin {request.margin:.2f}"
-    if prediction.sharing == 1.0:
-        return f"idle {prediction.idle:.2f} < {bar}"
-    factors = [("idle", prediction.idle), ("sharing", prediction.sharing)]
-    (first, low), (second, high) = sorted(factors, key=lambda factor: factor[1])
-    return f"{first} {low:.2f} x {second} {high:.2f} = {fraction:.2f} < {bar}"
+        name = "memory" if prediction.memory < prediction.idle else "idle"
+        return f"{name} {min(prediction.memory, prediction.idle):.3f}: nothing to harvest{help_}"
+    margin = request.promise.margin(prediction.uncertainty)
+    told = factors_told(prediction)
+    product = f" = {fraction:.2f}" if " x " in told else ""
+    return f"{told}{product} < SLA {request.job.sla:.2f} + margin {margin:.2f}{help_}"
+
+
+def _help(request: Request, prediction: Prediction, devices: Devices) -> str:
+    """What would change the factor, where it is memory that is smallest."""
+    if request.appetite is None or prediction.memory > min(prediction.idle, prediction.sharing):
+        return ""
+    tightest = min(devices, key=lambda state: sum(state.view.available) / (len(state.claims) + 1))
+    want = request.appetite.on(tightest.view.type, tightest.view.memory).want_bytes
+    return lending_help(tightest.view, want, len(tightest.claims) + 1)

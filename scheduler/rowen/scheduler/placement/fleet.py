@@ -1,71 +1,27 @@
 """The harvested devices while a pass decides: who holds what, and what a newcomer would change."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from rowen.scheduler.model.alignment import alignment
-from rowen.scheduler.model.prediction import Prediction, idle_fraction
-from rowen.scheduler.placement.claims import NO_IMPACT, Claim, Fall, Impact, impact_of, sharing
-from rowen.scheduler.placement.columns import FULL, SHARED, Columns, Flags, Numbers, Rows
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.prediction import Prediction, combined_each
+from rowen.scheduler.placement.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of, sharing
+from rowen.scheduler.placement.columns import Columns, Flags, Numbers
 from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.eligibility import admits
+from rowen.scheduler.placement.forecast import forecast, least_alignment
+from rowen.scheduler.placement.lent import Lent
+from rowen.scheduler.placement.states import DeviceState, NodeState, claims_on, node_refusal
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
 
+NOWHERE = Prediction(idle=0.0, memory=1.0, alignment=1.0, sharing=1.0)
+"""Of a claim whose devices nobody knows."""
 S = TypeVar("S")
-
-
-@dataclass(slots=True)
-class DeviceState:
-    """A device and the claims on it."""
-
-    view: DeviceView
-    row: int
-    """Where it stands among all devices, by name of node and device."""
-    free: int
-    """Bytes of the pool that no one holds."""
-    slots: int
-    """Most claims that it takes."""
-    node: "NodeState" = field(repr=False)
-    claims: dict[str, Claim] = field(default_factory=dict)
-
-    @property
-    def share(self) -> float:
-        """Predicted fraction of a newcomer on it alone."""
-        return self.view.idle * sharing(len(self.claims) + 1)
-
-    @property
-    def group(self) -> int:
-        """EMPTY, SHARED or FULL."""
-        count = len(self.claims)
-        return FULL if count >= self.slots else min(count, SHARED)
-
-
-@dataclass(slots=True)
-class NodeState:
-    """A node, its devices by id and its free slots."""
-
-    view: NodeView
-    free_slots: int
-    refusal: str
-    """Why nothing is placed on it; empty when it is open."""
-    devices: dict[str, DeviceState] = field(default_factory=dict)
-    rows: tuple[DeviceState, ...] = ()
-    impacts: dict[tuple[str, ...], Impact] = field(default_factory=dict)
-    """Worked out since the last claim on the node was added, by the newcomer's devices."""
-
-    def open_devices(self) -> list[DeviceState]:
-        """Those on which something may be placed, by id."""
-        return [] if self.refusal else [state for state in self.devices.values() if not state.view.closed]
-
-    def takes(self, state: DeviceState) -> bool:
-        """Whether one more has a slot on the device."""
-        return self.free_slots > 0 and len(state.claims) < state.slots
 
 
 class Fleet:
@@ -84,8 +40,8 @@ class Fleet:
         self._dirty: dict[int, DeviceState] = {}
         self._eligible: dict[Constraints, frozenset[int]] = {}
         self._rows: dict[Constraints, Flags | None] = {}
-        self._sets: dict[int, Any] = {}
-        self._types: tuple[list[str], Rows] | None = None
+        self._sets: dict[tuple[int, Appetite | None], Any] = {}
+        self._lent: dict[Appetite, Lent] = {}
         self._threshold = policy.alignment_threshold
 
     def node(self, number: int) -> NodeState:
@@ -123,7 +79,7 @@ class Fleet:
         node.free_slots -= claim.slots
         node.impacts.clear()
         self.moved.append(number)
-        states = _known(node, claim)
+        states = node.of(claim)
         for state in states:
             state.claims[claim.key] = claim
             state.free -= claim.memory
@@ -132,9 +88,9 @@ class Fleet:
     def _soil(self, node: NodeState, states: Sequence[DeviceState]) -> None:
         """Rows that a new claim on the devices changes: those of all who share a device with it."""
         soiled = list(states)
-        for claim in _claims(states):
+        for claim in claims_on(states):
             if len(claim.devices) > 1:
-                soiled += _known(node, claim)
+                soiled += node.of(claim)
         if node.free_slots <= 0:
             soiled = list(node.devices.values())
         self._dirty.update((state.row, state) for state in soiled)
@@ -142,8 +98,9 @@ class Fleet:
     def settled(self) -> Columns:
         """The columns, brought up to date with what was added."""
         for state in self._dirty.values():
-            impact, group = self.impact((state,)), state.group
-            self.columns.change(state.row, state.share, state.free, impact, group, takes=state.node.takes(state))
+            impact, tenants = self.impact((state,)), len(state.claims)
+            share, takes = state.view.idle * sharing(tenants + 1), state.node.takes(state)
+            self.columns.change(state.row, tenants, share, state.free, impact, state.group, takes=takes)
         self._dirty.clear()
         return self.columns
 
@@ -182,11 +139,12 @@ class Fleet:
             self._rows[constraints] = None if len(eligible) == self.open_nodes else self.columns.on(eligible)
         return self._rows[constraints]
 
-    def sets(self, count: int, make: Callable[["Fleet", int], S]) -> S:
-        """What is known of sets of so many devices, made when it is asked for first."""
-        if count not in self._sets:
-            self._sets[count] = make(self, count)
-        return cast("S", self._sets[count])
+    def sets(self, count: int, appetite: Appetite | None, make: Callable[["Fleet", int, Appetite | None], S]) -> S:
+        """What is known of sets of so many devices for jobs that are alike, made when it is asked for first."""
+        key = count, appetite
+        if key not in self._sets:
+            self._sets[key] = make(self, count, appetite)
+        return cast("S", self._sets[key])
 
     @cached_property
     def widest(self) -> NodeView | None:
@@ -214,43 +172,56 @@ class Fleet:
 
     def rates(self, rates: Mapping[str, float]) -> Numbers:
         """Of each device that of its type; 1 where there is none."""
-        if self._types is None:
-            codes: dict[str, int] = {}
-            rows = [codes.setdefault(device.type, len(codes)) for view in self.views for device in view.by_id.values()]
-            self._types = list(codes), np.array(rows, np.intp)
-        types, rows_of = self._types
-        return np.array([rates.get(type_, 1.0) for type_ in types])[rows_of]
+        types, of_rows = self.columns.types
+        found: Numbers = np.array([rates.get(type_, 1.0) for type_ in types])[of_rows]
+        return found
 
-    def predict(self, devices: Sequence[DeviceState], job: JobView) -> Prediction:
+    def lent(self, appetite: Appetite) -> Lent:
+        """M of a newcomer on every device, as it is now."""
+        columns = self.settled()
+        if appetite not in self._lent:
+            self._lent[appetite] = Lent(appetite, columns)
+        self._lent[appetite].refresh()
+        return self._lent[appetite]
+
+    def shares(self, appetite: Appetite | None) -> Numbers:
+        """Predicted fraction of a newcomer on every device alone, whose own memory has room."""
+        share: Numbers = self.settled().share
+        if appetite is None:
+            return share
+        found: Numbers = share * self.lent(appetite).factors
+        return found
+
+    def uncertainties(self, appetite: Appetite | None) -> Numbers:
+        """Relative standard deviation of these."""
+        columns = self.settled()
+        doubts = np.zeros_like(columns.share) if appetite is None else self.lent(appetite).doubts
+        return combined_each(columns.of_idle, doubts, columns.tenants > 0)
+
+    def predict(self, devices: Sequence[DeviceState], job: JobView, appetite: Appetite | None) -> Prediction:
         """The factors for a newcomer on the devices, which are on one node."""
         fits = all(state.view.online_memory is not None and job.memory <= state.free for state in devices)
-        return Prediction(
-            idle=self._idle(devices),
-            memory=1.0 if fits else 0.0,
-            alignment=self.alignment(devices),
-            sharing=sharing(1 + max(len(state.claims) for state in devices)),
-        )
+        found = forecast(devices, [len(state.claims) + 1 for state in devices], appetite)
+        return replace(found, fits=fits, alignment=least_alignment(devices))
 
-    def fraction(self, claim: Claim, joined: Collection[str] = ()) -> float:
-        """Predicted fraction of a claim that is in, on the devices known; 0 where none is.
+    def standing(self, claim: Claim, joined: Collection[str] = (), without: Collection[str] = ()) -> Prediction:
+        """The factors of a claim that is in, on the devices known; idle 0 where none is.
 
-        `joined`: devices of its node that a newcomer has joined.
+        `joined`: devices of its node that a newcomer has joined; `without`: claims, by key, that are thought away.
         """
-        states = _known(self.node(self.number[claim.node]), claim) if claim.node in self.number else []
+        states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
         if not states:
-            return 0.0
-        tenants = max(len(state.claims) + (state.view.id in joined) for state in states)
-        return self._idle(states) * sharing(tenants)
+            return NOWHERE
+        tenants = [
+            len(state.claims) + (state.view.id in joined) - sum(key in state.claims for key in without)
+            for state in states
+        ]
+        return forecast(states, tenants, claim.appetite)
 
-    def _idle(self, devices: Sequence[DeviceState]) -> float:
-        """I of the devices; of several it is worked out once for each report."""
-        if len(devices) == 1:
-            return devices[0].view.idle
-        view = devices[0].node.view
-        ids = tuple(state.view.id for state in devices)
-        if ids not in view.lockstep:
-            view.lockstep[ids] = idle_fraction([state.view for state in devices])
-        return view.lockstep[ids]
+    def neighbours(self, claim: Claim) -> list[str]:
+        """Keys of the other claims on the devices of one that is in."""
+        states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
+        return [other.key for other in claims_on(states) if other.key != claim.key]
 
     def impact(self, devices: Sequence[DeviceState]) -> Impact:
         """What a newcomer on the devices would do; worked out once as long as nobody joins their node."""
@@ -259,44 +230,14 @@ class Fleet:
         node = devices[0].node
         ids = tuple(state.view.id for state in devices)
         if ids not in node.impacts:
-            falls = [Fall(claim, self.fraction(claim), self.fraction(claim, ids)) for claim in _claims(devices)]
+            falls = [fall_of(claim, self.standing(claim), self.standing(claim, ids)) for claim in claims_on(devices)]
             node.impacts[ids] = impact_of(tuple(falls))
         return node.impacts[ids]
 
-    def share(self, devices: Sequence[DeviceState]) -> float:
+    def share(self, devices: Sequence[DeviceState], appetite: Appetite | None) -> float:
         """Predicted fraction of a newcomer on the devices whose own memory has room."""
-        return self._idle(devices) * sharing(1 + max(len(state.claims) for state in devices))
+        return forecast(devices, [len(state.claims) + 1 for state in devices], appetite).fraction
 
     def aligned(self, first: DeviceState, second: DeviceState) -> bool:
         """Whether two devices of a node are aligned."""
-        return self.alignment((first, second)) >= self._threshold
-
-    def alignment(self, devices: Sequence[DeviceState]) -> float:
-        """Least A(i, j) of the devices, which are on one node; 1 for a single one."""
-        if len(devices) == 1:
-            return 1.0
-        return min(alignment(first.view.busy, second.view.busy) for first, second in combinations(devices, 2))
-
-
-def _known(node: NodeState, claim: Claim) -> list[DeviceState]:
-    """The claim's devices that are known."""
-    return [node.devices[id_] for id_ in claim.devices if id_ in node.devices]
-
-
-def _claims(devices: Iterable[DeviceState]) -> list[Claim]:
-    """Every claim on the devices, once."""
-    return list({claim.key: claim for state in devices for claim in state.claims.values()}.values())
-
-
-def node_refusal(node: NodeView, now: float, policy: Policy) -> str:
-    """Why nothing is placed on the node; empty when it is open."""
-    if node.told is None or node.heard is None:
-        return "no report of its agent"
-    age = node.age(now)
-    if age > policy.lease_seconds:
-        return f"its agent has been silent for {age:.0f} s > {policy.lease_seconds} s"
-    if not node.ready:
-        return "node is not Ready"
-    if not node.schedulable:
-        return "node is cordoned"
-    return ""
+        return least_alignment((first, second)) >= self._threshold

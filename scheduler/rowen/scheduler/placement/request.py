@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.prediction import Prediction
+from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.snapshot import JobView
 
@@ -16,26 +18,26 @@ class Request:
     """A job that looks for a place."""
 
     job: JobView
-    margin: float
+    promise: Promise
+    """What a prediction has to clear."""
     backoffs: Mapping[str, Backoff]
     """Those that have not ended, by node or `EVERY_NODE`."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Its throughput alone on a device type over that on the type that suits it best; 1 where it is not known."""
+    appetite: Appetite | None = None
+    """What it does with memory of the pool; None where it may have none."""
 
     @property
     def barred(self) -> bool:
         """Whether no node will do."""
         return EVERY_NODE in self.backoffs
 
-    @property
-    def need(self) -> float:
-        """Least predicted fraction that is accepted."""
-        return 0.0 if self.job.sla is None else self.job.sla + self.margin
+    def least(self, uncertainty: float = 0.0) -> float:
+        """Least predicted fraction that is accepted of a prediction of that relative standard deviation.
 
-    @property
-    def least(self) -> float:
-        """The same, and without an SLA enough to be worth a pod."""
-        return LEAST_FRACTION if self.job.sla is None else self.need
+        Without an SLA enough to be worth a pod.
+        """
+        return LEAST_FRACTION if self.job.sla is None else self.promise.need(uncertainty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,20 @@ class Candidate:
     def place(self) -> str:
         """Node and devices, for people."""
         return f"{self.node}/{'+'.join(self.devices)}"
+
+
+def factors_told(prediction: Prediction) -> str:
+    """The factors, for people, the smallest first; of memory and sharing what takes something."""
+    told = [("idle", prediction.idle)]
+    told += [("memory", prediction.memory)] if prediction.memory < 1.0 else []
+    told += [("sharing", prediction.sharing)] if prediction.sharing < 1.0 else []
+    return " x ".join(f"{name} {factor:.2f}" for name, factor in sorted(told, key=lambda factor: factor[1]))
+
+
+def product_told(prediction: Prediction) -> str:
+    """The factors in the formula's order, for people."""
+    memory = f"memory {prediction.memory:.2f} x " if prediction.memory < 1.0 else ""
+    return f"idle {prediction.idle:.2f} x {memory}sharing {prediction.sharing:.2f}"
 
 
 def rate_told(rate: float) -> str:

@@ -6,10 +6,12 @@ from itertools import islice
 
 import numpy as np
 
+from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.placement.columns import NEVER, Numbers, key_of
 from rowen.scheduler.placement.evaluation import evaluate
-from rowen.scheduler.placement.fleet import DeviceState, Fleet, NodeState
+from rowen.scheduler.placement.fleet import Fleet
 from rowen.scheduler.placement.request import Candidate, Request
+from rowen.scheduler.placement.states import DeviceState, NodeState
 from rowen.scheduler.policy import Policy
 
 _SETS_PER_NODE = 16
@@ -18,7 +20,7 @@ _SETS_PER_NODE = 16
 
 @dataclass(frozen=True, slots=True)
 class DeviceSet:
-    """Aligned devices of a node, and what a newcomer would get there if its own memory had room."""
+    """Aligned devices of a node, and what a newcomer that is alike would get there if its own memory had room."""
 
     key: float
     """Place in the order of gains (`key_of`); what depends on the job only takes from it."""
@@ -31,20 +33,20 @@ class DeviceSet:
 
 
 class Sets:
-    """The sets of `count` devices in a fleet, worked out node by node when a search comes to it.
+    """The sets of `count` devices in a fleet for jobs with one appetite, worked out when a search comes to their node.
 
     Until then a node stands for the most that any `count` of its devices can give: their least share each, and no
     loss. So a search that goes by these bounds and ends when the next is no better than what it has loses none of the
     sets that are worked out; a node may have better ones beyond those.
     """
 
-    def __init__(self, fleet: Fleet, count: int) -> None:
-        self._fleet, self._count = fleet, count
+    def __init__(self, fleet: Fleet, count: int, appetite: Appetite | None) -> None:
+        self._fleet, self._count, self._appetite = fleet, count, appetite
         self._known: dict[int, dict[tuple[int, ...], list[DeviceSet]]] = {}
         """Of each node its sets by the rows of the devices of which they are made."""
         self._seen = len(fleet.moved)
         columns = fleet.settled()
-        self.share = columns.nth_best(columns.share, columns.takes, count)
+        self.share = columns.nth_best(fleet.shares(appetite), columns.takes, count)
         """The least of the `count` best shares of each node; below 0 where there are fewer."""
         self.free = columns.nth_best(columns.free, columns.takes, count)
         self.keys = np.where(self.share >= 0.0, key_of(count * self.share, self.share), NEVER)
@@ -55,12 +57,12 @@ class Sets:
         moved = self._fleet.moved
         if self._seen == len(moved):
             return
-        columns = self._fleet.settled()
+        columns, shares = self._fleet.settled(), self._fleet.shares(self._appetite)
         for number in set(moved[self._seen :]):
             self._known.pop(number, None)
             taking = self.taking(number)
             enough = len(taking) >= self._count
-            self.share[number] = sorted(state.share for state in taking)[-self._count] if enough else NEVER
+            self.share[number] = sorted(shares[state.row] for state in taking)[-self._count] if enough else NEVER
             self.free[number] = sorted(columns.free[state.row] for state in taking)[-self._count] if enough else NEVER
             share = self.share[number]
             self.keys[number] = key_of(self._count * share, share) if enough else NEVER
@@ -71,7 +73,7 @@ class Sets:
         node, takes = self._fleet.node(number), self._fleet.settled().takes
         if node.free_slots < self._count:
             return []
-        return in_order(state for state in node.devices.values() if takes[state.row])
+        return in_order([state for state in node.devices.values() if takes[state.row]], self._fleet, self._appetite)
 
     def known(self, number: int) -> bool:
         """Whether the node's sets have been worked out."""
@@ -87,8 +89,8 @@ class Sets:
 
     def of_able(self, number: int, memory: int, least: float) -> list[DeviceSet]:
         """The sets of those of its devices that can give so much by themselves, where others crowd these out."""
-        taking = self.taking(number)
-        able = [state for state in taking if state.free >= memory and state.share >= least]
+        taking, shares = self.taking(number), self._fleet.shares(self._appetite)
+        able = [state for state in taking if state.free >= memory and shares[state.row] >= least]
         return self._made(number, able) if self._count <= len(able) < len(taking) else []
 
     def _made(self, number: int, devices: Sequence[DeviceState]) -> list[DeviceSet]:
@@ -103,7 +105,7 @@ class Sets:
         impact = self._fleet.impact(devices)
         if impact.broken is not None:
             return None
-        fraction = self._fleet.share(devices)
+        fraction = self._fleet.share(devices, self._appetite)
         key = float(key_of(impact.gain(fraction * self._count), fraction))
         return DeviceSet(key, fraction, min(state.free for state in devices), impact.priority, devices)
 
@@ -112,7 +114,7 @@ def best_sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]
     """Sets that fit, the best among them."""
     if request.barred:
         return []
-    sets = fleet.sets(request.job.devices, Sets)
+    sets = fleet.sets(request.job.devices, request.appetite, Sets)
     keys, memory = _bounds(request, fleet, sets), request.job.memory
     found: list[Candidate] = []
     best = NEVER
@@ -126,7 +128,7 @@ def best_sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]
             continue
         keys[number] = NEVER
         candidate = _best(request, fleet, sets.of_node(number), policy) or _best(
-            request, fleet, sets.of_able(number, memory, request.least), policy
+            request, fleet, sets.of_able(number, memory, request.least()), policy
         )
         if candidate is not None:
             found.append(candidate)
@@ -140,7 +142,7 @@ def _bounds(request: Request, fleet: Fleet, sets: Sets) -> Numbers:
     With rates a node's is no more than what its fastest device would make of its best shares.
     """
     sets.refresh()
-    possible = (sets.share >= request.least) & (sets.free >= request.job.memory)
+    possible = (sets.share >= request.least()) & (sets.free >= request.job.memory)
     eligible = fleet.eligible(request.job.constraints)
     if len(eligible) < fleet.open_nodes:
         possible &= np.isin(np.arange(len(possible)), list(eligible))
@@ -166,12 +168,13 @@ def _best(request: Request, fleet: Fleet, sets: Sequence[DeviceSet], policy: Pol
 def _may_fit(request: Request, one: DeviceSet) -> bool:
     job = request.job
     forbidden = one.key < 0.0 and one.payer >= job.priority
-    return one.free >= job.memory and one.fraction >= request.least and not forbidden
+    return one.free >= job.memory and one.fraction >= request.least() and not forbidden
 
 
-def in_order(devices: "Iterator[DeviceState] | Sequence[DeviceState]") -> list[DeviceState]:
-    """Empty devices first, then shared and full ones, in each by share, then by id."""
-    return sorted(devices, key=lambda state: (state.group, -state.share, state.view.id))
+def in_order(devices: Sequence[DeviceState], fleet: Fleet, appetite: Appetite | None) -> list[DeviceState]:
+    """Empty devices first, then shared and full ones, in each by what a newcomer gets, then by id."""
+    shares = fleet.shares(appetite)
+    return sorted(devices, key=lambda state: (state.group, -shares[state.row], state.view.id))
 
 
 def aligned(fleet: Fleet, devices: Sequence[DeviceState], count: int) -> Iterator[tuple[DeviceState, ...]]:
@@ -190,6 +193,6 @@ def aligned(fleet: Fleet, devices: Sequence[DeviceState], count: int) -> Iterato
 
 def shown(request: Request, fleet: Fleet, node: NodeState) -> list[tuple[DeviceState, ...]]:
     """Sets of a node that explain why none fits: aligned ones that have room, or else the first devices."""
-    count, devices = request.job.devices, in_order(node.open_devices())
+    count, devices = request.job.devices, in_order(node.open_devices(), fleet, request.appetite)
     roomy = [state for state in devices if state.free >= request.job.memory and node.takes(state)]
     return list(islice(aligned(fleet, roomy, count), _SETS_PER_NODE)) or [tuple(devices[:count])]

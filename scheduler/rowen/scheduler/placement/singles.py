@@ -1,8 +1,9 @@
 """The search for one device, over all of them at once."""
 
 from rowen.scheduler.placement.columns import Flags, key_of
-from rowen.scheduler.placement.fleet import DeviceState, Fleet
+from rowen.scheduler.placement.fleet import Fleet
 from rowen.scheduler.placement.request import Request
+from rowen.scheduler.placement.states import DeviceState
 
 
 def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]:
@@ -10,10 +11,13 @@ def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]
     if request.barred:
         return []
     job, columns = request.job, fleet.settled()
-    keys = columns.keys
-    if request.rates:
-        keys = key_of(columns.share * fleet.rates(request.rates) - columns.loss, columns.share)
-    fits = columns.takes & (columns.free >= job.memory) & (columns.share >= request.least)
+    keys, shares = columns.keys, fleet.shares(request.appetite)
+    if request.rates or request.appetite is not None:
+        rates = fleet.rates(request.rates) if request.rates else 1.0
+        keys = key_of(shares * rates - columns.loss, shares)
+    fits = columns.takes & (columns.free >= job.memory) & (shares >= request.least())
+    if job.sla is not None:
+        fits &= shares >= request.promise.needs(fleet.uncertainties(request.appetite))
     allowed = allowed_rows(request, fleet)
     fits = fits if allowed is None else fits & allowed
     rows = columns.best(fits, keys, most)

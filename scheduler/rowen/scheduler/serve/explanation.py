@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from rowen.crds.offline_job import CandidateExplanation, Explanation
 from rowen.scheduler.placement.choice import EXPLAINED
-from rowen.scheduler.placement.request import Candidate, rate_told
+from rowen.scheduler.placement.request import Candidate, product_told, rate_told
 
 _STEADY = 0.05
 """A factor has to move so far, an amount of memory by more than so much of itself, to be told anew."""
@@ -19,7 +19,7 @@ def explain(message: str, candidates: Sequence[Candidate], words: Callable[[str]
             node=candidate.node,
             devices=list(candidate.devices),
             idle=round(candidate.prediction.idle, 3),
-            memory=round(candidate.prediction.memory, 3),
+            memory=round(candidate.prediction.memory if candidate.prediction.fits else 0.0, 3),
             alignment=round(candidate.prediction.alignment, 3),
             sharing=round(candidate.prediction.sharing, 3),
             predicted_fraction=round(candidate.prediction.fraction, 3),
@@ -35,7 +35,7 @@ def _verdict(candidate: Candidate) -> str:
     prediction = candidate.prediction
     word = "chosen" if candidate.chosen else "fits"
     return (
-        f"{word}: predicted {prediction.fraction:.2f} = idle {prediction.idle:.2f} x sharing {prediction.sharing:.2f}"
+        f"{word}: predicted {prediction.fraction:.2f} = {product_told(prediction)}"
         f"{rate_told(candidate.rate)}, harvests {candidate.gain:+.2f} devices"
     )
 

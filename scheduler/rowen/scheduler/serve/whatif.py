@@ -3,10 +3,12 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from rowen.scheduler.decision import Decision, build_fleet, decide, request_of
+from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import ahead
+from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.choice import survey
+from rowen.scheduler.placement.places import Places
 from rowen.scheduler.placement.request import Choice
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, Snapshot
@@ -16,7 +18,7 @@ def predict(snapshot: Snapshot, history: History, job: JobView, now: float, poli
     """Where a job would go if it were alone in the queue, with every candidate's factors."""
     fleet, _ = build_fleet(snapshot, history, (), now, policy)
     backoffs = ahead(history.backoffs, now).get(job.uid, {})
-    return survey(request_of(job, fleet, history, backoffs), fleet, policy)
+    return survey(Places(fleet, history, policy).request(job, backoffs), fleet, policy)
 
 
 def changed(

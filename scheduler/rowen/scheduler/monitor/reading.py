@@ -1,0 +1,91 @@
+"""What a report says of one job."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowen.scheduler.history import History
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.evidence import Features
+from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.monitor.learning import expected_fraction, memory_features, promised_fraction
+from rowen.scheduler.occupancy import pod_of, tenancies
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import DeviceView, JobKey, JobView, NodeView, Placement, PodView, Snapshot, TenantView
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One job in one report."""
+
+    job: JobView
+    placement: Placement
+    pod: PodView
+    heard: float
+    """When the report was new to the scheduler."""
+    steady: float
+    """Since when the node's heartbeats have followed one another."""
+    stamp: float
+    """The node's own time of it."""
+    tokens: int
+    granted: float
+    tenants: int
+    device_type: str
+    expected: IdleLevel
+    """Fraction that the report lets expect."""
+    promised: float | None
+    """The fraction that the assignment was made for, beside the tenants of now; None: not known beside how many."""
+    memory: Features | None
+    """Of the memory that there was in its window; None where that does not matter or is not known."""
+
+
+def readings_of(
+    history: History, snapshot: Snapshot, now: float, policy: Policy
+) -> tuple[dict[JobKey, Reading], set[JobKey]]:
+    """The reports that are fresh, by job, and the jobs whose report was read before."""
+    found: dict[JobKey, Reading] = {}
+    known: set[JobKey] = set()
+    for job in snapshot.jobs.values():
+        pod = pod_of(job, snapshot)
+        node = snapshot.nodes.get(pod.node) if pod else None
+        if job.placement is None or pod is None or node is None:
+            continue
+        held = tenancies(node, pod) if node.age(now) <= policy.lease_seconds else ()
+        if not held or node.told is None or node.reported is None:
+            continue
+        track = history.tracks.get(job.uid)
+        if track is not None and (track.assignment, track.pod, track.time) == (job.placement.id, pod.name, node.told):
+            known.add(job.uid)
+        else:
+            appetite = history.appetite(job)
+            found[job.uid] = _reading(job, job.placement, pod, node, node.told, node.reported, held, appetite)
+    return found, known
+
+
+def _reading(
+    job: JobView,
+    placement: Placement,
+    pod: PodView,
+    node: NodeView,
+    heard: float,
+    stamp: float,
+    held: Sequence[tuple[DeviceView, TenantView]],
+    appetite: Appetite | None,
+) -> Reading:
+    # Whose image is still pulled takes nothing; the job's own entry counts in any case.
+    tenants = max(sum(tenant is own or tenant.attached for tenant in device.tenants) for device, own in held)
+    devices = [device for device, _ in held]
+    return Reading(
+        job=job,
+        placement=placement,
+        pod=pod,
+        heard=heard,
+        steady=node.steady,
+        stamp=stamp,
+        tokens=max(tenant.tokens for _, tenant in held),
+        granted=max(tenant.granted for _, tenant in held),
+        tenants=tenants,
+        device_type=held[0][0].type,
+        expected=expected_fraction(devices, tenants, appetite),
+        promised=promised_fraction(placement, devices, tenants, appetite),
+        memory=memory_features(job, devices[0]),
+    )

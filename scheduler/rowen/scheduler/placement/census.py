@@ -1,0 +1,61 @@
+"""Who holds what when a pass begins: the fleet with every claim."""
+
+from collections.abc import Iterable, Mapping
+
+from rowen.scheduler.history import History
+from rowen.scheduler.monitor.lease import renewed
+from rowen.scheduler.occupancy import devices_of, pod_of
+from rowen.scheduler.placement.choice import claim_of
+from rowen.scheduler.placement.claims import Claim
+from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import JobKey, NodeView, Placement, PodView, Snapshot
+
+Held = dict[JobKey, tuple[Placement, Claim]]
+"""The assignments that stay, renewed, and what they hold."""
+
+
+def build_fleet(
+    snapshot: Snapshot, history: History, gone: Iterable[JobKey], now: float, policy: Policy
+) -> tuple[Fleet, Held]:
+    """The fleet with every claim, and the assignments that stay. `gone` are the jobs that lose theirs."""
+    fleet = Fleet(snapshot.nodes, now, policy)
+    without = set(gone)
+    held: Held = {}
+    entered: set[str] = set()
+    assigned = (job for job in snapshot.jobs.values() if job.placement is not None and not job.finished)
+    for job in sorted(assigned, key=lambda job: job.order):
+        if job.placement is None or job.uid in without:
+            continue
+        node, pod = snapshot.nodes.get(job.placement.node), pod_of(job, snapshot)
+        placement = renewed(job.placement, node, pod, now, policy)
+        rate = _rate(history.rates.get(job.workload, {}), node, placement.devices)
+        promise, appetite = history.promise(job.workload, job.sla), history.appetite(job)
+        claim = claim_of(job, placement.node, placement.devices, promise, appetite, rate)
+        fleet.add(claim)
+        entered.add(placement.id)
+        if not job.deleting:
+            held[job.uid] = placement, claim
+    for pod in snapshot.pods:
+        if pod.assignment not in entered:
+            _add_pod(fleet, snapshot, pod)
+    return fleet, held
+
+
+def _rate(rates: Mapping[str, float], node: NodeView | None, devices: Iterable[str]) -> float:
+    """The rate of a job on devices that it holds."""
+    views = filter(None, map(node.device, devices)) if node is not None and rates else ()
+    return min((rates.get(view.type, 1.0) for view in views), default=1.0)
+
+
+def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView) -> None:
+    """A pod that holds slots without an assignment: one on its way out, or a stranger's."""
+    node = snapshot.nodes.get(pod.node)
+    if node is not None:
+        name = f"{pod.namespace}/{pod.name}"
+        fleet.add(Claim(pod_key(pod), f"pod {name}", pod.node, devices_of(node, pod), pod.slots, pod.memory))
+
+
+def pod_key(pod: PodView) -> str:
+    """The key of the claim of a pod without an assignment."""
+    return f"pod:{pod.namespace}/{pod.name}"

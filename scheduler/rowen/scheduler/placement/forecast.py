@@ -1,0 +1,56 @@
+"""What a job gets on devices of one node beside the tenants there, factor by factor."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from rowen.scheduler.model.alignment import alignment
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.memory import memory_doubt, memory_factor
+from rowen.scheduler.model.prediction import Prediction, combined, idle_fraction
+from rowen.scheduler.placement.claims import sharing
+from rowen.scheduler.placement.states import DeviceState
+
+
+def forecast(devices: Sequence[DeviceState], tenants: Sequence[int], appetite: Appetite | None) -> Prediction:
+    """The factors on the devices, each beside so many tenants, the job itself among them.
+
+    The tenants of a device have equal parts of its time and of its pool. In lockstep the least part, and the device
+    with the least memory, set the pace.
+    """
+    level, part = _idle(devices), sharing(max(tenants))
+    memory, doubt = 1.0, 0.0
+    if appetite is not None:
+        lent = [_lent(state, count, appetite) for state, count in zip(devices, tenants, strict=True)]
+        memory, doubt = min(factor for factor, _ in lent), max(doubt for _, doubt in lent)
+    return Prediction(level.fraction, memory, 1.0, part, uncertainty=combined(level, doubt, part))
+
+
+def least_alignment(devices: Sequence[DeviceState]) -> float:
+    """Least A(i, j) of the devices; 1 for a single one."""
+    if len(devices) == 1:
+        return 1.0
+    return min(alignment(first.view.busy, second.view.busy) for first, second in combinations(devices, 2))
+
+
+def _idle(devices: Sequence[DeviceState]) -> IdleLevel:
+    """I of the devices; of several it is worked out once for each report."""
+    if len(devices) == 1:
+        return IdleLevel(devices[0].view.idle, devices[0].view.deviation)
+    view = devices[0].node.view
+    ids = tuple(state.view.id for state in devices)
+    if ids not in view.lockstep:
+        view.lockstep[ids] = idle_fraction([state.view for state in devices])
+    return IdleLevel(view.lockstep[ids], max(state.view.deviation for state in devices))
+
+
+def _lent(state: DeviceState, tenants: int, appetite: Appetite) -> tuple[float, float]:
+    """M on the device and its doubt; worked out once for each report."""
+    view = state.view
+    if not view.available:
+        return 1.0, 0.0
+    need, known = appetite.on(view.type, view.memory), state.node.view.lent
+    key = view.id, need, tenants
+    if key not in known:
+        known[key] = memory_factor(need, view.available, sharing(tenants))
+    return known[key], memory_doubt(need, known[key])

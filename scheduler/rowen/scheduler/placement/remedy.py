@@ -1,0 +1,115 @@
+"""What is done for jobs that fall short of their SLA: an eviction has to help, since it costs work.
+
+1. Where neighbours that were promised nothing, or fall short themselves and come later in the queue, are what is in the
+   way, they go: the last in the queue's order first, no more of them than it takes.
+2. Else the job goes, if there is a place on another node that keeps its SLA with its margin. Such a place is taken for
+   one job only.
+3. Else it stays and its SLA is told as missed: what it gets is more than nothing. Only one that makes nothing at all
+   goes in any case.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rowen.scheduler.history import History
+from rowen.scheduler.monitor.lease import Loss, Reason
+from rowen.scheduler.placement.census import Held, pod_key
+from rowen.scheduler.placement.choice import claim_of
+from rowen.scheduler.placement.claims import Claim
+from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.request import LEAST_FRACTION, Choice, Request
+from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
+
+Search = Callable[[JobView, str], tuple[Request, Choice]]
+"""Looks for a place for a job on any node but that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """Who goes, and who stays although he falls short."""
+
+    losses: dict[JobKey, Loss] = field(default_factory=dict)
+    stays: dict[JobKey, Choice | None] = field(default_factory=dict)
+    """With what was found of other places; None: a neighbour makes way."""
+
+
+def remedies(
+    short: Mapping[JobKey, Loss], snapshot: Snapshot, held: Held, history: History, fleet: Fleet, search: Search
+) -> Remedies:
+    """What is done for the jobs that fall `short`, who are in the queue's order. Places that are found are taken."""
+    found = Remedies()
+    # Who was withdrawn before and whose pod has not ended yet.
+    leaving = {pod_key(pod) for pod in snapshot.pods if pod.job is not None}
+    for uid, lost in short.items():
+        if uid in found.losses:
+            continue
+        job, (placement, claim) = snapshot.jobs[uid], held[uid]
+        measured = history.tracks[uid].fraction or 0.0
+        gone = leaving | found.losses.keys()
+        if measured < LEAST_FRACTION:
+            found.losses[uid] = lost
+            continue
+        way = _way(job, claim, measured, _yielding(job, claim, snapshot, held, short, fleet), gone, fleet)
+        if way is not None:
+            for other in way:
+                found.losses[other] = _made_way(other, job, measured, held)
+            found.stays[uid] = None
+            continue
+        request, choice = search(job, placement.node)
+        best = choice.chosen
+        if best is None:
+            found.stays[uid] = choice
+        else:
+            found.losses[uid] = lost
+            fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
+    return found
+
+
+def _yielding(
+    job: JobView, claim: Claim, snapshot: Snapshot, held: Held, short: Collection[JobKey], fleet: Fleet
+) -> list[JobView]:
+    """The neighbours that go before the job does, the first to go first."""
+    neighbours = [snapshot.jobs[key] for key in fleet.neighbours(claim) if key in held]
+    yielding = (
+        other
+        for other in neighbours
+        if (other.sla is None and other.priority <= job.priority) or (other.uid in short and other.order > job.order)
+    )
+    return sorted(yielding, key=lambda other: other.order, reverse=True)
+
+
+def _way(
+    job: JobView, claim: Claim, measured: float, yielding: Iterable[JobView], gone: Collection[str], fleet: Fleet
+) -> list[JobKey] | None:
+    """Those who have to go so that the job keeps its SLA, by what was measured; None where that is not enough.
+
+    Nobody where those who leave already are enough.
+    """
+    now = fleet.standing(claim).fraction
+
+    def enough(without: Collection[str]) -> bool:
+        after = fleet.standing(claim, without={*gone, *without} - {claim.key}).fraction
+        return now > 0.0 and measured * after / now >= (job.sla or 0.0)
+
+    chosen: list[JobKey] = []
+    for other in (None, *yielding):
+        chosen += [other.uid] if other is not None else []
+        if enough(chosen):
+            return _no_more(chosen, enough)
+    return None
+
+
+def _no_more(chosen: list[JobKey], enough: Callable[[Collection[str]], bool]) -> list[JobKey]:
+    """Without those who need not go: of a job in lockstep another device may be what holds it up."""
+    needed = list(chosen)
+    for key in chosen:
+        others = [other for other in needed if other != key]
+        needed = others if enough(others) else needed
+    return needed
+
+
+def _made_way(other: JobKey, job: JobView, measured: float, held: Held) -> Loss:
+    placement, _ = held[other]
+    place = f"{placement.node}/{'+'.join(placement.devices)}"
+    told = f"{place}: made way for {job.label}, which measured {measured:.2f} < its SLA {job.sla:.2f} beside it"
+    return Loss(Reason.MADE_WAY, told)

@@ -1,0 +1,75 @@
+"""Devices and nodes while a pass decides: who holds what."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rowen.scheduler.placement.claims import Claim, Impact
+from rowen.scheduler.placement.columns import FULL, SHARED
+from rowen.scheduler.policy import Policy
+from rowen.scheduler.snapshot import DeviceView, NodeView
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """A device and the claims on it."""
+
+    view: DeviceView
+    row: int
+    """Where it stands among all devices, by name of node and device."""
+    free: int
+    """Bytes of the pool that no one holds."""
+    slots: int
+    """Most claims that it takes."""
+    node: "NodeState" = field(repr=False)
+    claims: dict[str, Claim] = field(default_factory=dict)
+
+    @property
+    def group(self) -> int:
+        """EMPTY, SHARED or FULL."""
+        count = len(self.claims)
+        return FULL if count >= self.slots else min(count, SHARED)
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node, its devices by id and its free slots."""
+
+    view: NodeView
+    free_slots: int
+    refusal: str
+    """Why nothing is placed on it; empty when it is open."""
+    devices: dict[str, DeviceState] = field(default_factory=dict)
+    rows: tuple[DeviceState, ...] = ()
+    impacts: dict[tuple[str, ...], Impact] = field(default_factory=dict)
+    """Worked out since the last claim on the node was added, by the newcomer's devices."""
+
+    def open_devices(self) -> list[DeviceState]:
+        """Those on which something may be placed, by id."""
+        return [] if self.refusal else [state for state in self.devices.values() if not state.view.closed]
+
+    def takes(self, state: DeviceState) -> bool:
+        """Whether one more has a slot on the device."""
+        return self.free_slots > 0 and len(state.claims) < state.slots
+
+    def of(self, claim: Claim) -> list[DeviceState]:
+        """The claim's devices that are known."""
+        return [self.devices[id_] for id_ in claim.devices if id_ in self.devices]
+
+
+def claims_on(devices: Iterable[DeviceState]) -> list[Claim]:
+    """Every claim on the devices, once."""
+    return list({claim.key: claim for state in devices for claim in state.claims.values()}.values())
+
+
+def node_refusal(node: NodeView, now: float, policy: Policy) -> str:
+    """Why nothing is placed on the node; empty when it is open."""
+    if node.told is None or node.heard is None:
+        return "no report of its agent"
+    age = node.age(now)
+    if age > policy.lease_seconds:
+        return f"its agent has been silent for {age:.0f} s > {policy.lease_seconds} s"
+    if not node.ready:
+        return "node is not Ready"
+    if not node.schedulable:
+        return "node is cordoned"
+    return ""

@@ -1,0 +1,150 @@
+"""Memory of the pool in a placement: values worked out by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, run, world
+
+from rowen.scheduler.decision import Action
+from rowen.scheduler.history import History
+from rowen.scheduler.model.evidence import MemoryEvidence
+from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.model.profile import PredictionError, Profile
+from rowen.scheduler.placement.request import Candidate
+from rowen.scheduler.snapshot import DeviceView, JobView
+
+EXACT = History(errors={"class": PredictionError(0.0, 0.0)})
+"""A predictor that is always right: the margin is the least one, 2 %."""
+
+
+def pooled(name: str, want: int = 4, doubt: float = 0.0, **fields: Any) -> JobView:
+    """A job that is as fast as the part of so many GiB that it has."""
+    return job(name, pool=want * GIB, need=linear_need(want * GIB, doubt=doubt), **fields)
+
+
+def lending(name: str, *available: int, id_: str = "cpu0", **fields: Any) -> DeviceView:
+    """A device whose pool had so many GiB left for offline work, each for an equal part of the time."""
+    return device(name, id_, available=tuple(amount * GIB for amount in available), **fields)
+
+
+def best(*parts: Any, history: History | None = None) -> Candidate:
+    return outcome(run(*parts, history=history), "j").candidates[0]
+
+
+def test_memory_is_a_factor_of_the_prediction() -> None:
+    """M = (1/4 + 2/4 + 4/4 + 4/4) / 4 = 0.6875."""
+    found = outcome(run(node("n", lending("n", 1, 2, 4, 8)), pooled("j")), "j")
+    assert found.placement is not None
+    assert found.placement.predicted == pytest.approx(0.8 * 0.6875)
+    assert "predicted 0.55 of its throughput alone (idle 0.80 x memory 0.69 x sharing 1.00)" in found.message
+
+
+def test_the_place_with_more_of_both_is_taken() -> None:
+    """0.9 x 1/4 against 0.5 x 4/4."""
+    idle, roomy = node("idle", lending("idle", 1, idle=0.9)), node("roomy", lending("roomy", 4, idle=0.5))
+    assert best(idle, roomy, pooled("j")).node == "roomy"
+    assert best(idle, roomy, job("j")).node == "idle"
+
+
+def test_tenants_share_the_pool_equally() -> None:
+    """The newcomer gets half of 4 GiB for half of the time, as its neighbour does from then on."""
+    found = best(node("n", lending("n", 4)), placed(pooled("a", 2), "n"), pooled("j"))
+    assert found.prediction.memory == pytest.approx(0.5)
+    assert found.prediction.fraction == pytest.approx(0.8 * 0.5 * 0.5)
+    # It loses half of its time, and no memory that it wants: 0.8 x 1/2 go, 0.2 come.
+    assert found.refusal == "would lower the total by 0.20 devices: ns/a would fall from 0.80 to 0.40"
+
+
+def test_memory_that_a_newcomer_takes_breaks_a_neighbours_promise() -> None:
+    """Alone 0.8 x 4/4; beside another 0.8 x 1/2 x 2/4 = 0.2, with enough time for 0.3 by itself."""
+    first = placed(pooled("a", sla=0.3), "n")
+    found = best(node("n", lending("n", 4)), first, job("j", priority=9), history=EXACT)
+    assert found.refusal == "ns/a would fall to 0.20 < its SLA with margin 0.33"
+    free = placed(job("a", sla=0.3), "n")
+    assert best(node("n", lending("n", 4)), free, job("j", priority=9), history=EXACT).refusal == ""
+
+
+def test_the_smallest_factor_is_named_with_what_would_change_it() -> None:
+    told = outcome(run(node("n", lending("n", 1, 1)), pooled("j", sla=0.3), history=EXACT), "j").message
+    assert told == (
+        "no candidate holds: n/cpu0: memory 0.25 x idle 0.80 = 0.20 < SLA 0.30 + margin 0.01; of the pool of cpu0 it "
+        "gets 1.00Gi on average and wants 4.00Gi: less spec.memoryLimit wants less"
+    )
+    idle = outcome(run(node("n", lending("n", 2, idle=0.4)), pooled("j", sla=0.3), history=EXACT), "j").message
+    assert idle == "no candidate holds: n/cpu0: idle 0.40 x memory 0.50 = 0.20 < SLA 0.30 + margin 0.01"
+
+
+def test_a_pool_that_lends_nothing_is_told_so() -> None:
+    found = outcome(run(node("n", lending("n", 0)), pooled("j")), "j")
+    assert found.action is Action.WAIT
+    assert "n/cpu0: memory 0.000: nothing to harvest; of the pool of cpu0 it gets 0.00Gi" in found.message
+
+
+def test_where_memory_does_not_change_its_owner_it_costs_nothing() -> None:
+    assert best(node("n"), pooled("j")).prediction.memory == 1.0
+    assert best(node("n", lending("n", 1)), job("j")).prediction.memory == 1.0
+
+
+@pytest.mark.parametrize(("sla", "action"), [(0.4, Action.PLACE), (0.41, Action.WAIT)])
+def test_what_is_not_known_of_the_curve_is_in_the_margin(sla: float, action: Action) -> None:
+    """M = 0.8 with a doubt of 0.5 x 0.2 / 0.8 = 0.125, so b = 0.25; the prediction is 0.675 x 0.8 = 0.54.
+
+    SLA + SLA x 0.25 / 0.75 is 0.533 for 0.4, and 0.547 for 0.41.
+    """
+    found = outcome(run(node("n", lending("n", 4, idle=0.675)), pooled("j", 5, 0.5, sla=sla), history=EXACT), "j")
+    assert found.action is action
+
+
+def test_a_job_in_lockstep_has_the_memory_of_its_tightest_device() -> None:
+    """1/4 on g1, and its neighbour on g0 takes half of 4 there: 2/4."""
+    devices = [lending("n", 4, id_="g0"), lending("n", 1, id_="g1")]
+    found = best(node("n", *devices), pooled("j", devices=2))
+    assert found.prediction.memory == pytest.approx(0.25)
+    assert found.gain == pytest.approx(2 * 0.8 * 0.25)
+
+
+def test_sets_go_by_memory_too() -> None:
+    """Of three devices the two with memory, though the third is idler; and the node that gives most."""
+    devices = [lending("n", 4, id_="g0"), lending("n", 0, id_="g1", idle=0.9), lending("n", 4, id_="g2")]
+    dry = [lending("a", 1, id_=f"g{number}", idle=1.0) for number in range(2)]
+    found = best(node("a", *dry), node("n", *devices), pooled("j", devices=2))
+    assert (found.node, found.devices) == ("n", ("g0", "g2"))
+
+
+def test_what_was_learned_of_a_class_counts_on_its_type_of_device() -> None:
+    """Full speed at a quarter of what it wants, seen for an hour."""
+    seen = MemoryEvidence().updated((1.0, 1.0, 0.0, 0.0, 0.0), 100.0, 3600.0)
+    known = History(profiles={("class", "cpu"): Profile(100.0, 600.0, NOW, memory=seen)})
+    parts = node("n", lending("n", 1)), pooled("j", doubt=0.5)
+    assert best(*parts).prediction.memory == pytest.approx(0.25)
+    assert best(*parts, history=known).prediction.memory > 0.95
+
+
+def test_two_jobs_that_differ_in_what_they_want_are_not_refused_alike() -> None:
+    """The first finds nothing; the second wants less of the same pool."""
+    decision = run(node("n", lending("n", 1)), pooled("a", 8, sla=0.3), pooled("b", 1, sla=0.3), history=EXACT)
+    assert outcome(decision, "a").action is Action.WAIT
+    assert outcome(decision, "b").action is Action.PLACE
+
+
+def test_jobs_that_are_alike_have_one_appetite() -> None:
+    first, second, other = pooled("a"), pooled("b"), pooled("c", memory=2 * GIB)
+    assert EXACT.appetite(first) is EXACT.appetite(second)
+    assert EXACT.appetite(other) is not EXACT.appetite(first)
+    assert EXACT.appetite(job("d")) is None
+
+
+def test_a_device_that_cannot_give_all_is_wanted_whole() -> None:
+    """Of 3 GiB a job with 1 GiB for itself can have 2 at most: with them it is as fast as it can be there."""
+    small = lending("n", 2, memory=3 * GIB, online_memory=GIB)
+    assert best(node("n", small), pooled("j")).prediction.memory == 1.0
+
+
+def test_reports_of_different_lengths_stand_side_by_side() -> None:
+    nodes = [node("a", lending("a", 1)), node("b", lending("b", 1, 3)), node("c"), node("d", lending("d", 2, 2, 2))]
+    found = {name: best(view, pooled("j")).prediction.memory for name, view in zip("abcd", nodes, strict=True)}
+    assert found == {"a": 0.25, "b": 0.5, "c": 1.0, "d": 0.5}
+    assert best(*nodes, pooled("j")).node == "c"
+    assert best(*(replace(view, slots=0) if view.name == "c" else view for view in nodes), pooled("j")).node == "b"
+    assert world(*nodes).nodes["b"].available.tolist() == [[GIB, 3 * GIB]]

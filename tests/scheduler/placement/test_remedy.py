@@ -1,0 +1,173 @@
+"""What is done for a job that falls short of its SLA: only what helps."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run
+
+from rowen.scheduler.decision import Action, Decision
+from rowen.scheduler.history import History, Track
+from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.monitor.backoff import Backoff
+from rowen.scheduler.snapshot import JobView
+
+
+def short(*views: JobView, fraction: float = 0.2, **backoffs: Backoff) -> History:
+    """The jobs have measured so much for 90 s."""
+    tracks = {}
+    for view in views:
+        assert view.placement is not None
+        tracks[view.uid] = Track(
+            view.placement.id, "p", "class", "cpu", NOW - 600, NOW, 0, 0.0, violating_since=NOW - 90, fraction=fraction
+        )
+    return History(tracks=tracks, backoffs={(view.uid, at): held for view in views for at, held in backoffs.items()})
+
+
+def actions(decision: Decision) -> dict[str, str]:
+    return {found.job.name: str(found.loss.reason if found.loss else found.action) for found in decision.outcomes}
+
+
+def test_a_job_that_falls_short_goes_where_it_is_better() -> None:
+    view = placed(job("j", sla=0.3), "n")
+    assert actions(run(node("n"), node("z"), view, history=short(view))) == {"j": "SLAViolated"}
+
+
+def test_a_job_that_has_no_better_place_stays_and_says_so() -> None:
+    view = placed(job("j", sla=0.3), "n")
+    found = outcome(run(node("n"), node("z", device("z", idle=0.3)), view, history=short(view)), "j")
+    assert found.action is Action.KEEP
+    assert found.message == (
+        "placed on n/cpu0: predicted 0.80 of its throughput alone; it falls short of its SLA and stays: no place "
+        "is better: z/cpu0: idle 0.30 < SLA 0.30 + margin 0.03"
+    )
+
+
+def test_a_job_on_the_only_node_says_that_there_is_no_other() -> None:
+    view = placed(job("j", sla=0.3), "n")
+    found = outcome(run(node("n"), view, history=short(view)), "j")
+    assert found.message.endswith("stays: no place is better: there is no other")
+
+
+def test_a_place_that_has_failed_it_is_no_better_place() -> None:
+    view = placed(job("j", sla=0.3), "n")
+    held = Backoff(1, NOW + 60, "SLAViolated")
+    assert actions(run(node("n"), node("z"), view, history=short(view, z=held))) == {"j": "keep"}
+    over = Backoff(1, NOW, "SLAViolated")
+    assert actions(run(node("n"), node("z"), view, history=short(view, z=over))) == {"j": "SLAViolated"}
+
+
+@pytest.mark.parametrize(("fraction", "action"), [(0.0049, "SLAViolated"), (0.005, "keep")])
+def test_a_job_that_makes_nothing_goes_in_any_case(fraction: float, action: str) -> None:
+    view = placed(job("j", sla=0.3), "n")
+    assert actions(run(node("n"), view, history=short(view, fraction=fraction))) == {"j": action}
+
+
+def test_a_place_that_a_waiting_job_takes_is_no_better_place() -> None:
+    view = placed(job("j", sla=0.3), "n")
+    decision = run(node("n", slots=1), node("z", slots=1), view, job("w"), history=short(view))
+    assert actions(decision) == {"w": "place", "j": "keep"}
+
+
+def test_one_place_is_good_for_one() -> None:
+    first, second = placed(job("a", sla=0.3), "m"), placed(job("b", sla=0.3), "n")
+    closed = [node(name, slots=1) for name in ("m", "n", "z")]
+    assert actions(run(*closed, first, second, history=short(first, second))) == {"a": "SLAViolated", "b": "keep"}
+
+
+@pytest.mark.parametrize(("fraction", "action"), [(0.149, "SLAViolated"), (0.15, "keep")])
+def test_a_best_effort_neighbour_makes_way_where_that_is_enough(fraction: float, action: str) -> None:
+    """Alone on the device it gets twice as much: 0.3 of 0.15."""
+    view, other = placed(job("j", sla=0.3), "n"), placed(job("other"), "n")
+    decision = run(node("n"), node("z"), view, other, history=short(view, fraction=fraction))
+    assert outcome(decision, "j").action == (Action.REVOKE if action == "SLAViolated" else Action.KEEP)
+    if action == "keep":
+        assert actions(decision)["other"] == "MadeWay"
+        told = "n/cpu0: made way for ns/j, which measured 0.15 < its SLA 0.30 beside it"
+        assert outcome(decision, "other").message == told
+        assert outcome(decision, "j").message.endswith("it falls short of its SLA and stays: a neighbour makes way")
+        assert decision.backoffs["uid-other", "n"].reason == "MadeWay"
+    else:
+        assert actions(decision)["other"] == "keep"
+
+
+def test_memory_that_a_neighbour_gives_back_counts() -> None:
+    """Alone it has all of its 4 GiB for all of the time: four times as much."""
+    need = linear_need(4 * GIB)
+    view, other = placed(job("j", sla=0.3, pool=4 * GIB, need=need), "n"), placed(job("other"), "n")
+    lending = node("n", device("n", available=(4 * GIB,)))
+    assert actions(run(lending, view, other, history=short(view, fraction=0.08)))["other"] == "MadeWay"
+    assert actions(run(node("n"), view, other, history=short(view, fraction=0.08)))["other"] == "keep"
+
+
+@pytest.mark.parametrize(
+    ("fields", "action"),
+    [({"priority": 1}, "keep"), ({"sla": 0.1}, "keep"), ({"priority": -1}, "MadeWay"), ({}, "MadeWay")],
+)
+def test_who_was_promised_something_or_goes_before_the_job_does_not_make_way(
+    fields: dict[str, Any], action: str
+) -> None:
+    view, other = placed(job("j", sla=0.3), "n"), placed(job("other", **fields), "n")
+    assert actions(run(node("n"), view, other, history=short(view)))["other"] == action
+
+
+def test_no_more_neighbours_go_than_it_takes_the_last_first() -> None:
+    """A third of the device to a half: 0.2 x 3 / 2."""
+    view = placed(job("j", sla=0.3), "n")
+    others = [placed(job(name, created=float(number)), "n") for number, name in enumerate("abc", 1)]
+    decision = run(node("n", slots=4), view, *others, history=short(view))
+    # Beside two of three it gets 0.2 x 4 / 3 = 0.27, beside one 0.4.
+    assert actions(decision) == {"c": "MadeWay", "b": "MadeWay", "a": "keep", "j": "keep"}
+
+
+def test_of_several_devices_only_the_neighbours_that_hold_it_up_go() -> None:
+    """On g0 it has one neighbour, on g1 two: with two it is as fast as it wants once one of those is gone."""
+    view = placed(job("j", sla=0.3, devices=2), "n", "g0", "g1")
+    others = [placed(job("x", created=3.0), "n", "g0"), *(placed(job(name), "n", "g1") for name in "ab")]
+    world = node("n", device("n", "g0"), device("n", "g1"), slots=8)
+    decision = run(world, view, *others, history=short(view))
+    assert actions(decision) == {"b": "MadeWay", "x": "keep", "a": "keep", "j": "keep"}
+
+
+def test_who_is_on_his_way_out_already_is_waited_for() -> None:
+    view, gone = placed(job("j", sla=0.3), "n"), job("gone")
+    decision = run(node("n"), node("z"), view, pod(gone, "n", assignment="old"), history=short(view))
+    assert actions(decision)["j"] == "keep"
+    stranger = replace(pod(gone, "n", assignment="old"), job=None)
+    assert actions(run(node("n"), node("z"), view, stranger, history=short(view))) == {"j": "SLAViolated"}
+
+
+@pytest.mark.parametrize(("beside", "action"), [(119, "keep"), (120, "SLAViolated")])
+def test_a_change_of_neighbours_is_given_the_dwell_to_show(beside: float, action: str) -> None:
+    view = placed(job("j", sla=0.3), "n")
+    tracks = {uid: replace(track, beside=NOW - beside) for uid, track in short(view).tracks.items()}
+    assert actions(run(node("n"), node("z"), view, history=History(tracks=tracks))) == {"j": action}
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 0.2, 0.4]), st.sampled_from([0.05, 0.15, 0.3, 0.6])), max_size=6),
+    st.lists(st.sampled_from([0.2, 0.5, 0.9]), min_size=1, max_size=3),
+)
+def test_who_goes_is_replaced_by_something_better(jobs: list[tuple[float | None, float]], idles: list[float]) -> None:
+    """Whoever goes for his SLA has a place of his own elsewhere; whoever makes way leaves one behind who gains."""
+    nodes = [node(f"n{at}", device(f"n{at}", idle=idle), slots=3) for at, idle in enumerate(idles)]
+    views = [placed(job(f"j{at}", sla=sla), f"n{at % len(nodes)}") for at, (sla, _) in enumerate(jobs)]
+    found = [short(view, fraction=fraction) for view, (sla, fraction) in zip(views, jobs, strict=True) if sla]
+    low = {uid: track for each in found for uid, track in each.tracks.items() if (track.fraction or 0.0) < 0.2}
+    decision = run(*nodes, *views, history=History(tracks=low))
+    gone = {entry.job.uid: entry.loss for entry in decision.outcomes if entry.loss is not None}
+    after = [replace(view, placement=None) if view.uid in gone else view for view in views]
+    again = run(*nodes, *after, history=History(backoffs=decision.backoffs))
+    for uid, lost in gone.items():
+        entry = again.outcome(uid)
+        assert entry is not None
+        view = next(view for view in views if view.uid == uid)
+        if lost.reason == "SLAViolated":
+            assert entry.placement is not None
+            assert view.placement is not None
+            assert entry.placement.node != view.placement.node
+        else:
+            assert any(found.job.uid in low and found.job.uid not in gone for found in decision.outcomes)
