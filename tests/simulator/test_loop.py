@@ -5,6 +5,7 @@ import json
 import pytest
 from simulator.worlds import Fixed, fixed, job, made_up
 
+from rowen.simulator.loop import Outcome
 from rowen.simulator.result import devices_saved, result, sla_attainment
 from rowen.simulator.shape import Shape
 from rowen.simulator.variants import Name
@@ -86,9 +87,9 @@ def test_a_job_younger_than_the_dwell_is_not_judged(arrival: float, kept: float 
 
 
 def test_a_job_that_finished_within_the_dwell_is_not_judged() -> None:
-    shape = ONE.model_copy(update={"start_seconds": 60.0})
-    short, long = (job(sla=0.9, tokens=seconds * 100, tokens_per_second=100.0) for seconds in (50, 70))
-    # Placed at 60 s, they begin at 120 s: 50 of 110 s and 70 of 130 s.
+    shape = ONE.model_copy(update={"start_seconds": 90.0})
+    short, long = (job(sla=0.5, tokens=seconds * 100, tokens_per_second=100.0) for seconds in (20, 40))
+    # Placed at 60 s, they begin at 150 s: 20 of 110 s and 40 of 130 s.
     assert sla_attainment(fixed(shape, Fixed(), short).jobs, 300.0) is None
     assert sla_attainment(fixed(shape, Fixed(), long).jobs, 300.0) == 0.0
 
@@ -101,15 +102,24 @@ def test_a_job_that_cannot_be_promised_its_sla_waits() -> None:
     assert sla_attainment(outcome.jobs, 300.0) is None
 
 
-def test_a_broken_promise_is_counted_and_withdrawn_unless_nobody_looks() -> None:
-    # Idle for the first minutes, then busy for 1.2 s of every 1.3 s.
-    shape = ONE.model_copy(update={"seconds": 1200.0})
+def broken(nodes: int, name: Name) -> Outcome:
+    """The first node is idle for some minutes, then busy for 1.2 s of every 1.3 s."""
+    shape = ONE.model_copy(update={"nodes": nodes, "seconds": 1200.0})
     source = Fixed([300.0 + 1.3 * index for index in range(690)])
-    jobs = (job(sla=0.6, tokens_per_second=100.0),)
-    watched, unwatched = fixed(shape, source, *jobs), fixed(shape, source, *jobs, name=Name.NO_MONITOR)
+    return fixed(shape, source, job(sla=0.45, tokens_per_second=100.0), name=name)
+
+
+def test_a_broken_promise_is_withdrawn_where_it_can_be_kept_elsewhere_unless_nobody_looks() -> None:
+    watched, unwatched = broken(2, Name.ROWEN), broken(2, Name.NO_MONITOR)
     assert sum(watched.jobs[0].evictions.values()) == 1
     assert unwatched.jobs[0].evictions == {}
-    assert sla_attainment(watched.jobs, 1200.0) == 0.0
+    assert (sla_attainment(watched.jobs, 1200.0), sla_attainment(unwatched.jobs, 1200.0)) == (1.0, 0.0)
+
+
+def test_a_broken_promise_is_counted_where_nothing_is_better() -> None:
+    outcome = broken(1, Name.ROWEN)
+    assert outcome.jobs[0].evictions == {}
+    assert sla_attainment(outcome.jobs, 1200.0) == 0.0
 
 
 def test_no_requests_and_no_jobs_leave_everything_idle() -> None:
