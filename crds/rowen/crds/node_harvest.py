@@ -100,26 +100,14 @@ class Preemptions(ReadModel):
     """Most preemptions that one online request has met over the window."""
 
 
-class Deficit(ReadModel):
-    """How long offline work would have had less memory than some amount."""
-
-    bytes: int
-    """The amount."""
-    fraction: float
-    """Part of the time with less."""
-    mean_seconds: float
-    """Mean length of a stretch with less."""
-
-
 class MemoryTrace(ReadModel):
     """What was left of a device's memory for offline work, above what pods have for themselves, over the window."""
 
     seconds: float
     """Time that it covers; less than the window at first."""
     available_bytes: Annotated[list[int], Field(min_length=1, max_length=32)]
-    """Memory that offline work could have: the time, ordered by it, in 32 equal parts; the mean of each."""
-    deficits: Annotated[list[Deficit], Field(max_length=8)] = []
-    """How long there was less, for amounts out of `availableBytes`."""
+    """Memory that offline work could have: the time, ordered by it, in 32 equal parts, or 16, 8, 4, 2 or one where that
+    says the same; the mean of each."""
     used_bytes: int
     """In use by the online engine, mean."""
     headroom_bytes: int

@@ -28,6 +28,7 @@ from rowen.node_agent.kubelet.registration import Registration, device_holders
 from rowen.node_agent.lease import RENEW_PERIOD
 from rowen.node_agent.memory.shortage import REASON as SHORTAGE
 from rowen.node_agent.node import Node, unix_offset
+from rowen.node_agent.report.change import Written, due
 from rowen.node_agent.report.status import node_status
 from rowen.node_agent.tries import Tries
 
@@ -53,6 +54,8 @@ class Agent:
         self._settings = settings
         self._cluster = cluster
         self._spec: NodeHarvestSpec | None = None
+        self._written: Written | None = None
+        """The last report that was accepted; None: the next one is due."""
         self._stands = asyncio.Event()
         """Set while the last report that was due has been accepted."""
         self._beats: dict[str, float] = {}
@@ -156,7 +159,7 @@ class Agent:
             except (KubeError, OSError) as error:
                 log.warning("the API server did not accept the report", error=str(error) or type(error).__name__)
                 # The object may have been deleted.
-                self._spec = None
+                self._spec = self._written = None
                 self._stands.clear()
                 failures += 1
                 await asyncio.sleep(_pause(error, failures))
@@ -165,12 +168,16 @@ class Agent:
             await asyncio.sleep((self._spec or NodeHarvestSpec()).interval_seconds)
 
     async def _report(self) -> None:
+        """Looks at the node, and writes what matters."""
         if self._spec is None:
             self._spec = await self._cluster.ensure()
         pods = await self._cluster.pods()
         with contextlib.suppress(grpc.RpcError):
             self.node.place(await device_holders(self._settings.pod_resources), pods)
-        await self._cluster.report(self.status())
+        taken, status = time.monotonic(), self.status()
+        if due(self._written, status, taken, self._window()):
+            await self._cluster.report(status)
+            self._written = Written(taken, status)
         self._stands.set()
 
     async def _renew_for_ever(self) -> None:

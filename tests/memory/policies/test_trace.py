@@ -4,15 +4,13 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
-from operator import gt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.crds.node_harvest import Deficit, MemoryTrace
+from rowen.crds.node_harvest import MemoryTrace
 from rowen.node_agent.memory.trace import PARTS, MemorySample, memory_trace
 
 GIB = 2**30
@@ -31,7 +29,7 @@ def trace(*samples: MemorySample, end: float = 100.0, window: float = 60.0) -> M
 
 def test_memory_that_offline_work_could_have_is_what_it_holds_above_its_guarantee_and_what_is_free() -> None:
     found = trace(sample(0, 5, free=3, used=10, headroom=20))
-    assert found.available_bytes == [8] * PARTS
+    assert found.available_bytes == [8]
     assert (found.used_bytes, found.headroom_bytes, found.seconds) == (10, 20, 60.0)
 
 
@@ -55,7 +53,7 @@ def test_only_the_window_counts_and_of_it_what_was_sampled(first: float, seconds
 def test_a_sample_holds_until_the_next() -> None:
     found = trace(sample(0, 900, used=9), sample(70, 100, used=1), sample(85, 500, used=3))
     assert found.used_bytes == round((30 * 9 + 15 * 1 + 15 * 3) / 60)
-    assert found.available_bytes == [100] * 8 + [500] * 8 + [900] * 16
+    assert found.available_bytes == [100, 500, 900, 900]
 
 
 def test_a_part_between_two_amounts_is_their_mean() -> None:
@@ -66,27 +64,21 @@ def test_a_part_between_two_amounts_is_their_mean() -> None:
     assert found.available_bytes == [32] * 31 + [round(0.25 * 128 + 0.25 * 64 + 0.5 * 32)]
 
 
-def test_deficits() -> None:
-    stretches = [(0, 900), (50, 100), (60, 900), (70, 500), (85, 100), (90, 900)]
-    found = trace(*(sample(time, memory) for time, memory in stretches))
-    assert found.deficits == [
-        Deficit(bytes=500, fraction=15 / 60, mean_seconds=7.5),
-        Deficit(bytes=900, fraction=30 / 60, mean_seconds=15.0),
-    ]
-
-
-def test_deficits_are_told_for_every_fourth_part() -> None:
-    found = trace(*(sample(float(number), 10 * number) for number in range(32)), end=32.0, window=32.0)
-    assert [(one.bytes, one.fraction) for one in found.deficits] == [(10 * n, n / 32) for n in range(3, 32, 4)]
-
-
-def test_neighbouring_samples_make_one_deficit() -> None:
-    found = trace(sample(0, 900), sample(60, 100), sample(65, 200), sample(70, 150), sample(85, 900))
-    assert found.deficits[-1] == Deficit(bytes=900, fraction=25 / 60, mean_seconds=25.0)
-
-
-def test_memory_that_stays_as_it_is_has_no_deficit() -> None:
-    assert trace(sample(0, 900), sample(50, 900)).deficits == []
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ([900, 900], [900]),
+        ([100, 900], [100, 900]),
+        ([100, 500, 500, 900], [100, 500, 500, 900]),
+        ([100, 500, 900, 900], [100, 500, 900, 900]),
+        ([100, 100, 900, 900], [100, 900]),
+        ([900] * 31 + [100], [100] + [900] * 31),
+    ],
+)
+def test_as_few_parts_are_told_as_say_the_same(memory: list[int], expected: list[int]) -> None:
+    length = 32.0 / len(memory)
+    found = trace(*(sample(length * n, amount) for n, amount in enumerate(memory)), end=32.0, window=32.0)
+    assert found.available_bytes == expected
 
 
 @pytest.mark.parametrize(
@@ -186,8 +178,8 @@ def test_a_trace_is_small() -> None:
         for n in range(20_000)
     ]
     found = trace(*samples, end=6700.0, window=6600.0)
-    assert (len(found.available_bytes), len(found.deficits)) == (32, 8)
-    assert len(json.dumps(found.to_wire())) < 2048
+    assert len(found.available_bytes) == PARTS
+    assert len(json.dumps(found.to_wire())) < 700
     assert MemoryTrace.from_wire(found.to_wire()) == found
 
 
@@ -197,6 +189,3 @@ def test_the_parts_are_in_order_and_keep_the_mean(samples: list[MemorySample], r
     found = trace(*samples, end=end, window=end)
     assert found.available_bytes == sorted(found.available_bytes)
     assert found.mean(lambda memory: memory) == pytest.approx(full(samples, end, lambda memory: memory), abs=1.0)
-    for deficit in found.deficits:
-        assert deficit.fraction == pytest.approx(full(samples, end, partial(gt, deficit.bytes)))
-        assert 0 < deficit.mean_seconds <= deficit.fraction * found.seconds + 1e-6

@@ -1,13 +1,12 @@
 """What was left of a device's memory for offline work over a window, in a few numbers. Pure: no clock, no I/O."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
-from rowen.crds.node_harvest import Deficit, MemoryTrace
+from rowen.crds.node_harvest import MemoryTrace
 
 PARTS = 32
-_PARTS_PER_DEFICIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,11 @@ def memory_trace(samples: Sequence[MemorySample], end: float, window: float) -> 
     if not stretches:
         return None
     seconds = sum(length for length, _ in stretches)
-    parts = _parts(stretches, seconds)
+    parts = _fewest(_parts(stretches, seconds))
     held = [sample for _, sample in stretches]
     return MemoryTrace(
         seconds=seconds,
         available_bytes=parts,
-        deficits=list(_deficits(set(parts[_PARTS_PER_DEFICIT - 1 :: _PARTS_PER_DEFICIT]), stretches, seconds)),
         used_bytes=_mean(stretches, seconds, lambda sample: sample.used),
         headroom_bytes=_mean(stretches, seconds, lambda sample: sample.headroom),
         reclaims=_increase(sample.reclaims for sample in held),
@@ -83,13 +81,11 @@ def _parts(stretches: Iterable[Stretch], seconds: float) -> list[int]:
     return [*parts, round(filled / size)]
 
 
-def _deficits(amounts: Iterable[int], stretches: Sequence[Stretch], seconds: float) -> Iterator[Deficit]:
-    """Those that occurred, least amount first."""
-    for amount in sorted(amounts):
-        grouped = groupby(stretches, key=lambda stretch: stretch[1].available < amount)
-        lengths = [sum(length for length, _ in group) for less, group in grouped if less]
-        if lengths:
-            yield Deficit(bytes=amount, fraction=sum(lengths) / seconds, mean_seconds=sum(lengths) / len(lengths))
+def _fewest(parts: list[int]) -> list[int]:
+    """The same in half as many equal parts, as often as two neighbours each are alike."""
+    while len(parts) > 1 and parts[::2] == parts[1::2]:
+        parts = parts[::2]
+    return parts
 
 
 def _mean(stretches: Iterable[Stretch], seconds: float, value: Callable[[MemorySample], int]) -> int:

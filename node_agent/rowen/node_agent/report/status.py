@@ -115,11 +115,7 @@ def _memory(snapshot: DeviceSnapshot, window: float) -> MemoryTrace | None:
     trace = memory_trace(snapshot.memory, snapshot.counts.now, window)
     if trace is None:
         return None
-    deficits = [
-        deficit.model_copy(update={"fraction": brief(deficit.fraction), "mean_seconds": brief(deficit.mean_seconds)})
-        for deficit in trace.deficits
-    ]
-    return trace.model_copy(update={"seconds": brief(trace.seconds), "deficits": deficits})
+    return trace.model_copy(update={"seconds": brief(trace.seconds)})
 
 
 def device_harvest(snapshot: DeviceSnapshot, *, window: float, over: BusyGrid, unix_offset: float) -> DeviceHarvest:
