@@ -49,6 +49,15 @@ def test_latencies_come_in_cells() -> None:
     assert (recent.ttft.above(0.25), recent.tpot.above(100.0), recent.tpot.first) == (2, 1, cell_of(0.01))
 
 
+def test_times_that_cannot_be_are_passed_over() -> None:
+    latencies = Latencies()
+    latencies.add([request(10_030.0), request(1e12), request(0.0), request(6_389.9)], 10_000.0, CHAT)
+    assert latencies.windows(10_000.0) == latencies.windows(10_030.0) == []
+    latencies.add([request(6_390.0), request(10_019.9)], 10_000.0, CHAT)
+    assert counted(latencies.windows(10_020.0)) == {(False, 600): (1, 1), (False, 3600): (1, 1)}
+    assert latencies.windows(1e12) == []
+
+
 def test_another_service_begins_anew_and_an_engine_that_is_away_for_a_while_does_not() -> None:
     latencies = Latencies()
     latencies.add([request(5.0)], 6.0, None)

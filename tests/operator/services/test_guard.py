@@ -91,9 +91,14 @@ def test_without_a_comparison_the_steps_make_one() -> None:
     assert decide(harmed, [OVERLOADED], harmed.since + 1799) == harmed
 
 
-def test_it_does_not_come_back_while_harm_is_seen() -> None:
+def test_what_is_stopped_comes_back_by_time_whatever_is_still_told_of_harm() -> None:
+    # A job that does not end, or a report that does not change any more.
     stopped = Guard("Stopped", NOW, 2)
-    assert decide(stopped, [HARM], NOW + 10 * LONGEST_SECONDS) == stopped
+    for told in (HARM, UNTESTED):
+        assert decide(stopped, [told], NOW + 1799) == stopped
+        again = decide(stopped, [told], NOW + 1800)
+        assert (again.level, again.steps) == ("Reduced", 2)
+        assert decide(again, [told], NOW + 1800 + DWELL_SECONDS).level == "Stopped"
 
 
 def test_waits_double_up_to_four_hours() -> None:
@@ -107,7 +112,7 @@ def test_steps_are_forgotten_after_half_a_day_at_full() -> None:
     assert decide(full, [FINE], NOW + FORGET_SECONDS - 1) == full
     assert decide(full, [FINE], NOW + FORGET_SECONDS) == Guard()
     assert decide(full, [HARM], NOW + FORGET_SECONDS).steps == 1
-    assert decide(replace(full, level="Stopped"), [HARM], NOW + FORGET_SECONDS).steps == 5
+    assert decide(replace(full, level="Reduced"), [HARM], NOW + FORGET_SECONDS).steps == 6
 
 
 @pytest.mark.parametrize(
@@ -128,12 +133,15 @@ def test_a_restart_goes_on_where_it_was(guard: Guard) -> None:
         ({"level": "Stopped", "since": "yesterday"}, Guard("Stopped", NOW)),
         ({"level": "Stopped", "since": "2027-01-15T08:00:00"}, Guard("Stopped", NOW)),
         ({"level": "Stopped", "since": "9999-12-31T00:00:00Z"}, Guard("Stopped", NOW)),
+        ({"level": "Stopped", "since": "0001-01-01T00:00:00+14:00"}, Guard("Stopped", 0.0)),
         ({"level": "Full", "steps": -3, "cause": "New", "new": 1}, Guard("Full", NOW)),
         ({"level": "Full", "steps": 10**9, "cause": "Untested"}, Guard("Full", NOW, 16, "Untested")),
     ],
 )
 def test_what_cannot_be_read_is_harmless(stored: dict[str, object], read: Guard) -> None:
-    assert read_guard(HarvestGuard.from_wire({"since": "2099-01-01T00:00:00Z", **stored}), NOW) == read
+    guard = read_guard(HarvestGuard.from_wire({"since": "2099-01-01T00:00:00Z", **stored}), NOW)
+    assert guard == read
+    assert written(guard) is not None
 
 
 def test_levels_of_other_versions() -> None:

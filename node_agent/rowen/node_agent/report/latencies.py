@@ -45,9 +45,13 @@ class Latencies:
         if service is not None and self._service not in (None, service):
             self._slices.clear()
         self._service = service or self._service
+        last = _slice_of(now)
+        first = last - PAST_SECONDS // _SLICE_SECONDS
         for request in requests:
-            self._slices.setdefault(_slice_of(request.end), _Slice()).add(request)
-        first = _slice_of(now) - PAST_SECONDS // _SLICE_SECONDS
+            number = _slice_of(request.end)
+            # The times are the engine's own.
+            if first <= number <= last:
+                self._slices.setdefault(number, _Slice()).add(request)
         self._slices = {number: slice_ for number, slice_ in self._slices.items() if number >= first}
 
     def windows(self, now: float) -> list[RequestCounts]:

@@ -30,8 +30,8 @@ FORGET_SECONDS = 12 * 3600.0
 """At Full, after which the steps down are forgotten."""
 _MOST_STEPS = 16
 _MOST_LETTERS = 1024
-_DOWN: dict[HarvestLevel, HarvestLevel] = {"Full": "Reduced", "Reduced": "Stopped", "Stopped": "Stopped"}
-_UP: dict[HarvestLevel, HarvestLevel] = {"Stopped": "Reduced", "Reduced": "Full", "Full": "Full"}
+_DOWN: dict[HarvestLevel, HarvestLevel] = {"Full": "Reduced", "Reduced": "Stopped"}
+_UP: dict[HarvestLevel, HarvestLevel] = {"Stopped": "Reduced", "Reduced": "Full"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def read_guard(stored: HarvestGuard | None, now: float) -> Guard:
     if stored is None:
         return Guard()
     try:
-        since = min(now, unix_seconds(stored.since))
+        since = min(now, max(0.0, unix_seconds(stored.since)))
     except ValueError:
         since = now
     steps = min(_MOST_STEPS, max(0, stored.steps))
@@ -79,10 +79,11 @@ def decide(before: Guard, objectives: Iterable[Objective], now: float) -> Guard:
     if lasted < DWELL_SECONDS:
         return before
     verdict, figures = worst(objectives)
-    if verdict is Verdict.HARVEST:
-        return _down(before, "Harvest", figures, now)
-    if verdict is Verdict.UNTESTED and (before.level != "Full" or lasted >= before.wait_seconds):
-        return _down(before, "Untested", figures, now)
+    if before.level != "Stopped":
+        if verdict is Verdict.HARVEST:
+            return _down(before, "Harvest", figures, now)
+        if verdict is Verdict.UNTESTED and (before.level != "Full" or lasted >= before.wait_seconds):
+            return _down(before, "Untested", figures, now)
     if verdict is Verdict.SERVICE and before.cause == "Untested":
         return _up(before, f"not because of harvesting: {figures}", now)
     if lasted >= before.wait_seconds:
@@ -91,8 +92,6 @@ def decide(before: Guard, objectives: Iterable[Objective], now: float) -> Guard:
 
 
 def _down(before: Guard, cause: Cause, figures: str, now: float) -> Guard:
-    if before.level == "Stopped":
-        return before
     return Guard(_DOWN[before.level], now, min(_MOST_STEPS, before.steps + 1), cause, figures[:_MOST_LETTERS])
 
 
