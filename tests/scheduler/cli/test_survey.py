@@ -178,7 +178,7 @@ def test_what_is_not_there_or_not_understood_is_told() -> None:
     silent = {
         "name": "n", "devices": 1, "harvestable": 1, "idle": "9%", "harvested": "0%", "tenants": 0, "lent": None,
     }  # fmt: skip
-    for age, words in ((61.0, "61 s ago (silent?)"), (59.0, "59 s ago\n"), (None, "never")):
+    for age, words in ((91.0, "91 s ago (silent?)"), (90.0, "90 s ago\n"), (None, "never")):
         assert words in "\n".join(
             line.rstrip() for line in drawn(Overview(nodes=[{**silent, "reportedSecondsAgo": age}])).splitlines()
         )

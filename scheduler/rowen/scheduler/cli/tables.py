@@ -10,7 +10,8 @@ from rich.text import Text
 from rowen.crds.base import quantity_text
 from rowen.scheduler.cli.survey import Overview
 
-_STALE_SECONDS = 60.0
+_STALE_SECONDS = 90.0
+"""A report is written each minute at least."""
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
