@@ -18,6 +18,7 @@ from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import NvidiaDeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
+from rowen.node_agent.report.change import Written, due
 from rowen.node_agent.report.status import DeviceSnapshot, node_status
 
 _BURSTS, _BURST_SECONDS = 12, 5.0
@@ -48,6 +49,7 @@ class Agent:
         self._window = float(NodeHarvestSpec().window_seconds)
         self._tally = tally
         self._known, self._stands = False, asyncio.Event()
+        self._written: Written | None = None
 
     async def run(self) -> None:
         """Reports and renews its heartbeat until it is cancelled."""
@@ -65,8 +67,10 @@ class Agent:
                 await work()
                 failures, pause = 0, period
             except KubeError as error:
-                # The object may have been deleted.
-                self._known = False
+                if work == self._report:
+                    # The object may have been deleted.
+                    self._known, self._written = False, None
+                    self._stands.clear()
                 failures += 1
                 self._tally.failures += 1
                 pause = pause_seconds(
@@ -82,8 +86,11 @@ class Agent:
         pods = await self._cluster.pods()
         now, monotonic = time.time(), time.monotonic()
         snapshots = self.snapshots(pods, monotonic)
-        await self._cluster.report(node_status(snapshots, now=now, window=self._window, unix_offset=now - monotonic))
-        self._tally.reports += 1
+        status = node_status(snapshots, now=now, window=self._window, unix_offset=now - monotonic)
+        if due(self._written, status, monotonic, self._window):
+            await self._cluster.report(status)
+            self._written = Written(monotonic, status)
+            self._tally.reports += 1
         self._stands.set()
 
     async def _renew(self) -> None:

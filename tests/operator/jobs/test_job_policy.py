@@ -444,3 +444,29 @@ def test_the_result_is_the_last_workers(snapshot: JobSnapshot, result: str | Non
     status = decide(snapshot, NOW).status
     assert status is not None
     assert status.get("result") == result
+
+
+@pytest.mark.parametrize(("age", "wait"), [(0.0, 5.0), (2.0, 3.0), (4.0, 1.0), (5.0, None), (-1.0, None), (60.0, None)])
+def test_a_new_jobs_first_status_waits_for_the_scheduler(age: float, wait: float | None) -> None:
+    decision = decide(job(creationTimestamp=rfc3339(NOW - age)), NOW)
+    assert (decision.status is None, decision.requeue_seconds) == (wait is not None, wait)
+    assert decision.children == decision.removals == decision.notes == ()
+    if wait is None:
+        assert state(decision) == "Pending"
+
+
+def test_once_the_scheduler_has_spoken_nothing_waits() -> None:
+    created = rfc3339(NOW - 1)
+    waiting = {"conditions": [condition("Admitted", "True"), condition("Placed", "False", "Waiting")]}
+    assert state(decide(job(status=waiting, creationTimestamp=created), NOW)) == "Pending"
+    assert len(decide(job(status=placed(), creationTimestamp=created), NOW).children) == 1
+
+
+def test_a_new_job_that_cannot_be_run_is_told_at_once() -> None:
+    wrong = {"template": {"spec": {"containers": []}}}
+    assert state(decide(job(wrong, creationTimestamp=rfc3339(NOW)), NOW)) == "Failed"
+
+
+def test_pods_of_a_job_without_a_status_are_seen_to_at_once() -> None:
+    decision = decide(job(pods=(running(),), creationTimestamp=rfc3339(NOW)), NOW)
+    assert len(decision.removals) == 1

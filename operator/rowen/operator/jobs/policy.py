@@ -6,7 +6,8 @@
 4. Pods of a withdrawn assignment, and all pods of a suspended job, are deleted: no failure.
 5. A pod that cannot go because its node is lost is deleted by force once the lease has run out.
 6. Where there is an assignment with a live lease, no other pod left, and no back-off, a pod is made.
-7. A start that has not come off in time is told once, and no further pod is made for its assignment (`job_start`).
+7. A new job's first status is the scheduler's: the operator's comes with it, or some seconds later without it.
+8. A start that has not come off in time is told once, and no further pod is made for its assignment (`job_start`).
 """
 
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ from rowen.operator.world.reports import tenancies
 
 MANAGER = "rowen.dev/operator"
 REFUSED_SECONDS = 30.0
+FIRST_WORD_SECONDS = 5.0
+"""Longest wait of a new job's status for the scheduler's word: written at once it would make that one a conflict."""
 SIGN_SECONDS = 1.0
 """How often it is looked whether the API server has given a sign since a start was due."""
 
@@ -51,6 +54,9 @@ def decide(snapshot: JobSnapshot, now: float) -> Decision:
         end = end_of(snapshot, attempts, start.failure)
     if end:
         return _decide_finished(snapshot, attempts, end, start.failure, now, _problem_note(snapshot, start))
+    wait = _first_word_seconds(snapshot, now)
+    if wait is not None:
+        return Decision(reason="new: the scheduler has the first word", requeue_seconds=wait)
     return _decide_unfinished(snapshot, attempts, start, now)
 
 
@@ -100,6 +106,15 @@ def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, 
         notes=tuple(notes),
         requeue_seconds=_requeue(snapshot, attempts, start, now),
     )
+
+
+def _first_word_seconds(snapshot: JobSnapshot, now: float) -> float | None:
+    """How long the scheduler's word on a new job is waited for; None where it is there, or is not waited for."""
+    if snapshot.created is None or snapshot.status.conditions or snapshot.pods:
+        return None
+    age = now - snapshot.created
+    # A clock that is behind the API server's must not make the wait longer.
+    return FIRST_WORD_SECONDS - age if 0.0 <= age < FIRST_WORD_SECONDS else None
 
 
 def _removals(snapshot: JobSnapshot, keep: PodView | None) -> tuple[Removal, ...]:

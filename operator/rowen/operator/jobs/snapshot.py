@@ -6,6 +6,7 @@ from typing import Any
 
 from rowen.crds.common import find_condition, is_true
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
+from rowen.kube.timestamps import unix_or_none
 from rowen.operator.decision import Refusal
 from rowen.operator.jobs.start_wait import StartWait
 from rowen.operator.pods.view import PodView
@@ -29,6 +30,8 @@ class JobSnapshot:
     runtime_image: str
     start_deadline_seconds: float
     """Longest start where nobody says what is wrong."""
+    created: float | None = None
+    """Unix time, by the API server's clock; None where it is not told."""
     deleting: bool = False
     pods: tuple[PodView, ...] = ()
     """Pods that the job controls."""
@@ -77,6 +80,7 @@ def job_snapshot(
         name=metadata["name"],
         uid=metadata["uid"],
         generation=metadata.get("generation", 1),
+        created=unix_or_none(metadata.get("creationTimestamp")),
         deleting="deletionTimestamp" in metadata,
         spec=OfflineJobSpec.from_wire(job["spec"]),
         status=OfflineJobStatus.from_wire(job.get("status") or {}),
