@@ -62,6 +62,8 @@ MAY_NOT = [
     (SCHEDULER, "update", "leases.coordination.k8s.io/rowen-scheduler", "default"),
     (SCHEDULER, "create", "leases.coordination.k8s.io", "kube-system"),
     (SCHEDULER, "patch", "nodeharvests.rowen.dev/status", ""),
+    (SCHEDULER, "create", "services/proxy", NAMESPACE),
+    ("system:serviceaccount:default:anybody", "create", "services/proxy", NAMESPACE),
     (SCHEDULER, "create", "localsubjectaccessreviews.authorization.k8s.io", "default"),
     (SCHEDULER, "create", "serviceaccounts/token", NAMESPACE),
     (OPERATOR, "create", "tokenreviews.authentication.k8s.io", ""),
@@ -90,7 +92,7 @@ MAY_NOT = [
 def _can(release: Any, user: str, verb: str, resource: str, namespace: str) -> str:
     resource, _, part = resource.partition("/")
     words = ["auth", "can-i", verb, resource, f"--as={user}"]
-    if part in ("status", "exec", "token"):
+    if part in ("status", "exec", "token", "proxy"):
         words.append(f"--subresource={part}")
     elif part:
         words[3] = f"{resource}/{part}"
