@@ -6,8 +6,10 @@ nodes of eight devices with 60 busy stretches each:
     assemble              what is known of 8,054 devices' objects becomes one view (`assemble`), with what was heard
     single_N              one job arrives, N devices; a part of the nodes has been heard anew since the last decision
     single_anew           the same at 8,054 devices, and all nodes have been heard anew
+    single_memory         the same as single_8054, of a job that wants memory of the pool
     single_with_tenants   the choice for one job where every device has a tenant
     pass                  10,000 jobs wait, some hundred kinds
+    pass_memory           the same, and half of them want memory of the pool
     pass_unlike           10,000 jobs wait, and no two ask for the same
     pass_identical        10,000 jobs wait that all ask for the same
     pass_lockstep         2,000 jobs wait, a fifth of them in lockstep over two to eight devices
@@ -72,14 +74,17 @@ def pass_over(snapshot: Snapshot) -> Decision:
     return decide(snapshot, _HISTORY, worlds.NOW, _POLICY)
 
 
-def single_seconds(source: random.Random, nodes: Nodes, repeats: int, part: float) -> list[float]:
-    """Of decisions on one job each, with new reports of a part of the nodes before each."""
+def single_seconds(
+    source: random.Random, nodes: Nodes, repeats: int, part: float, *, pool: bool = False
+) -> list[float]:
+    """Of decisions on one job each, with new reports of a part of the nodes before each. `pool`: it wants of it."""
     found = []
     pass_over(worlds.world(nodes))
     for number in range(repeats):
         names = source.sample(sorted(nodes), max(1, round(part * len(nodes))))
         nodes = worlds.heard_again(nodes, names)
-        snapshot = worlds.world(nodes, [worlds.make_job(source, number)])
+        job = worlds.make_job(source, number)
+        snapshot = worlds.world(nodes, [worlds.wanting(source, job) if pool else job])
         found.append(seconds(lambda snapshot=snapshot: pass_over(snapshot)))  # type: ignore[misc]
     return found
 
@@ -132,6 +137,7 @@ def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str
         figures |= single_figures(f"single_{size}", times)
     figures["single_decision_ms_p99"] = figures[f"single_{SIZES[-1]}_ms_p99"]
     figures |= single_figures("single_anew", single_seconds(source, nodes, max(10, repeats // 10), 1.0))
+    figures |= single_figures("single_memory", single_seconds(source, nodes, max(10, repeats // 4), HEARD, pool=True))
     figures |= single_figures("assemble", assemble_seconds(source, nodes, max(10, repeats // 10)))
     figures |= single_figures("single_with_tenants", choice_seconds(source, nodes, repeats))
     jobs = worlds.make_jobs(source, WAITING)
@@ -139,6 +145,7 @@ def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str
     finished = [worlds.replace(job, uid=f"f-{job.uid}", finished=True) for job in jobs]
     queues = {
         "pass": [jobs],
+        "pass_memory": [[worlds.wanting(source, job) if number % 2 else job for number, job in enumerate(jobs)]],
         "pass_unlike": [worlds.unlike(jobs)],
         "pass_identical": [identical],
         "pass_lockstep": [worlds.make_jobs(source, WAITING // 5, lockstep=0.2)],

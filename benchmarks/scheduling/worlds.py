@@ -8,6 +8,7 @@ from rowen.crds.busy import BusyCells, busy_cells, grid
 from rowen.crds.common import ObjectRef
 from rowen.crds.node_harvest import DeviceHarvest, OnlineTenant, Preemptions
 from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, Snapshot
 from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
 
@@ -20,6 +21,7 @@ _PER_NODE = 8
 _SPANS = 60
 _SLAS = (None, None, None, 0.1, 0.2, 0.3, 0.5)
 _MEMORIES = (2, 4, 8, 16, 24)
+_WANTS = (8, 24)
 
 
 def busy(source: random.Random, load: float) -> list[Span]:
@@ -40,6 +42,12 @@ def _cells(source: random.Random, spans: Iterable[Span]) -> BusyCells:
     return busy_cells([(start + source.uniform(0, 0.02), end) for start, end in spans], _GRID)
 
 
+def lending(source: random.Random) -> tuple[int, ...]:
+    """What the pool had left, in 32 equal parts of the time."""
+    most = source.uniform(4, 40)
+    return tuple(sorted(round(source.uniform(0.2, 1.0) * most * GIB) for _ in range(32)))
+
+
 def make_node(source: random.Random, number: int, devices: int = _PER_NODE) -> NodeView:
     """Each service has 1, 2, 4 or 8 of the node's devices, which are busy together."""
     name = f"node-{number:05}"
@@ -53,6 +61,7 @@ def make_node(source: random.Random, number: int, devices: int = _PER_NODE) -> N
                 DeviceView(
                     name, f"gpu{len(views)}", "cuda", 80 * GIB, 1.0 - own.fraction, own,
                     online_memory=source.choice((30, 40, 60)) * GIB, service=f"ns/s{number}",
+                    available=lending(source),
                 )
             )  # fmt: skip
     return NodeView(
@@ -79,6 +88,12 @@ def make_jobs(source: random.Random, count: int, lockstep: float = 0.0) -> list[
     """A queue; so large a part of them are in lockstep over two to eight devices."""
     widths = [source.choice((2, 4, 8)) if source.random() < lockstep else 1 for _ in range(count)]
     return [make_job(source, number, width) for number, width in enumerate(widths)]
+
+
+def wanting(source: random.Random, job: JobView) -> JobView:
+    """The job with memory of the pool."""
+    want = source.choice(_WANTS) * GIB
+    return replace(job, pool=want, need=linear_need(want, 0.1, 0.1))
 
 
 def unlike(jobs: Iterable[JobView]) -> list[JobView]:

@@ -263,7 +263,7 @@ def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot,
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
     for appetite in (None, HISTORY.appetite(new)):
-        shares, unsure = fleet.shares(appetite), fleet.uncertainties(appetite)
+        shares, unsure = fleet.offer(appetite).shares, fleet.offer(appetite).uncertainties
         needs = Promise(0.3).needs(unsure)
         for state in (state for found in every_node(fleet) for state in found.rows):
             predicted = fleet.predict((state,), replace(new, memory=0), appetite)
@@ -306,7 +306,7 @@ def test_more_memory_or_more_idle_time_never_predicts_less(
     }
     before, held = build_fleet(after, HISTORY, (), NOW, POLICY)
     then, _ = build_fleet(replace(after, nodes=richer), HISTORY, (), NOW, POLICY)
-    shares = before.shares(HISTORY.appetite(new)), then.shares(HISTORY.appetite(new))
+    shares = before.offer(HISTORY.appetite(new)).shares, then.offer(HISTORY.appetite(new)).shares
     assert (shares[1] >= shares[0] - 1e-12).all()
     for _, claim in (entry for entry in held.values() if len(entry[1].devices) == 1):
         assert then.standing(claim).fraction >= before.standing(claim).fraction - 1e-12

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +158,12 @@ class NodeView:
         """Its devices' memory over time (`DeviceView.available`), a row each; zeros behind what is shorter."""
         parts = max((len(view.available) for view in self.devices), default=0)
         rows = [view.available + (0,) * (parts - len(view.available)) for view in self.by_id.values()]
-        return np.array(rows, np.float64).reshape(len(rows), parts)
+        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * parts).reshape(len(rows), parts)
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Its devices' types."""
+        return tuple(view.type for view in self.by_id.values())
 
     @cached_property
     def lent(self) -> dict[tuple[str, MemoryNeed, int], float]:

@@ -63,7 +63,7 @@ def memory_factors(need: MemoryNeed, available: NDArray[Any], shares: ArrayLike 
     """M of many devices: a row of `available` bytes each, ordered or not; `shares`: the job's part of it, in (0, 1]."""
     amounts = np.maximum(0.0, np.asarray(available, float)) * np.asarray(shares, float)[..., None]
     worth: NDArray[np.float64] = need.curve.at(amounts).mean(axis=-1)
-    if need.want_bytes > 0:
+    if need.loss > 0.0 and need.want_bytes > 0:
         worth = worth - need.loss * np.maximum(0.0, 1.0 - amounts / need.want_bytes).mean(axis=-1)
     clipped: NDArray[np.float64] = np.minimum(1.0, np.maximum(0.0, worth))
     return clipped

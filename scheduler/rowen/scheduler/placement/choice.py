@@ -62,7 +62,9 @@ def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     rows = columns.open if eligible is None else columns.open & eligible
-    yield from ((fleet.device(row),) for row in columns.told_first(rows, fleet.shares(request.appetite), EXPLAINED))
+    yield from (
+        (fleet.device(row),) for row in columns.told_first(rows, fleet.offer(request.appetite).shares, EXPLAINED)
+    )
 
 
 def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
@@ -74,7 +76,7 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     if eligible is not None:
-        shares = fleet.shares(request.appetite)
+        shares = fleet.offer(request.appetite).shares
         rows = columns.told_first(columns.open & ~eligible, shares, EXPLAINED)
         yield from ((fleet.device(row),) for row in rows)
 
@@ -82,7 +84,7 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
 def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
     """Open nodes with enough devices, by what these can give at most."""
     columns, allowed = fleet.settled(), fleet.eligible(request.job.constraints)
-    shares = columns.nth_best(fleet.shares(request.appetite), columns.open, request.job.devices)
+    shares = columns.nth_best(fleet.offer(request.appetite).shares, columns.open, request.job.devices)
     for number in map(int, np.argsort(-shares, kind="stable")):
         if shares[number] == NEVER:
             return

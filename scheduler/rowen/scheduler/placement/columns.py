@@ -55,8 +55,6 @@ class Columns:
         """What a newcomer costs those who are there (`Impact.loss`)."""
         self.payer = np.zeros(len(self._nodes), np.int64)
         """Highest priority of those who pay."""
-        self.keys: Numbers = key_of(self.share, self.share)
-        """Order in which a newcomer takes them that gets the share as it is."""
         self.tenants = np.zeros(len(self._nodes), np.intp)
         """Claims on it."""
         self.changed: list[int] = []
@@ -82,7 +80,12 @@ class Columns:
     def types(self) -> tuple[list[str], Rows]:
         """Types of devices, and that of each row by its place among them."""
         codes: dict[str, int] = {}
-        rows = [codes.setdefault(device.type, len(codes)) for view in self._views for device in view.by_id.values()]
+        known: dict[tuple[str, ...], list[int]] = {}
+        rows: list[int] = []
+        for view in self._views:
+            if view.types not in known:
+                known[view.types] = [codes.setdefault(type_, len(codes)) for type_ in view.types]
+            rows += known[view.types]
         return list(codes), np.array(rows, np.intp)
 
     @cached_property
@@ -120,7 +123,6 @@ class Columns:
         self.tenants[row], self.share[row], self.free[row] = tenants, share, free
         self.loss[row], self.payer[row] = impact.loss, impact.priority
         self.takes[row] = takes and self.open[row] and impact.broken is None
-        self.keys[row] = key_of(share - impact.loss, share)
         self._group[row] = group * _GROUP
 
     def nth_best(self, column: Numbers, rows: Flags, count: int) -> Numbers:

@@ -8,13 +8,13 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rowen.scheduler.model.appetite import Appetite
-from rowen.scheduler.model.prediction import Prediction, combined_each
+from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.placement.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of, sharing
 from rowen.scheduler.placement.columns import Columns, Flags, Numbers
 from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.forecast import forecast, least_alignment
-from rowen.scheduler.placement.lent import Lent
+from rowen.scheduler.placement.offer import Offer
 from rowen.scheduler.placement.states import DeviceState, NodeState, claims_on, node_refusal
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
@@ -41,7 +41,7 @@ class Fleet:
         self._eligible: dict[Constraints, frozenset[int]] = {}
         self._rows: dict[Constraints, Flags | None] = {}
         self._sets: dict[tuple[int, Appetite | None], Any] = {}
-        self._lent: dict[Appetite, Lent] = {}
+        self._offers: dict[Appetite | None, Offer] = {}
         self._threshold = policy.alignment_threshold
 
     def node(self, number: int) -> NodeState:
@@ -176,27 +176,13 @@ class Fleet:
         found: Numbers = np.array([rates.get(type_, 1.0) for type_ in types])[of_rows]
         return found
 
-    def lent(self, appetite: Appetite) -> Lent:
-        """M of a newcomer on every device, as it is now."""
+    def offer(self, appetite: Appetite | None) -> Offer:
+        """What every device offers a newcomer, as it is now."""
         columns = self.settled()
-        if appetite not in self._lent:
-            self._lent[appetite] = Lent(appetite, columns)
-        self._lent[appetite].refresh()
-        return self._lent[appetite]
-
-    def shares(self, appetite: Appetite | None) -> Numbers:
-        """Predicted fraction of a newcomer on every device alone, whose own memory has room."""
-        share: Numbers = self.settled().share
-        if appetite is None:
-            return share
-        found: Numbers = share * self.lent(appetite).factors
-        return found
-
-    def uncertainties(self, appetite: Appetite | None) -> Numbers:
-        """Relative standard deviation of these."""
-        columns = self.settled()
-        doubts = np.zeros_like(columns.share) if appetite is None else self.lent(appetite).doubts
-        return combined_each(columns.of_idle, doubts, columns.tenants > 0)
+        if appetite not in self._offers:
+            self._offers[appetite] = Offer(appetite, columns)
+        self._offers[appetite].refresh()
+        return self._offers[appetite]
 
     def predict(self, devices: Sequence[DeviceState], job: JobView, appetite: Appetite | None) -> Prediction:
         """The factors for a newcomer on the devices, which are on one node."""

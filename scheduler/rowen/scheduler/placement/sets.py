@@ -46,7 +46,7 @@ class Sets:
         """Of each node its sets by the rows of the devices of which they are made."""
         self._seen = len(fleet.moved)
         columns = fleet.settled()
-        self.share = columns.nth_best(fleet.shares(appetite), columns.takes, count)
+        self.share = columns.nth_best(fleet.offer(appetite).shares, columns.takes, count)
         """The least of the `count` best shares of each node; below 0 where there are fewer."""
         self.free = columns.nth_best(columns.free, columns.takes, count)
         self.keys = np.where(self.share >= 0.0, key_of(count * self.share, self.share), NEVER)
@@ -57,7 +57,7 @@ class Sets:
         moved = self._fleet.moved
         if self._seen == len(moved):
             return
-        columns, shares = self._fleet.settled(), self._fleet.shares(self._appetite)
+        columns, shares = self._fleet.settled(), self._fleet.offer(self._appetite).shares
         for number in set(moved[self._seen :]):
             self._known.pop(number, None)
             taking = self.taking(number)
@@ -89,7 +89,7 @@ class Sets:
 
     def of_able(self, number: int, memory: int, least: float) -> list[DeviceSet]:
         """The sets of those of its devices that can give so much by themselves, where others crowd these out."""
-        taking, shares = self.taking(number), self._fleet.shares(self._appetite)
+        taking, shares = self.taking(number), self._fleet.offer(self._appetite).shares
         able = [state for state in taking if state.free >= memory and shares[state.row] >= least]
         return self._made(number, able) if self._count <= len(able) < len(taking) else []
 
@@ -173,7 +173,7 @@ def _may_fit(request: Request, one: DeviceSet) -> bool:
 
 def in_order(devices: Sequence[DeviceState], fleet: Fleet, appetite: Appetite | None) -> list[DeviceState]:
     """Empty devices first, then shared and full ones, in each by what a newcomer gets, then by id."""
-    shares = fleet.shares(appetite)
+    shares = fleet.offer(appetite).shares
     return sorted(devices, key=lambda state: (state.group, -shares[state.row], state.view.id))
 
 

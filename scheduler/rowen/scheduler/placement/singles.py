@@ -11,13 +11,12 @@ def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]
     if request.barred:
         return []
     job, columns = request.job, fleet.settled()
-    keys, shares = columns.keys, fleet.shares(request.appetite)
-    if request.rates or request.appetite is not None:
-        rates = fleet.rates(request.rates) if request.rates else 1.0
-        keys = key_of(shares * rates - columns.loss, shares)
-    fits = columns.takes & (columns.free >= job.memory) & (shares >= request.least())
-    if job.sla is not None:
-        fits &= shares >= request.promise.needs(fleet.uncertainties(request.appetite))
+    offer = fleet.offer(request.appetite)
+    keys, shares = offer.keys, offer.shares
+    if request.rates:
+        keys = key_of(shares * fleet.rates(request.rates) - columns.loss, shares)
+    enough = shares >= request.least() if job.sla is None else offer.keeps(request.promise)
+    fits = columns.takes & (columns.free >= job.memory) & enough
     allowed = allowed_rows(request, fleet)
     fits = fits if allowed is None else fits & allowed
     rows = columns.best(fits, keys, most)
