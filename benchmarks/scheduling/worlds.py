@@ -61,7 +61,7 @@ def make_node(source: random.Random, number: int, devices: int = _PER_NODE) -> N
                 DeviceView(
                     name, f"gpu{len(views)}", "cuda", 80 * GIB, 1.0 - own.fraction, own,
                     online_memory=source.choice((30, 40, 60)) * GIB, service=f"ns/s{number}",
-                    available=lending(source),
+                    available=lending(random.Random(f"{name} {len(views)}")),
                 )
             )  # fmt: skip
     return NodeView(
