@@ -72,7 +72,13 @@ MET, MISSED, UNKNOWN = ({"conditions": [condition("SLOMet", *told)]} for told in
     ("late", "of", "before", "expected"),
     [
         (0, 299, {}, ("Unknown", "TooFewRequests")),
-        (299, 299, {}, ("Unknown", "TooFewRequests")),
+        # That it is missed takes 100, whatever the percentile; below, nothing is said.
+        (299, 299, {}, ("False", "TtftExceeded")),
+        (299, 299, MET, ("False", "TtftExceeded")),
+        (100, 100, {}, ("False", "TtftExceeded")),
+        (100, 100, MET, ("False", "TtftExceeded")),
+        (99, 99, {}, ("Unknown", "TooFewRequests")),
+        (99, 99, MISSED, ("Unknown", "TooFewRequests")),
         # One in 300 is 0.3 %, and might be more than 1 % of many; 5 of 1000 are certain enough, 6 are not.
         (0, 300, {}, ("True", "Met")),
         (1, 300, UNKNOWN, ("Unknown", "Unclear")),
@@ -110,7 +116,19 @@ def test_each_objective_has_a_past_of_its_own() -> None:
         "TTFT above 0.5 s in 0.7% of 300 requests, 1% may be; TPOT above 0.05 s in 0.7% of 300 requests, 1% may be"
     )
     # Requests of one token have no time per output token.
-    assert slo(service(requests({0.1: 400}, {0.01: 3}))) == ("True", "Met")
+    assert slo(service(requests({0.1: 400}))) == ("True", "Met")
+
+
+def test_met_says_that_both_objectives_are() -> None:
+    tpot = {0.01: 400}
+    assert slo(service(requests({0.9: 250}, tpot))) == ("False", "TtftExceeded")
+    # 99 late ones say nothing, and the other objective does not speak for them.
+    for before in ({}, MET, MISSED):
+        assert said(service(requests({0.9: 99}, tpot), **before), "SLOMet") == (
+            "Unknown", "TooFewRequests", "TTFT: 99 requests in the last ten minutes; p99 takes 300"
+        )  # fmt: skip
+    assert slo(service(requests({0.1: 400}, {0.01: 149}), **MET)) == ("Unknown", "TooFewRequests")
+    assert slo(service(requests({0.1: 400}, {0.01: 150}), **MET)) == ("True", "Met")
 
 
 def test_how_many_requests_it_takes_goes_by_the_percentile() -> None:
@@ -118,8 +136,8 @@ def test_how_many_requests_it_takes_goes_by_the_percentile() -> None:
         return Objective("ttft", percentile, 0.5).least
 
     assert [least(percentile) for percentile in (50, 90, 95, 99)] == [100, 100, 100, 300]
-    few = service(requests({0.1: 99, 0.9: 9}))
-    assert said(few, "SLOMet")[1:] == ("TooFewRequests", "108 requests in the last ten minutes; p99 takes 300")
+    few = service(requests({0.1: 104, 0.9: 4}))
+    assert said(few, "SLOMet")[1:] == ("TooFewRequests", "TTFT: 108 requests in the last ten minutes; p99 takes 300")
 
 
 @pytest.mark.parametrize(("late", "turns"), [(0.0, 0), (0.005, 0), (0.01, 24), (0.03, 0), (0.05, 0)])

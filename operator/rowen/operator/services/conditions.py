@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rowen.crds.base import duration_seconds
 from rowen.crds.common import Condition, find_condition
+from rowen.crds.latency_counts import LEAST_REQUESTS
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
 from rowen.crds.online_service import HarvestLevel, LatencyTarget, ObservedLatency
 from rowen.operator.pods.container_ends import Ends
@@ -105,42 +106,51 @@ _CAUSES = {
 def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective]) -> Say:
     """SLOMet: the requests of the last ten minutes keep the objectives.
 
-    It turns False when one is missed with confidence, and True when all are kept with some; in between it stays as it
-    was. So it does with fewer requests, down to half of what it takes to begin with.
+    It turns False when one is missed with confidence, and True when all that were asked for are kept with some; in
+    between it stays as it was. So it does with fewer requests, down to half of what it takes to begin with. That one is
+    missed takes no more than `LEAST_REQUESTS`.
     """
     if not snapshot.devices:
         return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
-    if not any(objective.all.of for objective in objectives):
+    asked = [objective for objective in objectives if objective.all.of]
+    if not asked:
         return Say("Unknown", "NoTraffic", "no streamed response has ended in the last ten minutes")
     before = find_condition(snapshot.status.conditions, "SLOMet")
-    known = before is not None and before.status != "Unknown"
-    judged = [
-        (each, _missed(each, before))
-        for each in objectives
-        if each.all.of >= (each.least // 2 if known else each.least)
-    ]
-    if not judged:
-        first = objectives[0]
-        words = f"{first.all.of} requests in the last ten minutes; p{first.percentile} takes {first.least}"
-        return Say("Unknown", "TooFewRequests", words)
-    late = [objective for objective, missed in judged if missed]
+    if before is not None and before.status == "Unknown":
+        before = None
+    late = [objective for objective in asked if _missed(objective, before)]
     if late:
         return Say("False", "And".join(_word(each) for each in late) + "Exceeded", _late_told(late))
-    unclear = [objective for objective, missed in judged if missed is None]
+    few = [objective for objective in asked if not _enough(objective, before)]
+    if few:
+        return Say("Unknown", "TooFewRequests", "; ".join(_few_told(each) for each in few))
+    unclear = [objective for objective in asked if _missed(objective, before) is None]
     if unclear:
         return Say("Unknown", "Unclear", "; ".join(_share_told(each) for each in unclear))
     return Say("True", "Met")
 
 
+def _enough(objective: Objective, before: Condition | None) -> bool:
+    """Whether there are enough requests to say that it is kept; fewer do where it was known before."""
+    return objective.all.of >= (objective.least // 2 if before else objective.least)
+
+
 def _missed(objective: Objective, before: Condition | None) -> bool | None:
     """Whether it is missed, as before where that is not clear; None: not known."""
-    if objective.missed(objective.all):
+    if objective.all.of >= LEAST_REQUESTS and objective.missed(objective.all):
         return True
+    if not _enough(objective, before):
+        return None
     if objective.kept(objective.all):
         return False
-    if before is None or before.status == "Unknown":
-        return None
-    return before.status == "False" and _word(objective) in before.reason
+    return None if before is None else before.status == "False" and _word(objective) in before.reason
+
+
+def _few_told(objective: Objective) -> str:
+    return (
+        f"{objective.latency.upper()}: {objective.all.of} requests in the last ten minutes; p{objective.percentile} "
+        f"takes {objective.least}"
+    )
 
 
 def _word(objective: Objective) -> str:
