@@ -36,8 +36,8 @@ def test_a_trace_in_the_plain_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--devices", "3", "--services", "2"], "devices_per_node must be a multiple of services_per_node"),
-        (["--pass-seconds", "90"], "pass_seconds must be a multiple of step_seconds"),
+        (["--devices", "3", "--services", "2"], "--devices: 3 cannot be shared equally by --services 2"),
+        (["--pass-seconds", "90"], "--pass-seconds: 90 is no multiple of --step-seconds 60"),
         (["--nodes", "200000"], "error: nodes: Input should be less than or equal to 100000"),
         (["--format", "azure"], "--format is of a --trace"),
         (["--device-memory", "much"], "--device-memory: 'much' is no quantity of bytes"),

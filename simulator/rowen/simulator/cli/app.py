@@ -68,7 +68,11 @@ def simulate_command(
     ] = 60.0,
     pass_seconds: Annotated[
         float,
-        typer.Option(min=1.0, max=86400.0, help="From one report, and one pass of the scheduler, to the next."),
+        typer.Option(
+            min=1.0,
+            max=86400.0,
+            help="From one report, and one pass of the scheduler, to the next; a multiple of --step-seconds.",
+        ),
     ] = 60.0,
     jobs: Annotated[Path | None, typer.Option(help="JSON list of job classes; see docs/simulator.md.")] = None,
     first_jobs: Annotated[int, typer.Option(min=0, help="Jobs that wait at the beginning.")] = 0,
@@ -99,6 +103,10 @@ def simulate_command(
         memory_bytes = quantity_bytes(device_memory)
     except (ValueError, OverflowError) as error:
         _fail(f"--device-memory: {error}")
+    if devices % services:
+        _fail(f"--devices: {devices} cannot be shared equally by --services {services}; give a multiple of it")
+    if pass_seconds % step_seconds:
+        _fail(f"--pass-seconds: {pass_seconds:g} is no multiple of --step-seconds {step_seconds:g}")
     try:
         shape = Shape(
             nodes=nodes,
