@@ -100,6 +100,17 @@ class Preemptions(ReadModel):
     """Most preemptions that one online request has met over the window."""
 
 
+class Deficit(ReadModel):
+    """How long offline work would have had less memory than some amount."""
+
+    bytes: int
+    """The amount."""
+    fraction: float
+    """Part of the time with less."""
+    mean_seconds: float
+    """Mean length of a stretch with less."""
+
+
 class MemoryTrace(ReadModel):
     """What was left of a device's memory for offline work, above what pods have for themselves, over the window."""
 
@@ -108,6 +119,8 @@ class MemoryTrace(ReadModel):
     available_bytes: Annotated[list[int], Field(min_length=1, max_length=32)]
     """Memory that offline work could have: the time, ordered by it, in 32 equal parts, or 16, 8, 4, 2 or one where that
     says the same; the mean of each."""
+    deficits: Annotated[list[Deficit], Field(max_length=8)] | None = None
+    """What agents of the release before say beside it, so that their reports are taken; read by nobody. Deprecated."""
     used_bytes: int
     """In use by the online engine, mean."""
     headroom_bytes: int
