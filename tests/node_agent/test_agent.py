@@ -142,11 +142,13 @@ async def until(condition):
 async def test_reports_pods_requests_and_harvest(world):
     agent, cluster, _ = world
     await until(
-        lambda: (device := cluster.last())
-        and device.tenants
-        and device.tenants[0].preemptions
-        and device.online.ttft
-        and device.preemptions.per_request_max
+        lambda: (
+            (device := cluster.last())
+            and device.tenants
+            and device.tenants[0].preemptions
+            and device.online.ttft
+            and device.preemptions.per_request_max
+        )
     )
     device = cluster.last()
     assert (device.harvestable, device.online.service, device.tenants[0].job) == (True, "chat", "tune")

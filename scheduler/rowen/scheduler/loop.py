@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from rowen.scheduler.pace import pause_seconds
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.promises import after_withdrawals
 from rowen.scheduler.serve.metrics import Metrics
+from rowen.scheduler.serve.sight import labels_of
 from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
 from rowen.scheduler.world.cluster import Cluster
 from rowen.scheduler.world.keeping import Keeping
@@ -162,7 +163,7 @@ class Loop:
             if not missing:
                 self._doubt = replace(self._doubt, confirmed=suspects(decision))
         self._tell(decision)
-        await self._write(decision)
+        await self._write(snapshot, decision)
         with self._working():
             self.metrics.observe(snapshot, self.history, decision, self.now())
             stored = self._keeping.due(self.history)
@@ -186,22 +187,25 @@ class Loop:
             self.metrics.errors(observation.errors)
             return snapshot, decide(snapshot, self.history, now, self.policy)
 
-    async def _write(self, decision: Decision) -> None:
+    async def _write(self, snapshot: Snapshot, decision: Decision) -> None:
         """Writes what changed. Withdrawals go first, so that no slot is promised twice."""
         known = {outcome.job.uid for outcome in decision.outcomes}
         self._written = {uid: at for uid, at in self._written.items() if uid in known}
         self._refused = {uid: refusal for uid, refusal in self._refused.items() if uid in known}
         self._withdrawn = {uid: id_ for uid, id_ in self._withdrawn.items() if uid in known}
-        taken = await self._write_all([outcome for outcome in decision.outcomes if outcome.loss is not None], decision)
-        await self._write_all(after_withdrawals(decision.outcomes, taken), decision)
+        with self._working():
+            labels = labels_of(snapshot)
+        lost = [outcome for outcome in decision.outcomes if outcome.loss is not None]
+        taken = await self._write_all(lost, labels, decision)
+        await self._write_all(after_withdrawals(decision.outcomes, taken), labels, decision)
 
-    async def _write_all(self, outcomes: Iterable[Outcome], decision: Decision) -> set[JobKey]:
+    async def _write_all(self, outcomes: Iterable[Outcome], labels: Collection[str], decision: Decision) -> set[JobKey]:
         """Writes those that are due; returns the jobs whose status was taken."""
-        writers, due = asyncio.Semaphore(_WRITERS), self._due(outcomes)
+        writers, due = asyncio.Semaphore(_WRITERS), self._due(outcomes, labels)
         taken = await asyncio.gather(*(self._write_one(outcome, new, decision, writers) for outcome, new in due))
         return {outcome.job.uid for (outcome, _), well in zip(due, taken, strict=True) if well}
 
-    def _due(self, outcomes: Iterable[Outcome]) -> list[tuple[Outcome, Wanted]]:
+    def _due(self, outcomes: Iterable[Outcome], labels: Collection[str]) -> list[tuple[Outcome, Wanted]]:
         """What has changed enough to be written now, unless it has been refused of late."""
         found, at = [], time.monotonic()
         with self._working():
@@ -209,7 +213,7 @@ class Loop:
                 job, refusal = outcome.job, self._refused.get(outcome.job.uid)
                 if job.deleting or self._doubt.holds_back(outcome):
                     continue
-                new = wanted(outcome, self.history, self.now(), self.policy)
+                new = wanted(outcome, labels, self.history, self.now(), self.policy)
                 quiet = at - self._written.get(job.uid, float("-inf"))
                 held = refusal is not None and refusal.holds(gist(new), at)
                 if not held and worth_writing(new, owned(job.status), quiet):

@@ -117,7 +117,7 @@ def test_a_place_is_told_with_the_rate_that_its_gain_has_in_it(rate: float, told
 
 
 def told(view: JobView, *world: NodeView | PodView) -> Wanted:
-    return wanted(outcome(run(*world, view), "j"), History(), NOW, POLICY)
+    return wanted(outcome(run(*world, view), "j"), (), History(), NOW, POLICY)
 
 
 def stored(view: JobView, written: Wanted) -> JobView:

@@ -16,7 +16,7 @@ from rowen.scheduler.world.status import Wanted, manifest, owned, significant, w
 
 
 def status_of(found: Outcome, history: History | None = None, now: float = NOW) -> Wanted:
-    return wanted(found, history or History(), now, POLICY)
+    return wanted(found, (), history or History(), now, POLICY)
 
 
 def stored(view: JobView, written: Wanted) -> JobView:

@@ -28,7 +28,7 @@ def at(fraction: float, *, sla: float = 0.5, solo: float = 100.0) -> tuple[JobVi
 def told(view: JobView, history: History | None = None, *, idle: float = 0.8, now: float = NOW) -> Wanted:
     history = history or History()
     found = outcome(run(node("n", device("n", idle=idle), reported=now), view, history=history, now=now), "j")
-    return wanted(found, history, now, POLICY)
+    return wanted(found, (), history, now, POLICY)
 
 
 def stored(view: JobView, written: Wanted) -> JobView:
@@ -105,7 +105,7 @@ def test_words_that_turn_are_told_though_status_and_reason_stay() -> None:
     view = job("j", sla=0.9)
     view = stored(view, told(view, idle=0.5))
     gone = outcome(run(view), "j")
-    new = wanted(gone, History(), NOW, POLICY)
+    new = wanted(gone, (), History(), NOW, POLICY)
     assert new.conditions[1].message == "no node reports a harvested device"
     assert not worth_writing(new, owned(view.status), 9.9)
     assert worth_writing(new, owned(view.status), 10.0)
@@ -141,7 +141,7 @@ def test_a_lease_alone_does_not_become_due_by_waiting() -> None:
 def test_what_matters_is_written_at_once(change: dict[str, Any]) -> None:
     view = job("j")
     first = outcome(run(node("n"), view), "j")
-    view = replace(stored(view, wanted(first, History(), NOW, POLICY)), placement=first.placement)
+    view = replace(stored(view, wanted(first, (), History(), NOW, POLICY)), placement=first.placement)
     new = told(replace(view, **change), now=NOW + 1)
     assert worth_writing(new, owned(view.status), 0.0)
 
@@ -150,6 +150,6 @@ def test_evictions_are_counted_from_what_was_written() -> None:
     view = replace(placed(job("j"), "n"), status=OfflineJobStatus(evictions=4))
     gone = outcome(run(node("n"), view), "j")
     lost = replace(gone, placement=None, loss=Loss(Reason.NODE_LOST, "gone"))
-    assert wanted(lost, History(), NOW, POLICY).to_wire()["evictions"] == 5
-    assert wanted(gone, History(), NOW, POLICY).to_wire()["evictions"] == 4
+    assert wanted(lost, (), History(), NOW, POLICY).to_wire()["evictions"] == 5
+    assert wanted(gone, (), History(), NOW, POLICY).to_wire()["evictions"] == 4
     assert "evictions" not in told(job("j")).to_wire()

@@ -27,7 +27,7 @@ class Sight:
 
         `labels` are the `namespace/name` of jobs and pods; of what is called a pod or a service none is needed.
         """
-        if self.namespaces is None:
+        if self.namespaces is None or "/" not in text:
             return text
 
         def told(found: re.Match[str]) -> str:

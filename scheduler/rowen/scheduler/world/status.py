@@ -1,6 +1,6 @@
 """A job's status as the scheduler wants it, and whether it is worth a write. Pure."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import Any
@@ -14,6 +14,7 @@ from rowen.scheduler.history import History, Track
 from rowen.scheduler.monitor.lease import Reason
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.serve.explanation import alike, explain, settled
+from rowen.scheduler.serve.sight import Sight
 from rowen.scheduler.snapshot import JobView, Placement
 
 CONDITIONS = ("Admitted", "Placed", "SLAMet")
@@ -64,9 +65,18 @@ def owned(status: OfflineJobStatus) -> Wanted:
     return Wanted(conditions, status.assignment, status.throughput, status.explanation, status.evictions)
 
 
-def wanted(outcome: Outcome, history: History, now: float, policy: Policy) -> Wanted:
-    """The status that the outcome asks for."""
+def wanted(outcome: Outcome, labels: Collection[str], history: History, now: float, policy: Policy) -> Wanted:
+    """The status that the outcome asks for.
+
+    Who may read the job reads its status, so it names nothing of other namespaces; `labels` as `Sight.words`.
+    """
     job, placement = outcome.job, outcome.placement
+    sight = Sight(frozenset((job.namespace,)))
+
+    def words(text: str) -> str:
+        return sight.words(text, labels)
+
+    outcome = replace(outcome, message=words(outcome.message))
     track = _track(history, job, placement)
     assignment = _assignment(placement, job.status.assignment) if placement else None
     stamp = rfc3339(now)
@@ -78,7 +88,7 @@ def wanted(outcome: Outcome, history: History, now: float, policy: Policy) -> Wa
     withdrawn = outcome.loss is not None and outcome.loss.withdrawn
     evictions = (job.status.evictions or 0) + 1 if withdrawn else job.status.evictions
     throughput = _throughput(outcome, history, track)
-    explanation = _explanation(outcome)
+    explanation = _explanation(outcome, words)
     return _steady(Wanted(conditions, assignment, throughput, explanation, evictions), owned(job.status))
 
 
@@ -205,10 +215,10 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else significant(value)
 
 
-def _explanation(outcome: Outcome) -> Explanation | None:
+def _explanation(outcome: Outcome, words: Callable[[str], str]) -> Explanation | None:
     if outcome.action is Action.KEEP or outcome.job.finished:
         return outcome.job.status.explanation
-    return explain(outcome.message, outcome.candidates)
+    return explain(outcome.message, outcome.candidates, words)
 
 
 def _steady(new: Wanted, old: Wanted) -> Wanted:
