@@ -13,7 +13,9 @@ apart. Engines have large caches, so that memory is short at times. The same ser
 
 `utilisation_gain_points` and `devices_saved` are counted as in Valve's evaluation (section 7): device time in which
 offline work computes; and the jobs' throughput over their throughput alone, in devices. `harvestable_points` is what
-the traces leave: more cannot be gained. Figures are medians over the seeds, with the least and the most.
+the traces leave: more cannot be gained. `sla_attainment` is over all jobs with an SLA: who was never placed did
+not get it, and is in `sla_refused`; `sla_attainment_placed` leaves these out. Figures are medians over the seeds, with
+the least and the most.
 """
 
 import argparse
@@ -60,6 +62,8 @@ UNITS = {
     "harvest_efficiency": "fraction",
     "devices_saved": "devices",
     "sla_attainment": "fraction",
+    "sla_attainment_placed": "fraction",
+    "sla_refused": "jobs",
     "evictions": "1",
 }
 Arm = tuple[Name, int]

@@ -1,16 +1,25 @@
 """The fleet: what becomes of device time and of jobs, by hand and in general."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from simulator.worlds import Fixed, fixed, job, made_up
 
 from rowen.simulator.loop import Outcome
-from rowen.simulator.result import devices_saved, result, sla_attainment
+from rowen.simulator.result import devices_saved, result, sla_figures
+from rowen.simulator.running import Progress
 from rowen.simulator.shape import Shape
 from rowen.simulator.variants import Name
+from rowen.simulator.world import job_view
 
 ONE = Shape(nodes=1, seconds=300.0, start_seconds=0.0)
+VIEW = job_view(job())
+
+
+def attainment(jobs: Sequence[Progress], seconds: float) -> tuple[float | None, float | None, float | None]:
+    found = sla_figures(jobs, seconds)
+    return found["sla_attainment"], found["sla_attainment_placed"], found["sla_refused"]
 
 
 def test_two_requests_and_one_job_by_hand() -> None:
@@ -83,15 +92,15 @@ def test_a_job_younger_than_the_dwell_is_not_judged(arrival: float, kept: float 
     shape = ONE.model_copy(update={"start_seconds": 120.0})
     outcome = fixed(shape, Fixed(), job(sla=0.5, arrival=arrival))
     assert [found.placed for found in outcome.jobs] == [180.0 if arrival == 150.0 else 240.0]
-    assert sla_attainment(outcome.jobs, 300.0) == kept
+    assert attainment(outcome.jobs, 300.0) == (kept, kept, 0)
 
 
 def test_a_job_that_finished_within_the_dwell_is_not_judged() -> None:
     shape = ONE.model_copy(update={"start_seconds": 90.0})
     short, long = (job(sla=0.5, tokens=seconds * 100, tokens_per_second=100.0) for seconds in (20, 40))
     # Placed at 60 s, they begin at 150 s: 20 of 110 s and 40 of 130 s.
-    assert sla_attainment(fixed(shape, Fixed(), short).jobs, 300.0) is None
-    assert sla_attainment(fixed(shape, Fixed(), long).jobs, 300.0) == 0.0
+    assert attainment(fixed(shape, Fixed(), short).jobs, 300.0) == (None, None, 0)
+    assert attainment(fixed(shape, Fixed(), long).jobs, 300.0) == (0.0, 0.0, 0)
 
 
 def test_a_job_that_cannot_be_promised_its_sla_waits() -> None:
@@ -99,7 +108,20 @@ def test_a_job_that_cannot_be_promised_its_sla_waits() -> None:
     outcome = fixed(ONE, Fixed(busy), job(sla=0.5), job(1))
     assert outcome.jobs[0].placed is None
     assert outcome.jobs[1].placed is not None
-    assert sla_attainment(outcome.jobs, 300.0) is None
+    assert attainment(outcome.jobs, 300.0) == (0.0, None, 1)
+
+
+def test_a_job_that_is_refused_did_not_get_its_sla_unless_it_has_just_come() -> None:
+    """Two have got what they asked for, one was placed and has not, three were never placed, the last one just now.
+
+    Those that were placed: 2 of 3. With the two that were refused: 2 of 5. Best effort counts nowhere.
+    """
+    found = [
+        *(Progress(job(sla=0.5, tokens_per_second=1.0), VIEW, tokens, placed=100.0) for tokens in (120.0, 100.0, 99.0)),
+        *(Progress(job(sla=0.5, arrival=arrival), VIEW) for arrival in (0.0, 180.0, 180.1)),
+        Progress(job(), VIEW),
+    ]
+    assert attainment(found, 300.0) == (0.4, pytest.approx(2 / 3, abs=1e-6), 2)
 
 
 def broken(nodes: int, name: Name) -> Outcome:
@@ -113,13 +135,14 @@ def test_a_broken_promise_is_withdrawn_where_it_can_be_kept_elsewhere_unless_nob
     watched, unwatched = broken(2, Name.ROWEN), broken(2, Name.NO_MONITOR)
     assert sum(watched.jobs[0].evictions.values()) == 1
     assert unwatched.jobs[0].evictions == {}
-    assert (sla_attainment(watched.jobs, 1200.0), sla_attainment(unwatched.jobs, 1200.0)) == (1.0, 0.0)
+    assert attainment(watched.jobs, 1200.0) == (1.0, 1.0, 0)
+    assert attainment(unwatched.jobs, 1200.0) == (0.0, 0.0, 0)
 
 
 def test_a_broken_promise_is_counted_where_nothing_is_better() -> None:
     outcome = broken(1, Name.ROWEN)
     assert outcome.jobs[0].evictions == {}
-    assert sla_attainment(outcome.jobs, 1200.0) == 0.0
+    assert attainment(outcome.jobs, 1200.0) == (0.0, 0.0, 0)
 
 
 def test_no_requests_and_no_jobs_leave_everything_idle() -> None:

@@ -33,7 +33,7 @@ def result(outcome: Outcome) -> dict[str, Any]:
             "harvestable_points": _rounded(100.0 * float(free) / time.total),
             "harvest_efficiency": _rounded(time.harvested / float(free)) if free > 0 else None,
             "devices_saved": _rounded(devices_saved(outcome.jobs, seconds)),
-            "sla_attainment": sla_attainment(outcome.jobs, seconds),
+            **sla_figures(outcome.jobs, seconds),
             "prediction_error_mean_absolute": _mean([abs(error) for error in outcome.prediction_errors]),
         },
         "device_seconds": {
@@ -64,14 +64,23 @@ def devices_saved(jobs: Iterable[Progress], seconds: float) -> float:
     return sum(job.tokens / job.job.kind.tokens_per_second * job.devices for job in jobs) / seconds
 
 
-def sla_attainment(jobs: Iterable[Progress], seconds: float) -> float | None:
-    """Part of the jobs with an SLA that got what it says since they were placed first; None without such jobs.
+def sla_figures(jobs: Sequence[Progress], seconds: float) -> dict[str, float | None]:
+    """What became of the jobs with an SLA; a fraction is None without jobs to count.
 
-    Waiting for another place after an eviction counts, waiting for the first one does not: nothing was promised then.
-    Jobs that were placed less than the monitor's dwell ago, or before they finished, are left out.
+    - `sla_attainment_placed`: of those that were placed, the part that got what the SLA says since they were placed
+      first. Waiting for another place after an eviction counts, waiting for the first one does not: nothing was
+      promised then. Jobs that were placed less than the monitor's dwell ago, or before they finished, are left out.
+    - `sla_refused`: how many were never placed, and had arrived a dwell or more before the end.
+    - `sla_attainment`: the same part of both together; who was refused did not get it. This one compares schedulers:
+      to refuse the hard ones raises the first.
     """
-    kept = [kept for job in jobs if (kept := job.kept(seconds, _DWELL_SECONDS)) is not None]
-    return _mean([float(value) for value in kept])
+    kept = [float(kept) for job in jobs if (kept := job.kept(seconds, _DWELL_SECONDS)) is not None]
+    refused = sum(job.refused(seconds, _DWELL_SECONDS) for job in jobs)
+    return {
+        "sla_attainment": _mean([*kept, *[0.0] * refused]),
+        "sla_attainment_placed": _mean(kept),
+        "sla_refused": refused,
+    }
 
 
 def job_counts(jobs: Sequence[Progress]) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def classes(jobs: Sequence[Progress], seconds: float) -> dict[str, Any]:
         name: {
             **job_counts(group),
             "devices_saved": _rounded(devices_saved(group, seconds)),
-            "sla_attainment": sla_attainment(group, seconds),
+            **sla_figures(group, seconds),
             "throughput_mean": _mean([rate for job in group if (rate := job.throughput(seconds)) is not None]),
         }
         for name, group in groups.items()

@@ -31,6 +31,10 @@ class Progress:
         seconds = (now if self.finished is None else self.finished) - self.placed
         return self.tokens / (self.job.kind.tokens_per_second * seconds) if seconds > 0 else None
 
+    def refused(self, now: float, dwell_seconds: float) -> bool:
+        """Whether it has an SLA and was never placed, though it has been there for `dwell_seconds`."""
+        return self.job.sla is not None and self.placed is None and now - self.job.arrival >= dwell_seconds
+
     def kept(self, now: float, dwell_seconds: float) -> bool | None:
         """Whether it got what its SLA says since it was placed first; None without an SLA.
 
