@@ -225,6 +225,31 @@ async def test_there_is_no_heartbeat_while_a_report_that_is_due_is_not_accepted(
     await until(lambda: cluster.renewals > sent)
 
 
+async def test_a_report_that_is_accepted_is_a_sign_of_life_where_heartbeats_are_refused(world, monkeypatch):
+    """Its change is one to the scheduler too, which would wait for work that stands still."""
+    agent, cluster, _ = world
+
+    async def refuse():
+        raise RefusedError(403, "Forbidden", "exceeded quota")
+
+    monkeypatch.setattr(cluster, "renew", refuse)
+    await until(lambda: agent.node.last_accepted is not None)
+    gate = agent.node.devices["cpu1"].gate
+    await until(lambda: gate.counts().gate_open)
+    # As if that had been long ago: the next report, and nothing else, lets work go on.
+    agent.node.last_accepted = time.monotonic() - NODE_LEASE_SECONDS
+    agent._written = None
+    await until(lambda: agent.unready() is None)
+
+
+async def test_what_is_accepted_late_takes_nothing_back(world):
+    agent, _, _ = world
+    later = time.monotonic() + 100
+    agent._accepted(later)
+    agent._accepted(later - 5)
+    assert agent.node.last_accepted == later
+
+
 def test_a_busy_api_server_s_wish_costs_no_lease():
     busy = RefusedError(429, "TooManyRequests", "later", 20.0)
     assert all(_pause(busy, failures) < NODE_LEASE_SECONDS - 4 for failures in (1, 2, 100))

@@ -178,6 +178,8 @@ class Agent:
         if due(self._written, status, taken, self._window()):
             await self._cluster.report(status)
             self._written = Written(taken, status)
+            # A changed report is a sign of life to its readers, also where heartbeats are refused.
+            self._accepted(taken)
         self._stands.set()
 
     async def _renew_for_ever(self) -> None:
@@ -193,9 +195,13 @@ class Agent:
                 log.warning("the API server did not accept the heartbeat", error=str(error) or type(error).__name__)
                 await asyncio.sleep(_pause(error, failures))
                 continue
-            self.node.last_accepted = sent
+            self._accepted(sent)
             failures = 0
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    def _accepted(self, sent: float) -> None:
+        """The API server has accepted a sign of life that was sent at `sent`, on the monotonic clock."""
+        self.node.last_accepted = max(sent, self.node.last_accepted or sent)
 
     async def _tell_of_shortages(self) -> None:
         """Apart from the reports. An event that is refused is tried again, ever more seldom."""
@@ -233,7 +239,7 @@ class Agent:
             return "not registered with the kubelet"
         accepted = self.node.last_accepted
         if accepted is None or time.monotonic() - accepted > NODE_LEASE_SECONDS:
-            return "the API server has accepted no heartbeat of late"
+            return "the API server has accepted neither heartbeat nor report of late"
         return None
 
 

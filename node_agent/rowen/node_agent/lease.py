@@ -11,8 +11,8 @@ DEVICE_LEASE = 2.0
 def lease_until(now: float, last_accepted: float | None) -> float | None:
     """Until when offline work may run, or None for no longer than it may already.
 
-    `last_accepted` is when the last heartbeat that the API server accepted was sent. The lease never outlasts the
-    assignments, which the scheduler counts from when it heard that heartbeat.
+    `last_accepted` is when the last heartbeat or report that the API server accepted was sent. The lease never outlasts
+    the assignments, which the scheduler counts from when it heard that.
     """
     if last_accepted is None or now >= last_accepted + NODE_LEASE_SECONDS:
         return None

@@ -57,7 +57,7 @@ class Node:
         self.metrics = Metrics(settings.node)
         self.pods: list[PodView] = []
         self.last_accepted: float | None = None
-        """When the last heartbeat that the API server accepted was sent (monotonic)."""
+        """When the last heartbeat or report that the API server accepted was sent (monotonic)."""
         self._run.mkdir(parents=True, exist_ok=True)
         install_libraries(self._run)
         self.devices: dict[str, ServedDevice] = {}

@@ -40,7 +40,10 @@ class Metrics:
         self._reclaims = self._counter("rowen_reclaims_total", "Times that memory was taken from offline work")
         self._reclaimed = self._counter("rowen_reclaimed_bytes_total", "Memory that was taken from offline work")
         self._age = Gauge(
-            "rowen_heartbeat_age_seconds", "Age of the last accepted heartbeat", ("node",), registry=self.registry
+            "rowen_heartbeat_age_seconds",
+            "Age of the last accepted heartbeat or report",
+            ("node",),
+            registry=self.registry,
         )
         self._before: dict[str, DeviceCounts] = {}
         self._pool_before: dict[str, PoolStatus] = {}
@@ -55,7 +58,7 @@ class Metrics:
         return Gauge(name, text, ("node", "device"), registry=self.registry)
 
     def heartbeat_age(self, seconds: float) -> None:
-        """Age of the last accepted heartbeat, in seconds."""
+        """Age of the last accepted heartbeat or report, in seconds."""
         self._age.labels(self._node).set(seconds)
 
     def device(self, device: str, counts: DeviceCounts, per_request_max: int) -> None:
