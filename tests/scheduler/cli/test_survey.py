@@ -21,7 +21,7 @@ from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICE
 from rowen.kube.objects import apply, apply_status
 from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.cli.survey import Overview
-from rowen.scheduler.cli.tables import device_table, show_overview
+from rowen.scheduler.cli.tables import cut, device_lines, show_overview
 
 POOL = {"fixedBytes": 2**20, "onlineUsedBytes": 3 * 2**20, "onlineAheadBytes": 0, "offlineBytes": 2**29, "freeBytes": 5}
 
@@ -149,19 +149,59 @@ async def test_every_device_with_whose_its_memory_is(
     (row,) = [entry for entry in listed if entry["node"] == node]
     assert (row["device"], row["idle"], row["harvested"], row["pool"]) == ("cpu0", 0.8, 0.0, POOL)
     assert (row["service"], row["tenants"]) == (f"{stage.namespace}/chat", [f"{stage.namespace}/j"])
-    text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top")
-    (line,) = [line for line in text.splitlines() if line.startswith(node)]
-    assert line.split()[1:] == [
-        "cpu0", "cpu", "80%", "0%", f"{stage.namespace}/chat", "1Mi", "3Mi", "0", "512Mi", "5", f"{stage.namespace}/j",
-    ]  # fmt: skip
+    short = [node, "cpu0", "cpu", "80%", "0%", f"{stage.namespace}/chat", f"{stage.namespace}/j"]
+    for arguments, memory in ((["--node", node], []), (["-o", "wide"], ["1Mi", "3Mi", "0", "512Mi", "5"])):
+        text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", *arguments)
+        (line,) = [line for line in text.splitlines() if line.startswith(node)]
+        assert line.split() == [*short, *memory]
+    told = await asyncio.to_thread(failed, monkeypatch, api_server.kubeconfig, "top", "--node", "nowhere")
+    assert "there is no NodeHarvest nowhere" in told
+
+
+LONG = "ip-192-168-101-202.eu-central-1.compute.internal"
+
+
+def device(node: str) -> dict[str, Any]:
+    return {
+        "node": node, "device": "gpu0", "type": "nvidia-h200", "harvestable": True, "idle": 0.5, "harvested": 0.25,
+        "pool": POOL, "service": "team-with-a-long-name/chat", "tenants": ["team-b/one", "team-b/two"],
+    }  # fmt: skip
+
+
+def test_a_device_is_one_line_however_narrow_the_terminal_is() -> None:
+    assert device_lines([device(LONG)]) == [
+        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   SERVICE                      TENANTS",
+        f"{LONG}   gpu0     nvidia-h200   50%    25%         team-with-a-long-name/chat   team-b/one,team-b/two",
+    ]
+    heading, row = device_lines([device(LONG)], wide=True)
+    assert heading.split()[-5:] == ["FIXED", "ONLINE", "AHEAD", "OFFLINE", "FREE"]
+    assert row.split()[-5:] == ["1Mi", "3Mi", "0", "512Mi", "5"]
+
+
+def test_a_node_is_one_line_without_a_terminal() -> None:
+    row = {
+        "name": LONG, "devices": 1, "harvestable": 1, "idle": "9%", "harvested": "0%", "tenants": 0, "lent": None,
+        "reportedSecondsAgo": 1.0,
+    }  # fmt: skip
+    console = Console(file=io.StringIO(), width=80)
+    show_overview(Overview(nodes=[row]), console)
+    assert isinstance(console.file, io.StringIO)
+    (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith("ip-")]
+    assert line.split()[:3] == [LONG, "1", "1"]
+    assert "1 s ago" in line
+
+
+def test_what_does_not_fit_on_the_screen_is_counted() -> None:
+    lines = [str(number) for number in range(10)]
+    assert cut(lines, 10) == lines
+    assert cut(lines, 4) == ["0", "1", "2", "7 more: --node shows one node"]
 
 
 def drawn(what: Any) -> str:
+    if not isinstance(what, Overview):
+        return "\n".join(device_lines(what))
     console = Console(file=io.StringIO(), width=200)
-    if isinstance(what, Overview):
-        show_overview(what, console)
-    else:
-        console.print(device_table(what))
+    show_overview(what, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

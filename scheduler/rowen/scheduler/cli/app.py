@@ -13,6 +13,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from rowen.kube.client import Client, Raw, open_client
 from rowen.scheduler.cli import question, worker_logs
@@ -20,7 +21,7 @@ from rowen.scheduler.cli.explanation import show, show_answer
 from rowen.scheduler.cli.lookup import find, status_of
 from rowen.scheduler.cli.session import CommandError, asked, checked, job_name, told
 from rowen.scheduler.cli.survey import Overview, Scope, devices, overview
-from rowen.scheduler.cli.tables import device_table, show_overview
+from rowen.scheduler.cli.tables import cut, device_lines, show_overview
 from rowen.scheduler.serve.messages import CandidateReply, WhatIf
 
 app = typer.Typer(
@@ -34,6 +35,14 @@ class Output(StrEnum):
     """How an answer is printed."""
 
     TEXT = "text"
+    JSON = "json"
+
+
+class TopOutput(StrEnum):
+    """How devices are printed."""
+
+    TEXT = "text"
+    WIDE = "wide"
     JSON = "json"
 
 
@@ -135,14 +144,18 @@ async def top(
     interval: Annotated[
         float, typer.Option("--interval", min=2.0, max=300.0, help="Seconds between two looks, with --watch.")
     ] = 5.0,
-    output: Format = Output.TEXT,
+    node: Annotated[str | None, typer.Option("--node", help="Devices of this node only.")] = None,
+    output: Annotated[
+        TopOutput, typer.Option("--output", "-o", help="wide: with whose the memory is; json: for programs.")
+    ] = TopOutput.TEXT,
 ) -> None:
-    """Prints every device: how idle it is, what is harvested, whose its memory is, and its offline tenants."""
+    """Prints every device: how idle it is, what is harvested, its service and its offline tenants."""
+    one = None if node is None else checked("name of a node", node)
 
     async def read(client: Client) -> list[dict[str, Any]]:
-        return await devices(client, time.time())
+        return await devices(client, one, time.time())
 
-    if output is Output.JSON:
+    if output is TopOutput.JSON:
         if watch:
             raise CommandError("--watch goes with a table, not with -o json")
         _print_json(await asked(read))
@@ -151,11 +164,12 @@ async def top(
     live = Live(console=console, auto_refresh=False) if watch and console.is_terminal else None
     with live or nullcontext():
         while True:
-            drawn = device_table(await asked(read))
+            lines = device_lines(await asked(read), wide=output is TopOutput.WIDE)
             if live is None:
-                console.print(drawn)
+                typer.echo("\n".join(lines))
             else:
-                live.update(drawn, refresh=True)
+                drawn = "\n".join(cut(lines, console.height - 1))
+                live.update(Text(drawn, no_wrap=True, overflow="ellipsis"), refresh=True)
             if not watch:
                 return
             await asyncio.sleep(interval)

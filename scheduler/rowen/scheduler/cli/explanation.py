@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from rowen.crds.common import find_condition
 from rowen.crds.offline_job import CandidateExplanation, OfflineJobStatus
+from rowen.scheduler.cli.tables import table
 
 
 def show(
@@ -37,10 +37,9 @@ def show(
 
 def show_candidates(candidates: Sequence[CandidateExplanation], console: Console) -> None:
     """Prints their factors, and what decided each of them."""
-    if candidates:
-        console.print(_factors(candidates))
-    for candidate in candidates:
-        console.print(f"{_name(candidate)}: {candidate.reason}", markup=False, soft_wrap=True)
+    lines = _factors(candidates) if candidates else []
+    for line in (*lines, *(f"{_name(candidate)}: {candidate.reason}" for candidate in candidates)):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def show_answer(answer: Mapping[str, Any], added: int, console: Console) -> None:
@@ -68,13 +67,11 @@ def _name(candidate: CandidateExplanation) -> str:
     return f"{candidate.node}/{'+'.join(candidate.devices)}"
 
 
-def _factors(candidates: Sequence[CandidateExplanation]) -> Table:
-    table = Table(show_edge=False)
-    for heading in ("", "Candidate", "Idle", "Memory", "Align", "Sharing", "Predicted"):
-        table.add_column(heading, overflow="fold")
+def _factors(candidates: Sequence[CandidateExplanation]) -> list[str]:
+    rows = []
     for candidate in candidates:
         factors = (
             candidate.idle, candidate.memory, candidate.alignment, candidate.sharing, candidate.predicted_fraction
         )  # fmt: skip
-        table.add_row("*" if candidate.chosen else "", _name(candidate), *(f"{factor:.2f}" for factor in factors))
-    return table
+        rows.append(("*" if candidate.chosen else "", _name(candidate), *(f"{factor:.2f}" for factor in factors)))
+    return table(("", "CANDIDATE", "IDLE", "MEMORY", "ALIGN", "SHARING", "PREDICTED"), rows)

@@ -17,7 +17,7 @@ from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICE
 from rowen.kube.objects import NOT_FOUND, get, list_all
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import unix_seconds
-from rowen.scheduler.cli.session import LIMIT_SECONDS
+from rowen.scheduler.cli.session import LIMIT_SECONDS, CommandError, not_installed
 
 _FORBIDDEN = 403
 _COMPONENTS = ("scheduler", "operator")
@@ -75,10 +75,22 @@ async def overview(client: Client, scope: Scope, system: str, now: float) -> Ove
     )
 
 
-async def devices(client: Client, now: float) -> list[dict[str, Any]]:
-    """Every device of every node. Raises `KubeError`."""
-    found = await list_all(client, NODE_HARVESTS, most_seconds=LIMIT_SECONDS)
+async def devices(client: Client, node: str | None, now: float) -> list[dict[str, Any]]:
+    """Every device of every node, or of one. Raises `CommandError` where that one has no report, `KubeError`."""
+    if node is None:
+        found = await list_all(client, NODE_HARVESTS, most_seconds=LIMIT_SECONDS)
+    else:
+        found = [await _harvest(client, node)]
     return [entry for raw in sorted(found, key=_key) for entry in _devices(raw, now)]
+
+
+async def _harvest(client: Client, node: str) -> Raw:
+    try:
+        return await get(client, NODE_HARVESTS, None, node)
+    except RefusedError as error:
+        if error.status != NOT_FOUND or not_installed(error):
+            raise
+        raise CommandError(f"there is no NodeHarvest {node}; `kubectl get nodeharvests` lists all") from error
 
 
 async def _jobs(client: Client, scope: Scope) -> tuple[str | None, list[Raw]]:

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from rowen.crds.base import quantity_text
 from rowen.scheduler.cli.survey import Overview
@@ -14,14 +12,11 @@ _STALE_SECONDS = 90.0
 """A report is written each minute at least."""
 
 
-def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """A plain table; what is None is a `-`."""
-    made = Table(show_edge=False, box=None, pad_edge=False)
-    for heading in headings:
-        made.add_column(heading, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-    return made
+def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    """The lines of a plain table: an object is one line, however long, so that `grep` finds it; None is a `-`."""
+    cells = [list(headings), *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def show_overview(found: Overview, console: Console) -> None:
@@ -37,10 +32,10 @@ def show_overview(found: Overview, console: Console) -> None:
     say(f"jobs {where}: {told}")
     say("")
     if found.nodes:
-        console.print(table(_NODE_HEADINGS, map(_node_row, found.nodes)))
+        say("\n".join(table(_NODE_HEADINGS, map(_node_row, found.nodes))))
         say("")
     if found.services:
-        console.print(table(_SERVICE_HEADINGS, map(_service_row, found.services)))
+        say("\n".join(table(_SERVICE_HEADINGS, map(_service_row, found.services))))
     elif not found.unread:
         say(f"no OnlineService {where}")
     for reason in found.unread:
@@ -70,23 +65,32 @@ def _ago(seconds: float | None) -> str:
     return f"{seconds:.0f} s ago" + (" (silent?)" if seconds > _STALE_SECONDS else "")
 
 
-_DEVICE_HEADINGS = (
-    "NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "SERVICE", "FIXED", "ONLINE", "AHEAD", "OFFLINE", "FREE", "TENANTS",
-)  # fmt: skip
-_OWNERS = ("fixedBytes", "onlineUsedBytes", "onlineAheadBytes", "offlineBytes", "freeBytes")
+_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "SERVICE", "TENANTS")
+_OWNERS = {
+    "FIXED": "fixedBytes",
+    "ONLINE": "onlineUsedBytes",
+    "AHEAD": "onlineAheadBytes",
+    "OFFLINE": "offlineBytes",
+    "FREE": "freeBytes",
+}
 
 
-def device_table(devices: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Every device, with whose its memory is."""
-    rows = [_device_row(device) for device in devices]
-    return Group(table(_DEVICE_HEADINGS, rows)) if rows else Text("no node reports a device")
+def device_lines(devices: Iterable[Mapping[str, Any]], *, wide: bool = False) -> list[str]:
+    """Every device; with whose its memory is where `wide`."""
+    rows = [_device_row(device, wide=wide) for device in devices]
+    return table((*_DEVICE_HEADINGS, *(_OWNERS if wide else ())), rows) if rows else ["no node reports a device"]
 
 
-def _device_row(device: Mapping[str, Any]) -> list[object]:
+def cut(lines: list[str], most: int) -> list[str]:
+    """The first of the lines, and how many more there are."""
+    return lines if len(lines) <= most else [*lines[: most - 1], f"{len(lines) - most + 1} more: --node shows one node"]
+
+
+def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
     if "problem" in device:
-        return [device["node"], device["problem"], *[""] * 10]
+        return [device["node"], device["problem"], *[""] * (len(_DEVICE_HEADINGS) - 2 + (len(_OWNERS) if wide else 0))]
     pool = device["pool"] or {}
-    memory = [quantity_text(pool[owner]) if owner in pool else None for owner in _OWNERS]
+    memory = [quantity_text(pool[owner]) if owner in pool else None for owner in _OWNERS.values()]
     return [
         device["node"],
         device["device"],
@@ -94,6 +98,6 @@ def _device_row(device: Mapping[str, Any]) -> list[object]:
         f"{device['idle']:.0%}" if device["harvestable"] else None,
         f"{device['harvested']:.0%}",
         device["service"],
-        *memory,
-        " ".join(device["tenants"]) or None,
+        ",".join(device["tenants"]) or None,
+        *(memory if wide else ()),
     ]
