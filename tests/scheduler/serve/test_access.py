@@ -23,7 +23,7 @@ class Directory:
 
     async def caller(self, token: str) -> Caller | None:
         if self.away:
-            raise UnansweredError
+            raise UnansweredError("the API server does not say who may ask")
         return Caller(token) if token in ("ann", "admin", "ned") else None
 
     async def allows(self, caller: Caller, right: Right) -> bool:

@@ -6,12 +6,25 @@ from typing import Any
 import pytest
 from accounts import account, allow, rule, token
 from apiserver import ApiServer
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rowen.kube.client import Client
 from rowen.kube.errors import KubeError, UnreachableError
 from rowen.scheduler.serve import reviews
-from rowen.scheduler.serve.reviews import REMEMBERED_SECONDS, Caller, Reviews, Right, UnansweredError
+from rowen.scheduler.serve.bucket import Bucket
+from rowen.scheduler.serve.reviews import (
+    MOST_WAITING,
+    REMEMBERED_SECONDS,
+    RIGHTS_AT_ONCE,
+    TOKENS_AT_ONCE,
+    TOKENS_PER_SECOND,
+    Caller,
+    Reviews,
+    Right,
+    UnansweredError,
+)
 
 READ = rule("rowen.dev", ["offlinejobs"], ["get", "list"])
 
@@ -135,6 +148,82 @@ async def test_made_up_tokens_are_no_flood(asked: Reviews, counting: Counting, m
     found = await asyncio.gather(*(asked.caller(f"made-up-{number}") for number in range(20)))
     assert set(found) == {None}
     assert counting.most <= reviews._AT_ONCE
+
+
+class Answering:
+    """Knows `ann`'s token, denies every right, and counts; no answer comes before it is `free`."""
+
+    def __init__(self) -> None:
+        self.asked, self.free = 0, asyncio.Event()
+        self.free.set()
+
+    async def call(self, *_: Any, body: dict[str, Any], **__: Any) -> dict[str, Any]:
+        self.asked += 1
+        await self.free.wait()
+        known = body["spec"].get("token") == "ann"
+        return {"status": {"authenticated": True, "user": {"username": "ann"}} if known else {}}
+
+
+async def refused(asked: Reviews, tokens: list[str]) -> int:
+    """How many of the tokens, one after another, the server was not asked about."""
+    number = 0
+    for token_ in tokens:
+        try:
+            await asked.caller(token_)
+        except UnansweredError:
+            number += 1
+    return number
+
+
+async def test_ever_new_tokens_take_so_many_reviews_a_second_and_hold_up_nobody_known(clock: Clock) -> None:
+    server = Answering()
+    asked = Reviews(server, clock)  # type: ignore[arg-type]
+    assert await asked.caller("ann") is not None
+    assert await refused(asked, [f"first-{number}" for number in range(150)]) == 150 - (TOKENS_AT_ONCE - 1)
+    assert server.asked == TOKENS_AT_ONCE
+    clock.now = 2.0
+    assert await refused(asked, [f"then-{number}" for number in range(40)]) == 40 - 2 * TOKENS_PER_SECOND
+    clock.now = REMEMBERED_SECONDS
+    assert await refused(asked, [f"last-{number}" for number in range(150)]) == 150 - TOKENS_AT_ONCE
+    before = server.asked
+    assert await asked.caller("ann") == Caller("ann")
+    assert server.asked == before + 1
+
+
+async def test_ever_new_names_take_a_bounded_number_of_reviews(clock: Clock) -> None:
+    server = Answering()
+    asked = Reviews(server, clock)  # type: ignore[arg-type]
+    for number in range(RIGHTS_AT_ONCE):
+        assert not await asked.allows(Caller("ann"), Right("get", "offlinejobs", "a", f"j{number}"))
+    with pytest.raises(UnansweredError, match="too many rights"):
+        await asked.allows(Caller("ann"), Right("get", "offlinejobs", "a", "one-more"))
+    assert server.asked == RIGHTS_AT_ONCE
+
+
+async def test_the_queue_is_bounded_and_drains(clock: Clock) -> None:
+    server = Answering()
+    server.free.clear()
+    asked = Reviews(server, clock)  # type: ignore[arg-type]
+    rights = [Right("get", "offlinejobs", "a", f"j{number}") for number in range(MOST_WAITING)]
+    waiting = asyncio.gather(*(asked.allows(Caller("ann"), right) for right in rights))
+    await asyncio.sleep(0)
+    with pytest.raises(UnansweredError, match="too many callers wait"):
+        await asyncio.wait_for(asked.caller("ann"), 20)
+    server.free.set()
+    assert not any(await waiting)
+    assert await asked.caller("ann") is not None
+
+
+@given(st.lists(st.floats(0.0, 5.0), max_size=60))
+def test_a_bucket_gives_its_burst_and_its_rate_and_no_more(pauses: list[float]) -> None:
+    clock, taken = Clock(), 0
+    bucket = Bucket(2.0, 5, clock)
+    for pause in pauses:
+        clock.now += pause
+        taken += bucket.take()
+        assert taken <= 5 + 2.0 * clock.now + 1e-6
+    clock.now += 10.0
+    assert [bucket.take() for _ in range(6)] == [True] * 5 + [False]
 
 
 async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

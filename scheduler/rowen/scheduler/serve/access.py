@@ -57,8 +57,8 @@ class Guest:
     async def _allows(self, right: Right) -> bool:
         try:
             return await self._reviewer.allows(self._caller, right)
-        except UnansweredError:
-            raise _unanswered() from None
+        except UnansweredError as error:
+            raise _unanswered(error) from None
 
 
 class Door:
@@ -72,8 +72,8 @@ class Door:
         token = _token(request)
         try:
             caller = await self._reviewer.caller(token)
-        except UnansweredError:
-            raise _unanswered() from None
+        except UnansweredError as error:
+            raise _unanswered(error) from None
         if caller is None:
             raise _unknown("the API server does not know this token, or it has expired")
         return Guest(self._reviewer, caller)
@@ -93,5 +93,5 @@ def _unknown(message: str) -> HTTPException:
     return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
-def _unanswered() -> HTTPException:
-    return HTTPException(503, "the API server does not say who may ask; try again later", {"Retry-After": "5"})
+def _unanswered(error: UnansweredError) -> HTTPException:
+    return HTTPException(503, f"{error}; try again later", {"Retry-After": "5"})
