@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rowen.scheduler.placement.claims import Impact
+from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.memory import MemoryNeed
+from rowen.scheduler.model.prediction import combined
+from rowen.scheduler.placement.claims import Impact, sharing
 from rowen.scheduler.snapshot import COLUMNS, NodeView
 
 Numbers = NDArray[np.float64]
@@ -40,6 +44,10 @@ class Columns:
         self.of_idle = np.zeros(len(self.share))
         """Relative standard deviation of the idle time."""
         np.divide(deviation, self.share, out=self.of_idle, where=self.share > 0.0)
+        self.keys: Numbers = key_of(self.share, self.share)
+        """Order in which a newcomer takes them that gets the share as it is."""
+        self.uncertainties = self.of_idle.copy()
+        """Relative standard deviation of the share."""
         self._parts: Rows = joined[6].astype(np.intp)
         self.known: Flags = joined[4] > 0.0
         """Whether it is known what the online pod may have."""
@@ -115,12 +123,19 @@ class Columns:
         """The rows on which nothing is placed."""
         return np.flatnonzero(~self.open)
 
+    def needs(self, appetite: Appetite) -> tuple[MemoryNeed | None, ...]:
+        """What jobs with the appetite do on devices of each kind; None where memory does not change its owner."""
+        return tuple(appetite.on(type_, memory) if parts else None for type_, memory, parts in self.kinds[0])
+
     def change(
-        self, row: int, tenants: int, share: float, free: int, impact: Impact, group: int, *, takes: bool
+        self, row: int, tenants: int, level: IdleLevel, free: int, impact: Impact, group: int, *, takes: bool
     ) -> None:
         """What a row is after a claim. `group`: EMPTY, SHARED or FULL; `takes`: whether one more has a slot."""
         self.changed.append(row)
+        part = sharing(tenants + 1)
+        share = level.fraction * part
         self.tenants[row], self.share[row], self.free[row] = tenants, share, free
+        self.keys[row], self.uncertainties[row] = key_of(share - impact.loss, share), combined(level, 0.0, part)
         self.loss[row], self.payer[row] = impact.loss, impact.priority
         self.takes[row] = takes and self.open[row] and impact.broken is None
         self._group[row] = group * _GROUP

@@ -8,13 +8,15 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import Prediction
-from rowen.scheduler.placement.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of, sharing
+from rowen.scheduler.placement.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of
 from rowen.scheduler.placement.columns import Columns, Flags, Numbers
 from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.forecast import forecast, least_alignment
-from rowen.scheduler.placement.offer import Offer
+from rowen.scheduler.placement.offer import Lending, Offer
 from rowen.scheduler.placement.states import DeviceState, NodeState, claims_on, node_refusal
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
@@ -42,6 +44,7 @@ class Fleet:
         self._rows: dict[Constraints, Flags | None] = {}
         self._sets: dict[tuple[int, Appetite | None], Any] = {}
         self._offers: dict[Appetite | None, Offer] = {}
+        self._by_needs: dict[tuple[MemoryNeed | None, ...], Offer] = {}
         self._threshold = policy.alignment_threshold
 
     def node(self, number: int) -> NodeState:
@@ -99,8 +102,8 @@ class Fleet:
         """The columns, brought up to date with what was added."""
         for state in self._dirty.values():
             impact, tenants = self.impact((state,)), len(state.claims)
-            share, takes = state.view.idle * sharing(tenants + 1), state.node.takes(state)
-            self.columns.change(state.row, tenants, share, state.free, impact, state.group, takes=takes)
+            level, takes = IdleLevel(state.view.idle, state.view.deviation), state.node.takes(state)
+            self.columns.change(state.row, tenants, level, state.free, impact, state.group, takes=takes)
         self._dirty.clear()
         return self.columns
 
@@ -178,11 +181,19 @@ class Fleet:
 
     def offer(self, appetite: Appetite | None) -> Offer:
         """What every device offers a newcomer, as it is now."""
-        columns = self.settled()
+        self.settled()
         if appetite not in self._offers:
-            self._offers[appetite] = Offer(appetite, columns)
+            self._offers[appetite] = self._made(appetite)
         self._offers[appetite].refresh()
         return self._offers[appetite]
+
+    def _made(self, appetite: Appetite | None) -> Offer:
+        """One offer serves all who do the same with memory on every kind of device."""
+        needs = self.columns.needs(appetite) if appetite is not None else ()
+        needs = needs if any(needs) else ()
+        if needs not in self._by_needs:
+            self._by_needs[needs] = Lending(needs, self.columns) if needs else Offer(self.columns)
+        return self._by_needs[needs]
 
     def predict(self, devices: Sequence[DeviceState], job: JobView, appetite: Appetite | None) -> Prediction:
         """The factors for a newcomer on the devices, which are on one node."""

@@ -1,8 +1,9 @@
-"""What all devices offer a newcomer with one appetite, side by side."""
+"""What all devices offer a newcomer, side by side."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.memory import MemoryNeed, memory_doubts, memory_factors
 from rowen.scheduler.model.prediction import combined_each
 from rowen.scheduler.model.promise import Promise
@@ -10,49 +11,64 @@ from rowen.scheduler.placement.columns import Columns, Flags, Numbers, Rows, key
 
 
 class Offer:
-    """Columns beside those that do not depend on the job. M is 1 where memory does not change its owner."""
+    """To one whose memory has all it wants: the columns as they are."""
 
-    def __init__(self, appetite: Appetite | None, columns: Columns) -> None:
-        self._columns, self._seen = columns, len(columns.changed)
-        count = len(columns.share)
-        self._factors, self._doubts = np.ones(count), np.zeros(count)
-        self._needs: dict[tuple[MemoryNeed, int], int] = {}
-        """What such jobs do on devices whose memory is told in so many parts, numbered."""
-        self._number_of: Rows = np.full(count, -1, np.intp)
-        if appetite is not None:
-            self._number(appetite)
-        self.shares: Numbers = np.empty(count)
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.shares: Numbers = columns.share
         """Predicted fraction on each device alone, where the job's own memory has room."""
-        self.keys: Numbers = np.empty(count)
+        self.keys: Numbers = columns.keys
         """Order in which they are taken at the best rate."""
-        self.uncertainties: Numbers = np.empty(count)
+        self.uncertainties: Numbers = columns.uncertainties
         """Relative standard deviation of the share."""
-        self._keeps: dict[Promise, Flags] = {}
-        self._work_out(np.arange(count))
-
-    def _number(self, appetite: Appetite) -> None:
-        kinds, of_rows = self._columns.kinds
-        numbers = [-1] * len(kinds)
-        for at, (type_, memory, parts) in enumerate(kinds):
-            if parts:
-                numbers[at] = self._needs.setdefault((appetite.on(type_, memory), parts), len(self._needs))
-        self._number_of = np.array(numbers, np.intp)[of_rows]
+        self._keeps: dict[Promise, tuple[Flags, int]] = {}
+        """Of each promise, and how many changes of the columns are in it."""
 
     def keeps(self, promise: Promise) -> Flags:
         """Where the share clears the promise."""
+        self.refresh()
+        count = len(self._columns.changed)
         if promise not in self._keeps:
-            self._keeps[promise] = self.shares >= promise.needs(self.uncertainties)
-        return self._keeps[promise]
+            self._keeps[promise] = self.shares >= promise.needs(self.uncertainties), count
+        flags, seen = self._keeps[promise]
+        if seen < count:
+            rows = self._changed(seen)
+            flags[rows] = self.shares[rows] >= promise.needs(self.uncertainties[rows])
+            self._keeps[promise] = flags, count
+        return flags
 
     def refresh(self) -> None:
         """Takes into account who has come since."""
-        changed = self._columns.changed
-        if self._seen < len(changed):
-            rows = np.array(sorted(set(changed[self._seen :])), np.intp)
-            self._seen = len(changed)
-            self._work_out(rows)
-            for promise, keeps in self._keeps.items():
-                keeps[rows] = self.shares[rows] >= promise.needs(self.uncertainties[rows])
+
+    def _changed(self, seen: int) -> Rows:
+        """Rows that were changed after so many changes."""
+        return np.array(list(set(self._columns.changed[seen:])), np.intp)
+
+
+class Lending(Offer):
+    """To one who wants memory of the pool. `needs`: see `Columns.needs`; M is 1 where there is none."""
+
+    def __init__(self, needs: Sequence[MemoryNeed | None], columns: Columns) -> None:
+        super().__init__(columns)
+        kinds, of_rows = columns.kinds
+        self._needs: dict[tuple[MemoryNeed, int], int] = {}
+        """What such jobs do on devices whose memory is told in so many parts, numbered."""
+        numbers = [
+            -1 if need is None else self._needs.setdefault((need, parts), len(self._needs))
+            for need, (_, _, parts) in zip(needs, kinds, strict=True)
+        ]
+        self._number_of: Rows = np.array(numbers, np.intp)[of_rows]
+        count = len(columns.share)
+        self._factors, self._doubts = np.ones(count), np.zeros(count)
+        self.shares, self.keys, self.uncertainties = np.empty(count), np.empty(count), np.empty(count)
+        self._work_out(np.arange(count))
+        self._seen = len(columns.changed)
+
+    def refresh(self) -> None:
+        """Takes into account who has come since."""
+        if self._seen < len(self._columns.changed):
+            self._work_out(self._changed(self._seen))
+            self._seen = len(self._columns.changed)
 
     def _work_out(self, rows: Rows) -> None:
         columns, numbers = self._columns, self._number_of[rows]
