@@ -10,7 +10,9 @@ of eight devices each, without devices), the kubelets, and what binds pods to no
     outage     the API server is killed and comes back a minute later: nothing may be withdrawn, no pod be lost
     burst      all other jobs are made at once, run for 2 to 6 s each and end: jobs placed a second, requests per job
 
-All of them share this machine's cores with the API server and the simulation, whose processor time stands beside.
+A figure that speaks of all jobs has no value where some were not placed, did not run or did not end: those that came
+through would be the quick ones. All of them share this machine's cores with the API server and the simulation, whose
+processor time stands beside.
 Waits begin just before the request that makes a job, and end when a watch delivers its assignment.
 """
 
@@ -27,7 +29,7 @@ from typing import Any
 
 import structlog
 from plane import components
-from plane.bench import Bench, Found, Say
+from plane.bench import Bench, Burst, Found, Say
 from plane.cluster import furnish
 from plane.names import DEVICES, USERS
 from plane.sizes import Sizes, sizes
@@ -49,27 +51,34 @@ BARS = {
 _PARTS = ("operator", "scheduler")
 
 
-def wait_figures(name: str, waits: list[float]) -> Figures:
-    """From creation to the assignment."""
-    none = Missing("no job was placed")
-    return {f"{name}_s_{rank}": (percentile(waits, part) if waits else none, "s")
+def short(count: int, asked: int, what: str) -> Missing | None:
+    """In place of a figure that speaks of all, where some are missing: those that came through are the quick ones."""
+    return None if count >= asked else Missing(f"{count} of {asked} {what}")
+
+
+def wait_figures(name: str, waits: list[float], asked: int) -> Figures:
+    """From creation to the assignment, of so many jobs."""
+    none = short(len(waits), asked, "jobs were placed")
+    return {f"{name}_s_{rank}": (none or percentile(waits, part), "s")
             for rank, part in (("p50", 0.5), ("p99", 0.99))}  # fmt: skip
 
 
-def burst_figures(found: Found, jobs: int) -> Figures:
+def burst_figures(found: Burst, jobs: int) -> Figures:
     """Placing, and what a job costs from its creation to its end."""
+    unplaced = short(len(found.waits), jobs, "jobs were placed")
+    unfinished = short(found.finished, jobs, "jobs have finished")
     figures: dict[str, tuple[float | Missing, str]] = {
-        "jobs_per_second": (len(found.burst_waits) / found.burst_seconds, "1/s"),
-        "jobs_placed": (len(found.burst_waits), "jobs"),
+        "jobs_per_second": (unplaced or jobs / found.seconds, "1/s"),
+        "jobs_placed": (len(found.waits), "jobs"),
         "jobs_asked": (jobs, "jobs"),
         "jobs_finished": (found.finished, "jobs"),
         "jobs_created_per_second": (jobs / found.creating_seconds, "1/s"),
-        "api_calls_per_job": (sum(found.burst.by_part[part] for part in _PARTS) / jobs, "requests"),
+        "api_calls_per_job": (unfinished or sum(found.reading.by_part[part] for part in _PARTS) / jobs, "requests"),
     }
     for part in (*_PARTS, "kubelets"):
-        figures[f"api_calls_per_job_{part}"] = found.burst.by_part[part] / jobs, "requests"
-    for part, seconds in found.burst.cpu_seconds.items():
-        figures[f"cpu_ms_per_job_{part}"] = 1e3 * seconds / jobs, "ms"
+        figures[f"api_calls_per_job_{part}"] = unfinished or found.reading.by_part[part] / jobs, "requests"
+    for part, seconds in found.reading.cpu_seconds.items():
+        figures[f"cpu_ms_per_job_{part}"] = unfinished or 1e3 * seconds / jobs, "ms"
     return figures
 
 
@@ -85,13 +94,15 @@ def idle_figures(found: Found, nodes: int) -> Figures:
     return figures
 
 
-def other_figures(found: Found) -> Figures:
-    """Memory, restarts, the outage, and how far the simulation was behind."""
-    missing = next((value for value in found.restarts.values() if isinstance(value, Missing)), None)
-    values = [value for value in found.restarts.values() if not isinstance(value, Missing)]
+def other_figures(found: Found, held: int) -> Figures:
+    """Memory, restarts, the outage, and how far the simulation was behind. `held`: jobs that should have run then."""
+    idle = short(found.running, held, "jobs ran")
+    restarts = {part: idle or value for part, value in found.restarts.items()}
+    missing = next((value for value in restarts.values() if isinstance(value, Missing)), None)
+    values = [value for value in restarts.values() if not isinstance(value, Missing)]
     figures: dict[str, tuple[float | Missing, str]] = {
         "restart_reconcile_s": (missing or max(values), "s"),
-        **{f"restart_{part}_s": (value, "s") for part, value in found.restarts.items()},
+        **{f"restart_{part}_s": (value, "s") for part, value in restarts.items()},
         "restart_resources": (found.resources, "objects"),
     }
     for part in _PARTS:
@@ -103,12 +114,12 @@ def other_figures(found: Found) -> Figures:
         "outage_placed_s": (outage.placed_seconds, "s"),
         "outage_pods_s": (outage.pods_seconds, "s"),
         "outage_assignments": (outage.assignments, "assignments"),
-        "outage_revoked": (outage.revoked, "assignments"),
+        "outage_revoked": (short(outage.assignments, held, "jobs had assignments") or outage.revoked, "assignments"),
         "outage_pods": (outage.pods, "pods"),
-        "outage_pods_lost": (outage.lost, "pods"),
+        "outage_pods_lost": (short(outage.pods, held, "pods ran") or outage.lost, "pods"),
         "idle_reports_late_s_p99": (found.idle_late_seconds, "s"),
-        "burst_reports_late_s_p99": (found.burst_late_seconds, "s"),
-        "report_failures": (found.crowd["failures"], "reports"),
+        "burst_reports_late_s_p99": (found.burst.late_seconds, "s"),
+        "report_failures": (found.burst.crowd["failures"], "reports"),
     }
 
 
@@ -126,11 +137,11 @@ def result(found: Found, size: Sizes, seed: int) -> dict[str, Any]:
     """The object."""
     jobs = size.jobs - size.held
     figures = {
-        **burst_figures(found, jobs),
-        **wait_figures("decision", found.steady_waits),
-        **wait_figures("burst_decision", found.burst_waits),
+        **burst_figures(found.burst, jobs),
+        **wait_figures("decision", found.steady_waits, size.steady),
+        **wait_figures("burst_decision", found.burst.waits, jobs),
         **idle_figures(found, size.nodes),
-        **other_figures(found),
+        **other_figures(found, size.held),
     }
     made = report("controlplane", seed, figures, {}, ("rowen", "kopf", "kubernetes", "aiohttp", "numpy"))
     made["bars"] = judged(made["figures"])
@@ -141,7 +152,7 @@ def result(found: Found, size: Sizes, seed: int) -> dict[str, Any]:
     }  # fmt: skip
     made["requests"] = {
         phase: {"seconds": reading.seconds, "by_part": dict(reading.by_part), "by_kind": dict(reading.by_kind)}
-        for phase, reading in (("idle", found.idle), ("burst", found.burst))
+        for phase, reading in (("idle", found.idle), ("burst", found.burst.reading))
     }
     return made
 

@@ -13,7 +13,7 @@ from plane.components import Component, decided, reconciled
 from plane.follower import Follower, followed
 from plane.kubelets import PODS
 from plane.meter import Meter, Reading
-from plane.names import HELD, NAMESPACE, NODES_OF_A_SERVICE
+from plane.names import HELD, NAMESPACE
 from plane.samples import samples
 from plane.sizes import PROBES, Sizes
 from reporting.report import Missing
@@ -22,7 +22,7 @@ from rig.child import ask
 from rowen.cluster.bare.server import ApiServer
 from rowen.kube.client import Client
 from rowen.kube.errors import KubeError
-from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.kinds import OFFLINE_JOBS, ONLINE_SERVICES
 from rowen.kube.objects import get, list_all
 from rowen.kube.resource import Resource
 from rowen.operator.jobs.pod import pod_name
@@ -51,25 +51,35 @@ class Outage:
 
 
 @dataclass
+class Burst:
+    """What came of the jobs that were made at once."""
+
+    reading: Reading
+    late_seconds: float
+    waits: list[float]
+    seconds: float
+    """From the first creation to the last assignment."""
+    creating_seconds: float
+    finished: int
+    crowd: dict[str, Any]
+
+
+@dataclass
 class Found:
     """What the phases have found."""
 
     idle: Reading
     idle_late_seconds: float
     steady_waits: list[float]
+    running: int
+    """Held jobs that ran before the restarts."""
     restarts: dict[str, float | Missing]
     resources: int
+    """Jobs and services that were there then."""
     outage: Outage
-    burst: Reading
-    burst_late_seconds: float
-    burst_waits: list[float]
-    burst_seconds: float
-    """From the first creation to the last assignment."""
-    creating_seconds: float
-    finished: int
+    burst: Burst
     rest_rss: dict[str, int] = field(default_factory=dict)
     peak_rss: dict[str, int] = field(default_factory=dict)
-    crowd: dict[str, Any] = field(default_factory=dict)
 
 
 class Bench:
@@ -90,11 +100,12 @@ class Bench:
             await self._begin()
             idle, late = await self._idle()
             steady = await self._steady()
-            await self._fill()
-            restarts = await self._restart()
+            running = await self._fill()
+            resources = await self._resources()
+            restarts = await self._restart(resources)
             outage = await self._outage()
             await self._release()
-            found = await self._burst(idle, late, steady, restarts, outage)
+            found = Found(idle, late, steady, running, restarts, resources, outage, await self._burst())
             await asyncio.sleep(5.0)
             for name, component in self._components.items():
                 found.rest_rss[name] = component.usage().rss_bytes
@@ -148,10 +159,11 @@ class Bench:
         self._say(f"steady: {len(names)} jobs, one after the other")
         return self._follower.times.waits(names)
 
-    async def _fill(self) -> None:
+    async def _fill(self) -> int:
+        """How many of the held jobs run."""
         names = await self._follower.make(range(self._sizes.steady, self._sizes.held), held=True)
         await self._placed(names, self._sizes.other_limit_seconds)
-        await self._follower.wait(
+        return await self._follower.wait(
             lambda: sum(job.running for job in self._follower.jobs().values()),
             self._sizes.held, self._sizes.other_limit_seconds, lambda text: self._say(f"running: {text}"),
         )  # fmt: skip
@@ -163,21 +175,20 @@ class Bench:
             len(names), most_seconds, lambda text: self._say(f"placed: {text}"),
         )  # fmt: skip
 
-    async def _restart(self) -> dict[str, float | Missing]:
+    async def _restart(self, resources: int) -> dict[str, float | Missing]:
         most, found = self._sizes.other_limit_seconds, dict[str, float | Missing]()
-        dones = {"operator": lambda text: reconciled(text, self.resources), "scheduler": decided}
+        dones = {"operator": lambda text: reconciled(text, resources), "scheduler": decided}
         for name, done in dones.items():
             try:
                 found[name] = await self._components[name].restart(done, most)
             except TimeoutError as error:
                 found[name] = Missing(str(error))
-            self._say(f"restart of the {name} with {self.resources} resources: {found[name]}")
+            self._say(f"restart of the {name} with {resources} resources: {found[name]}")
         return found
 
-    @property
-    def resources(self) -> int:
-        """Objects that the operator reconciles when it is started again."""
-        return self._sizes.held + -(-self._sizes.nodes // NODES_OF_A_SERVICE)
+    async def _resources(self) -> int:
+        """Objects that the operator reconciles when it is started again, as the API server has them."""
+        return sum([len(await list_all(self._client, kind)) for kind in (OFFLINE_JOBS, ONLINE_SERVICES)])
 
     async def _outage(self) -> Outage:
         before = {job.name: job.assignment for job in self._follower.jobs().values() if job.assignment}
@@ -240,18 +251,16 @@ class Bench:
 
     async def _release(self) -> None:
         await self._asked("release")
-        await self._finished(self._sizes.held + PROBES)
+        await self._finished(list(self._follower.times.created))
 
-    async def _finished(self, wanted: int) -> int:
+    async def _finished(self, names: list[str]) -> int:
+        times = self._follower.times
         return await self._follower.wait(
-            lambda: len(self._follower.times.finished), wanted, self._sizes.other_limit_seconds,
-            lambda text: self._say(f"finished: {text}"),
+            lambda: sum(name in times.finished for name in names),
+            len(names), self._sizes.other_limit_seconds, lambda text: self._say(f"finished: {text}"),
         )  # fmt: skip
 
-    async def _burst(
-        self, idle: Reading, idle_late: float, steady: list[float], restarts: dict[str, float | Missing],
-        outage: Outage,
-    ) -> Found:  # fmt: skip
+    async def _burst(self) -> Burst:
         numbers = range(self._sizes.held, self._sizes.jobs)
         await self._asked("tally")
         before, began = await self._meter.read(), time.monotonic()
@@ -261,12 +270,8 @@ class Bench:
         await self._placed(names, self._sizes.place_limit_seconds)
         times = self._follower.times
         last = max((times.placed[name] for name in names if name in times.placed), default=time.monotonic())
-        before_these = len(times.finished.keys() - set(names))
-        finished = await self._finished(before_these + len(names)) - before_these
-        found, crowd = (await self._meter.read()).since(before), await self._asked("tally")
+        finished = await self._finished(names)
+        reading, crowd = (await self._meter.read()).since(before), await self._asked("tally")
         waits = times.waits(names)
         self._say(f"{len(waits)} jobs placed in {last - began:.1f} s, {finished} finished")
-        return Found(
-            idle, idle_late, steady, restarts, self.resources, outage, found, crowd["late_seconds_p99"], waits,
-            last - began, creating, finished, crowd=crowd,
-        )  # fmt: skip
+        return Burst(reading, crowd["late_seconds_p99"], waits, last - began, creating, finished, crowd)

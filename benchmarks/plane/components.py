@@ -110,11 +110,11 @@ def scheduler(server: ApiServer, folder: Path) -> Component:
 
 
 def reconciled(metrics: str, objects: int) -> bool:
-    """Whether the operator has looked at so many objects.
+    """Whether the operator has looked at so many objects, and got through with each.
 
     A new operator puts every object into its queue at once, and what comes in again goes to the end: so these are all.
     """
-    return total(metrics, "rowen_reconciles_total") >= objects
+    return total(metrics, "rowen_reconciles_total", result="ok") >= objects
 
 
 def decided(metrics: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import controlplane
 import pytest
 from apiserver import BINARIES
-from plane import agents, cluster, kubelets, samples, sizes, usage
+from plane import agents, bench, cluster, kubelets, samples, sizes, usage
 from plane.follower import Times, followed
 from plane.jobs import job
 from plane.meter import Reading
@@ -44,8 +44,9 @@ def test_requests_are_counted_by_who_asks() -> None:
     assert samples.requests_by_part(METRICS, schemas) == {"operator": 12, "scheduler": 0}
 
 
-@pytest.mark.parametrize(("objects", "done"), [(8, True), (9, False)])
-def test_a_restart_is_over_when_all_objects_were_looked_at(objects: int, done: bool) -> None:
+@pytest.mark.parametrize(("objects", "done"), [(6, True), (7, False)])
+def test_a_restart_is_over_when_the_operator_got_through_with_all_objects(objects: int, done: bool) -> None:
+    """Two of the eight looks went wrong."""
     assert controlplane.components.reconciled(METRICS, objects) is done
 
 
@@ -152,6 +153,50 @@ def test_bars() -> None:
         "outage_revoked": True,
         "outage_pods_lost": True,
     }
+
+
+def bench_found(placed: int, finished: int, held: int) -> controlplane.Found:
+    """Of 4 jobs in the burst and 3 held ones: so many came so far, within 2 s."""
+    reading = Reading(10.0, {"operator": 1.0}, samples.Counts(operator=6, scheduler=2), samples.Counts())
+    crowd = {"failures": 0}
+    burst = bench.Burst(reading, 0.1, [0.5] * placed, 2.0, 1.0, finished, crowd)
+    outage = bench.Outage(1.0, 2.0, 3.0, held, 0, held, 0)
+    rss = {"operator": 100, "scheduler": 200}
+    restarts = {"operator": 4.0, "scheduler": 5.0}
+    return controlplane.Found(reading, 0.1, [0.2] * held, held, restarts, held + 1, outage, burst, rss, rss)
+
+
+def values_of(some: controlplane.Found) -> tuple[dict[str, float | None], dict[str, bool | None]]:
+    size = sizes.Sizes(2, 7, steady=3, idle_seconds=1.0, outage_seconds=1.0)
+    made = controlplane.result(some, size, 0)
+    kept = {name: bar["kept"] for name, bar in made["bars"].items()}
+    return {name: row["value"] for name, row in made["figures"].items()}, kept
+
+
+def test_what_all_came_through_has_figures() -> None:
+    values, kept = values_of(bench_found(4, 4, 3))
+    assert None not in values.values()
+    assert (values["jobs_per_second"], values["api_calls_per_job"], values["cpu_ms_per_job_operator"]) == (2, 2, 250)
+    assert (values["restart_reconcile_s"], values["restart_resources"], values["decision_s_p99"]) == (5, 4, 0.2)
+    assert kept["outage_revoked"] is kept["outage_pods_lost"] is True
+
+
+@pytest.mark.parametrize(
+    ("some", "missing"),
+    [
+        (bench_found(3, 3, 3), {"jobs_per_second", "burst_decision_s_p50", "burst_decision_s_p99", "api_calls_per_job",
+                          "api_calls_per_job_operator", "api_calls_per_job_scheduler", "api_calls_per_job_kubelets",
+                          "cpu_ms_per_job_operator"}),
+        (bench_found(4, 3, 3), {"api_calls_per_job", "api_calls_per_job_operator", "api_calls_per_job_scheduler",
+                          "api_calls_per_job_kubelets", "cpu_ms_per_job_operator"}),
+        (bench_found(4, 4, 2), {"decision_s_p50", "decision_s_p99", "restart_reconcile_s", "restart_operator_s",
+                          "restart_scheduler_s", "outage_revoked", "outage_pods_lost"}),
+    ],
+)  # fmt: skip
+def test_a_bar_is_not_kept_by_what_did_not_come_through(some: controlplane.Found, missing: set[str]) -> None:
+    values, kept = values_of(some)
+    assert {name for name, value in values.items() if value is None} == missing
+    assert {name for name, value in kept.items() if value is None} == missing & controlplane.BARS.keys()
 
 
 def children() -> set[str]:
