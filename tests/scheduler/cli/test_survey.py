@@ -15,11 +15,12 @@ from scheduler.cli.commands import failed, invoke
 from scheduler.cli.test_whatif import kubeconfig
 from scheduler.stage import Clock, Stage
 
-from rowen.crds.names import API_VERSION
+from rowen.crds.names import API_VERSION, NODE_LEASE_SECONDS
 from rowen.kube.client import Client
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES
 from rowen.kube.objects import apply, apply_status
 from rowen.kube.timestamps import rfc3339
+from rowen.scheduler.cli.heartbeats import heartbeat_fields
 from rowen.scheduler.cli.survey import Overview
 from rowen.scheduler.cli.tables import cut, device_lines, show_overview
 
@@ -59,7 +60,7 @@ async def lease(stage: Stage, name: str, holder: str, renewed: float) -> None:
 async def told(monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, stage: Stage, *arguments: str) -> dict[str, Any]:
     text = await asyncio.to_thread(
         invoke, monkeypatch, api_server.kubeconfig, "status", "-o", "json", "--system-namespace", stage.namespace,
-        *arguments,
+        "--agent-namespace", stage.namespace, *arguments,
     )  # fmt: skip
     return dict(json.loads(text))
 
@@ -149,7 +150,7 @@ async def test_every_device_with_whose_its_memory_is(
     (row,) = [entry for entry in listed if entry["node"] == node]
     assert (row["device"], row["idle"], row["harvested"], row["pool"]) == ("cpu0", 0.8, 0.0, POOL)
     assert (row["service"], row["tenants"]) == (f"{stage.namespace}/chat", [f"{stage.namespace}/j"])
-    short = [node, "cpu0", "cpu", "80%", "0%", f"{stage.namespace}/chat", f"{stage.namespace}/j"]
+    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", f"{stage.namespace}/j"]
     for arguments, memory in ((["--node", node], []), (["-o", "wide"], ["1Mi", "3Mi", "0", "512Mi", "5"])):
         text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", *arguments)
         (line,) = [line for line in text.splitlines() if line.startswith(node)]
@@ -164,14 +165,15 @@ LONG = "ip-192-168-101-202.eu-central-1.compute.internal"
 def device(node: str) -> dict[str, Any]:
     return {
         "node": node, "device": "gpu0", "type": "nvidia-h200", "harvestable": True, "idle": 0.5, "harvested": 0.25,
-        "pool": POOL, "service": "team-with-a-long-name/chat", "tenants": ["team-b/one", "team-b/two"],
+        "pool": POOL, "service": "team/chat", "tenants": ["team-b/one", "team-b/two"],
+        "heartbeatSecondsAgo": 28.4, "silent": True,
     }  # fmt: skip
 
 
 def test_a_device_is_one_line_however_narrow_the_terminal_is() -> None:
     assert device_lines([device(LONG)]) == [
-        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   SERVICE                      TENANTS",
-        f"{LONG}   gpu0     nvidia-h200   50%    25%         team-with-a-long-name/chat   team-b/one,team-b/two",
+        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   HEARTBEAT      SERVICE     TENANTS",
+        f"{LONG}   gpu0     nvidia-h200   50%    25%         28s (silent)   team/chat   team-b/one,team-b/two",
     ]
     heading, row = device_lines([device(LONG)], wide=True)
     assert heading.split()[-5:] == ["FIXED", "ONLINE", "AHEAD", "OFFLINE", "FREE"]
@@ -181,14 +183,13 @@ def test_a_device_is_one_line_however_narrow_the_terminal_is() -> None:
 def test_a_node_is_one_line_without_a_terminal() -> None:
     row = {
         "name": LONG, "devices": 1, "harvestable": 1, "idle": "9%", "harvested": "0%", "tenants": 0, "lent": None,
-        "reportedSecondsAgo": 1.0,
+        "heartbeatSecondsAgo": 2.0, "silent": False, "reportedSecondsAgo": 61.0,
     }  # fmt: skip
     console = Console(file=io.StringIO(), width=80)
     show_overview(Overview(nodes=[row]), console)
     assert isinstance(console.file, io.StringIO)
     (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith("ip-")]
-    assert line.split()[:3] == [LONG, "1", "1"]
-    assert "1 s ago" in line
+    assert line.split() == [LONG, "1", "1", "0", "9%", "0%", "-", "2s", "61s"]
 
 
 def test_what_does_not_fit_on_the_screen_is_counted() -> None:
@@ -215,10 +216,30 @@ def test_what_is_not_there_or_not_understood_is_told() -> None:
     assert "no OnlineService in all namespaces" in drawn(Overview())
     assert "no node reports a device" in drawn([])
     assert "its report is not understood" in drawn([{"node": "n", "problem": "its report is not understood"}])
-    silent = {
-        "name": "n", "devices": 1, "harvestable": 1, "idle": "9%", "harvested": "0%", "tenants": 0, "lent": None,
-    }  # fmt: skip
-    for age, words in ((91.0, "91 s ago (silent?)"), (90.0, "90 s ago\n"), (None, "never")):
-        assert words in "\n".join(
-            line.rstrip() for line in drawn(Overview(nodes=[{**silent, "reportedSecondsAgo": age}])).splitlines()
-        )
+
+
+async def test_silence_is_told_by_the_heartbeat_and_not_by_the_nodes_clock(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's clock is an hour behind, in its report and in its heartbeat."""
+    stage.clock.offset = -3600.0
+    node = await stage.node("a")
+    options = ["--agent-namespace", stage.namespace]
+    await stage.beat(node)
+    found = await told(monkeypatch, api_server, stage)
+    (row,) = [entry for entry in found["nodes"] if entry["name"] == node]
+    assert row["heartbeatSecondsAgo"] < 600.0 < row["reportedSecondsAgo"]
+    assert row["silent"] is (row["heartbeatSecondsAgo"] > NODE_LEASE_SECONDS)
+    listed = await asyncio.to_thread(
+        invoke, monkeypatch, api_server.kubeconfig, "top", "-o", "json", "--node", node, *options
+    )
+    assert json.loads(listed)[0]["heartbeatSecondsAgo"] < 600.0
+    found = await told(monkeypatch, api_server, stage, "--agent-namespace", "nowhere")
+    (row,) = [entry for entry in found["nodes"] if entry["name"] == node]
+    assert (row["heartbeatSecondsAgo"], row["silent"]) == (None, None)
+    assert any("--agent-namespace" in reason for reason in found["unread"])
+
+
+@pytest.mark.parametrize(("seconds", "silent"), [(NODE_LEASE_SECONDS, False), (NODE_LEASE_SECONDS + 0.1, True)])
+def test_silence_begins_where_the_lease_ends(seconds: float, silent: bool) -> None:
+    assert heartbeat_fields("n", {"n": seconds})["silent"] is silent

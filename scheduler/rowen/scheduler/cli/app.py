@@ -54,8 +54,9 @@ Service = Annotated[
 Account = Annotated[
     str | None, typer.Option("--service-account", help="Ask as this account of the namespace; else by your own token.")
 ]
+Agents = Annotated[str, typer.Option("--agent-namespace", help="Where the agents are, with the nodes' heartbeats.")]
 JobName = Annotated[str, typer.Argument(help="Name of the OfflineJob.", metavar="JOB")]
-_SERVICE = "rowen-system/rowen-scheduler"
+_SERVICE, _AGENTS = "rowen-system/rowen-scheduler", "rowen-agent"
 
 
 def _command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -120,15 +121,16 @@ async def status(
         bool, typer.Option("--all-namespaces", "-A", help="All, or an error; by default all that you may read.")
     ] = False,
     system: Annotated[str, typer.Option("--system-namespace", help="Where Rowen is installed.")] = "rowen-system",
+    agents: Agents = _AGENTS,
     output: Format = Output.TEXT,
 ) -> None:
     """Prints the cluster in a few figures: nodes, services with their SLO, jobs by state, who leads."""
     if namespace is not None and everywhere:
         raise CommandError("--namespace and --all-namespaces exclude one another")
-    scope, where = Scope(_namespace(namespace), everywhere), checked("namespace", system)
+    scope = Scope(_namespace(namespace), everywhere, checked("namespace", system), checked("namespace", agents))
 
     async def read(client: Client) -> Overview:
-        return await overview(client, scope, where, time.time())
+        return await overview(client, scope, time.time())
 
     found = await asked(read)
     if output is Output.JSON:
@@ -145,15 +147,16 @@ async def top(
         float, typer.Option("--interval", min=2.0, max=300.0, help="Seconds between two looks, with --watch.")
     ] = 5.0,
     node: Annotated[str | None, typer.Option("--node", help="Devices of this node only.")] = None,
+    agents: Agents = _AGENTS,
     output: Annotated[
         TopOutput, typer.Option("--output", "-o", help="wide: with whose the memory is; json: for programs.")
     ] = TopOutput.TEXT,
 ) -> None:
-    """Prints every device: how idle it is, what is harvested, its service and its offline tenants."""
-    one = None if node is None else checked("name of a node", node)
+    """Prints every device: how idle it is, what is harvested, when its node was heard, its service, its tenants."""
+    one, where = None if node is None else checked("name of a node", node), checked("namespace", agents)
 
     async def read(client: Client) -> list[dict[str, Any]]:
-        return await devices(client, one, time.time())
+        return await devices(client, one, where, time.time())
 
     if output is TopOutput.JSON:
         if watch:

@@ -18,6 +18,7 @@ from rowen.kube.objects import NOT_FOUND
 LIMIT_SECONDS = 15.0
 """So long the API server may take in all."""
 
+FORBIDDEN = 403
 _UNAUTHORIZED = 401
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _KIND = re.compile(r"^(ojob|offlinejobs?(\.rowen\.dev)?)/(?=[^/]+$)")

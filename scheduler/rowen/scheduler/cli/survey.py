@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,9 +18,9 @@ from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICE
 from rowen.kube.objects import NOT_FOUND, get, list_all
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import unix_seconds
-from rowen.scheduler.cli.session import LIMIT_SECONDS, CommandError, not_installed
+from rowen.scheduler.cli.heartbeats import heartbeat_fields, heartbeats
+from rowen.scheduler.cli.session import FORBIDDEN, LIMIT_SECONDS, CommandError, not_installed
 
-_FORBIDDEN = 403
 _COMPONENTS = ("scheduler", "operator")
 
 S = TypeVar("S", bound=BaseModel)
@@ -33,6 +34,10 @@ class Scope:
     """One of them."""
     all: bool = False
     """All, and nothing else will do; without both all, or the context's where that is not allowed."""
+    system: str = "rowen-system"
+    """Where operator and scheduler are."""
+    agents: str = "rowen-agent"
+    """Where the agents are."""
 
 
 @dataclass
@@ -49,7 +54,7 @@ class Overview:
     unread: list[str] = field(default_factory=list)
 
 
-async def overview(client: Client, scope: Scope, system: str, now: float) -> Overview:
+async def overview(client: Client, scope: Scope, now: float) -> Overview:
     """Everything that may be read. Raises `KubeError` where nothing may."""
     namespace, jobs = await _jobs(client, scope)
     unread: list[str] = []
@@ -58,16 +63,17 @@ async def overview(client: Client, scope: Scope, system: str, now: float) -> Ove
         try:
             return await list_all(client, resource, namespace=where, most_seconds=LIMIT_SECONDS)
         except RefusedError as error:
-            if error.status != _FORBIDDEN:
+            if error.status != FORBIDDEN:
                 raise
             unread.append(str(error))
             return []
 
     services, harvests = await asyncio.gather(listed(ONLINE_SERVICES, namespace), listed(NODE_HARVESTS, None))
-    leaders = {name: await _leader(client, system, f"rowen-{name}", now, unread) for name in _COMPONENTS}
+    heard = await heartbeats(client, scope.agents, now, unread) if harvests else {}
+    leaders = {name: await _leader(client, scope.system, f"rowen-{name}", now, unread) for name in _COMPONENTS}
     return Overview(
         namespace=namespace,
-        nodes=[_node(raw, now) for raw in sorted(harvests, key=_key)],
+        nodes=[_node(raw, heard, now) for raw in sorted(harvests, key=_key)],
         jobs=dict(sorted(Counter(map(_state, jobs)).items())),
         services=[_service(raw) for raw in sorted(services, key=_key)],
         leaders=leaders,
@@ -75,13 +81,17 @@ async def overview(client: Client, scope: Scope, system: str, now: float) -> Ove
     )
 
 
-async def devices(client: Client, node: str | None, now: float) -> list[dict[str, Any]]:
-    """Every device of every node, or of one. Raises `CommandError` where that one has no report, `KubeError`."""
+async def devices(client: Client, node: str | None, agents: str, now: float) -> list[dict[str, Any]]:
+    """Every device of every node, or of one; the heartbeats are in the namespace `agents`.
+
+    Raises `CommandError` where that node has no report, and `KubeError`.
+    """
     if node is None:
         found = await list_all(client, NODE_HARVESTS, most_seconds=LIMIT_SECONDS)
     else:
         found = [await _harvest(client, node)]
-    return [entry for raw in sorted(found, key=_key) for entry in _devices(raw, now)]
+    heard = await heartbeats(client, agents, now, [])
+    return [entry for raw in sorted(found, key=_key) for entry in _devices(raw, heard, now)]
 
 
 async def _harvest(client: Client, node: str) -> Raw:
@@ -98,7 +108,7 @@ async def _jobs(client: Client, scope: Scope) -> tuple[str | None, list[Raw]]:
         try:
             return None, await list_all(client, OFFLINE_JOBS, most_seconds=LIMIT_SECONDS)
         except RefusedError as error:
-            if scope.all or error.status != _FORBIDDEN:
+            if scope.all or error.status != FORBIDDEN:
                 raise
     where = scope.namespace or client.namespace
     return where, await list_all(client, OFFLINE_JOBS, namespace=where, most_seconds=LIMIT_SECONDS)
@@ -108,7 +118,7 @@ async def _leader(client: Client, namespace: str, name: str, now: float, unread:
     try:
         spec = (await get(client, LEASES, namespace, name)).get("spec") or {}
     except RefusedError as error:
-        if error.status == _FORBIDDEN:
+        if error.status == FORBIDDEN:
             unread.append(str(error))
             return "not known"
         if error.status != NOT_FOUND:
@@ -146,19 +156,20 @@ def _state(raw: Raw) -> str:
     return "not understood" if status is None else status.state or "New"
 
 
-def _node(raw: Raw, now: float) -> dict[str, Any]:
-    status = _read(NodeHarvestStatus, raw)
+def _node(raw: Raw, heard: Mapping[str, float], now: float) -> dict[str, Any]:
+    node, status = raw["metadata"]["name"], _read(NodeHarvestStatus, raw)
     if status is None:
-        return {"name": raw["metadata"]["name"], "problem": "its report is not understood"}
+        return {"name": node, "problem": "its report is not understood"}
     summary = status.summary
     return {
-        "name": raw["metadata"]["name"],
+        "name": node,
         "devices": summary.devices,
         "harvestable": summary.harvestable,
         "idle": summary.idle,
         "harvested": summary.harvested,
         "tenants": summary.tenants,
         "lent": summary.lent,
+        **heartbeat_fields(node, heard),
         "reportedSecondsAgo": _age(status.update_time, now),
     }
 
@@ -181,7 +192,7 @@ def _service(raw: Raw) -> dict[str, Any]:
     }
 
 
-def _devices(raw: Raw, now: float) -> list[dict[str, Any]]:
+def _devices(raw: Raw, heard: Mapping[str, float], now: float) -> list[dict[str, Any]]:
     node, status = raw["metadata"]["name"], _read(NodeHarvestStatus, raw)
     if status is None:
         return [{"node": node, "problem": "its report is not understood"}]
@@ -200,6 +211,7 @@ def _devices(raw: Raw, now: float) -> list[dict[str, Any]]:
             if device.online
             else None,
             "tenants": [f"{each.pod.namespace}/{each.job or each.pod.name}" for each in device.tenants],
+            **heartbeat_fields(node, heard),
             "reportedSecondsAgo": reported,
         }
         for device in status.devices

@@ -8,9 +8,6 @@ from rich.console import Console
 from rowen.crds.base import quantity_text
 from rowen.scheduler.cli.survey import Overview
 
-_STALE_SECONDS = 90.0
-"""A report is written each minute at least."""
-
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
     """The lines of a plain table: an object is one line, however long, so that `grep` finds it; None is a `-`."""
@@ -42,15 +39,15 @@ def show_overview(found: Overview, console: Console) -> None:
         say(f"not shown: {reason}")
 
 
-_NODE_HEADINGS = ("NODE", "DEVICES", "HARVESTABLE", "TENANTS", "IDLE", "HARVESTED", "LENT", "REPORTED")
+_NODE_HEADINGS = ("NODE", "DEVICES", "HARVESTABLE", "TENANTS", "IDLE", "HARVESTED", "LENT", "HEARTBEAT", "REPORT AGE")
 _SERVICE_HEADINGS = ("NAMESPACE", "SERVICE", "READY", "SLO", "TTFT", "TPOT", "HARVEST", "HARVESTED")
 
 
 def _node_row(node: Mapping[str, Any]) -> list[object]:
     if "problem" in node:
-        return [node["name"], node["problem"], *[""] * 6]
+        return [node["name"], node["problem"], *[""] * (len(_NODE_HEADINGS) - 2)]
     figures = [node[key] for key in ("devices", "harvestable", "tenants", "idle", "harvested", "lent")]
-    return [node["name"], *figures, _ago(node["reportedSecondsAgo"])]
+    return [node["name"], *figures, _heartbeat(node), _age(node["reportedSecondsAgo"])]
 
 
 def _service_row(service: Mapping[str, Any]) -> list[object]:
@@ -59,13 +56,16 @@ def _service_row(service: Mapping[str, Any]) -> list[object]:
     return [service["namespace"], service["name"], ready, *rest]
 
 
-def _ago(seconds: float | None) -> str:
-    if seconds is None:
-        return "never"
-    return f"{seconds:.0f} s ago" + (" (silent?)" if seconds > _STALE_SECONDS else "")
+def _heartbeat(row: Mapping[str, Any]) -> str | None:
+    ago = _age(row["heartbeatSecondsAgo"])
+    return f"{ago} (silent)" if row["silent"] else ago
 
 
-_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "SERVICE", "TENANTS")
+def _age(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.0f}s"
+
+
+_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "HEARTBEAT", "SERVICE", "TENANTS")
 _OWNERS = {
     "FIXED": "fixedBytes",
     "ONLINE": "onlineUsedBytes",
@@ -97,6 +97,7 @@ def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
         device["type"],
         f"{device['idle']:.0%}" if device["harvestable"] else None,
         f"{device['harvested']:.0%}",
+        _heartbeat(device),
         device["service"],
         ",".join(device["tenants"]) or None,
         *(memory if wide else ()),
