@@ -107,6 +107,21 @@ async def test_a_job_is_looked_for_in_its_namespace_only(
     assert "no OfflineJob j in namespace default" in told
 
 
+async def test_a_job_that_another_controller_manages_is_told(
+    api_server: ApiServer, kube: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = samples.offline_job("j")
+    meta, spec = {**job["metadata"], "namespace": namespace}, {**job["spec"], "managedBy": "example.com/other"}
+    await apply(kube, OFFLINE_JOBS, {**job, "metadata": meta, "spec": spec}, manager="test")
+    for options in ([], ["--candidates"]):
+        told = await asyncio.to_thread(
+            invoke, monkeypatch, api_server.kubeconfig, "explain", "j", "-n", namespace, *options
+        )
+        assert told == "j: managed by example.com/other: Rowen leaves it alone\n"
+    told = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "status", "-n", namespace)
+    assert f"jobs in namespace {namespace}: 1 managed by others" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -48,6 +48,10 @@ spec:
         (JOB + "  colour: red\n", "spec.colour: Extra inputs are not permitted"),
         (JOB.replace("template:", "x: 1 #"), "spec.x: Extra inputs"),
         (JOB.replace("  template:", "#"), "spec: exactly one of fineTune, batchInference, template must be set"),
+        (
+            JOB + "  managedBy: example.com/other\n",
+            "spec.managedBy: managed by example.com/other: Rowen leaves",
+        ),
         (f"{JOB}---\n{JOB.replace('64Mi', 'much')}", "document 2: spec.memory"),
         ("---\n".join([JOB] * 21), "21 jobs, at most 20"),
         ("x" * 2**18 + "y", "longer than 262144 characters"),

@@ -18,7 +18,7 @@ from rich.text import Text
 from rowen.kube.client import Client, Raw, open_client
 from rowen.scheduler.cli import question, worker_logs
 from rowen.scheduler.cli.explanation import show, show_answer
-from rowen.scheduler.cli.lookup import find, status_of
+from rowen.scheduler.cli.lookup import find, left_alone, status_of
 from rowen.scheduler.cli.session import CommandError, asked, checked, job_name, told
 from rowen.scheduler.cli.survey import Overview, Scope, devices, overview
 from rowen.scheduler.cli.tables import cut, device_lines, show_overview
@@ -94,7 +94,7 @@ async def explain(
 
     async def read(client: Client) -> tuple[Raw, list[CandidateReply] | None]:
         raw = await find(client, name, where)
-        if not candidates:
+        if not candidates or left_alone(raw["spec"]):
             return raw, None
         at = raw["metadata"]["namespace"]
         token = await question.caller_token(client, account, at)
@@ -110,7 +110,7 @@ async def explain(
             answer = {**answer, "candidates": [entry.to_wire() for entry in known]}
         _print_json(answer)
     else:
-        show(name, status, Console(), known)
+        show(name, status, Console(), known, left_alone(raw["spec"]))
 
 
 @app.command()

@@ -11,11 +11,15 @@ from rowen.scheduler.cli.tables import table
 
 
 def show(
-    job: str, status: OfflineJobStatus, console: Console, candidates: Sequence[CandidateExplanation] | None = None
+    job: str,
+    status: OfflineJobStatus,
+    console: Console,
+    candidates: Sequence[CandidateExplanation] | None = None,
+    alone: str | None = None,
 ) -> None:
     """Prints conditions, throughput, the candidates' factors, and what decided each of them.
 
-    `candidates` stand in for the one that the status names.
+    `candidates` stand in for the one that the status names; `alone` says why Rowen does not look at the job.
     """
 
     def say(text: str) -> None:
@@ -25,6 +29,9 @@ def show(
         say(f"{condition.type:<10} {condition.status:<8} {condition.reason}: {condition.message}")
     if status.throughput is not None:
         say("; ".join(f"{name} {value:g}" for name, value in status.throughput.to_wire().items()))
+    if alone is not None:
+        say(f"{job}: {alone}")
+        return
     if status.explanation is None:
         say(f"{job}: the scheduler has not looked at it yet")
         return

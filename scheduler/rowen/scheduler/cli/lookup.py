@@ -1,7 +1,11 @@
 """One job, as the API server has it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import ValidationError
 
+from rowen.crds.names import OPERATOR_MANAGER
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
@@ -31,3 +35,9 @@ async def find(client: Client, job: str, namespace: str | None) -> Raw:
             raise CommandError("this cluster does not know OfflineJobs: Rowen is not installed in it") from error
         hint = "`kubectl get offlinejobs -A` lists all"
         raise CommandError(f"there is no OfflineJob {job} in namespace {where}; {hint}") from error
+
+
+def left_alone(spec: Mapping[str, Any]) -> str | None:
+    """Why Rowen does not look at a job with this spec; None where it does."""
+    manager = spec.get("managedBy")
+    return None if manager in (None, OPERATOR_MANAGER) else f"managed by {manager}: Rowen leaves it alone"

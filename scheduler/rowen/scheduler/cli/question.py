@@ -14,6 +14,7 @@ from rowen.crds.names import API_VERSION
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
+from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import CommandError, checked
 from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf
 
@@ -91,6 +92,9 @@ def _job(where: str, found: object, namespace: str | None, context: str) -> Hypo
         raise CommandError(f"{where}: {'; '.join(_faults(error))}") from error
     if sum(getattr(spec, part) is not None for part in _WORKLOADS) != 1:
         raise CommandError(f"{where}: spec: exactly one of fineTune, batchInference, template must be set")
+    alone = left_alone(found["spec"])
+    if alone is not None:
+        raise CommandError(f"{where}: spec.managedBy: {alone}")
     return job
 
 

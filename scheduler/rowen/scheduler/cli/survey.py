@@ -19,6 +19,7 @@ from rowen.kube.objects import NOT_FOUND, get, list_all
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.cli.heartbeats import heartbeat_fields, heartbeats
+from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import FORBIDDEN, LIMIT_SECONDS, CommandError, not_installed
 
 _COMPONENTS = ("scheduler", "operator")
@@ -152,6 +153,8 @@ def _read(model: type[S], raw: Raw) -> S | None:
 
 
 def _state(raw: Raw) -> str:
+    if left_alone(raw["spec"]):
+        return "managed by others"
     status = _read(OfflineJobStatus, raw)
     return "not understood" if status is None else status.state or "New"
 
