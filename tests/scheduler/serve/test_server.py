@@ -124,6 +124,30 @@ def test_what_if_a_job_is_added(source: Source) -> None:
     assert ask(source) == {name: entry for name, entry in ask(source).items() if name != "new"}
 
 
+def test_what_if_a_job_that_is_there_is_changed(source: Source) -> None:
+    """Its place is free, and it is not planned beside itself."""
+    jobs = (
+        client(source)
+        .post("/v1/what-if", json={"add": [{"namespace": "ns", "name": "x", "spec": {**TEMPLATE, "priority": 9}}]})
+        .json()["jobs"]
+    )
+    assert sorted(entry["name"] for entry in jobs) == ["x", "y"]
+    assert (jobs[0]["name"], jobs[0]["action"], jobs[0]["node"]) == ("x", "place", "a")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"removeJobs": ["ns/x", "ns/none"]}, "removeJobs: no OfflineJob ns/none that Rowen manages"),
+        ({"removeJobs": ["x"]}, "removeJobs: no OfflineJob x that Rowen manages"),
+        ({"removeNodes": ["a", "none"]}, "removeNodes: no node none"),
+    ],
+)
+def test_what_if_of_what_is_not_there_is_refused(source: Source, change: dict[str, Any], told: str) -> None:
+    reply = client(source).post("/v1/what-if", json=change)
+    assert (reply.status_code, reply.json()) == (422, {"detail": told})
+
+
 PINNED = {"template": {"spec": {**TEMPLATE["template"]["spec"], "nodeSelector": {"zone": "a"}}}, "memory": "1Gi"}
 
 

@@ -24,7 +24,7 @@ from rowen.scheduler.serve.messages import (
 from rowen.scheduler.serve.reviews import Reviewer
 from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.serve.turns import BusyError, Turns
-from rowen.scheduler.serve.whatif import changed, predict, what_if
+from rowen.scheduler.serve.whatif import absent, changed, predict, what_if
 from rowen.scheduler.snapshot import JobView, Snapshot
 from rowen.scheduler.world.facts import new_job
 
@@ -77,7 +77,7 @@ def create_app(source: Source, registry: CollectorRegistry, reviewer: Reviewer) 
         sight = await guest.jobs(request.namespaces)
         async with _turn(turns):
             added = [hypothetical(job, source.now(), number) for number, job in enumerate(request.add)]
-            world = changed(_snapshot(source), added, set(request.remove_jobs), set(request.remove_nodes))
+            world = _changed(_snapshot(source), added, request)
             decision = what_if(world, source.history, source.now(), source.policy)
             teller = Teller(world, source.history, sight)
             return teller.decision(decision.outcomes, {job.uid for job in added})
@@ -109,6 +109,14 @@ def _snapshot(source: Source) -> Snapshot:
     if found is None:
         raise HTTPException(503, "the cluster's state is not known at the moment")
     return found
+
+
+def _changed(world: Snapshot, added: list[JobView], request: WhatIf) -> Snapshot:
+    """Raises 422."""
+    missing = absent(world, request.remove_jobs, request.remove_nodes)
+    if missing:
+        raise HTTPException(422, "; ".join(missing[:5]))
+    return changed(world, added, set(request.remove_jobs), set(request.remove_nodes))
 
 
 def _job(world: Snapshot, namespace: str, name: str) -> JobView:

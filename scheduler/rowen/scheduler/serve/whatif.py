@@ -1,6 +1,6 @@
 """Questions about a world that differs from the snapshot. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from rowen.scheduler.decision import Decision, decide
@@ -21,11 +21,25 @@ def predict(snapshot: Snapshot, history: History, job: JobView, now: float, poli
     return survey(Places(fleet, history, policy).request(job, backoffs), fleet, policy)
 
 
+def absent(snapshot: Snapshot, remove_jobs: Collection[str], remove_nodes: Collection[str]) -> list[str]:
+    """What is to be removed, and is not there, each in a few words."""
+    jobs = sorted(set(remove_jobs) - {job.label for job in snapshot.jobs.values()})
+    nodes = sorted(set(remove_nodes) - snapshot.nodes.keys())
+    return [
+        *(f"removeJobs: no OfflineJob {job} that Rowen manages" for job in jobs),
+        *(f"removeNodes: no node {node}" for node in nodes),
+    ]
+
+
 def changed(
-    snapshot: Snapshot, add: Iterable[JobView], remove_jobs: Collection[str], remove_nodes: Collection[str]
+    snapshot: Snapshot, add: Collection[JobView], remove_jobs: Collection[str], remove_nodes: Collection[str]
 ) -> Snapshot:
-    """The snapshot with jobs added, and with jobs (`namespace/name`) and nodes gone as if they had never been."""
-    jobs = {uid: job for uid, job in snapshot.jobs.items() if job.label not in remove_jobs}
+    """The snapshot with jobs added, and with jobs (`namespace/name`) and nodes gone as if they had never been.
+
+    A job that is added stands for the one of its name.
+    """
+    replaced = {*remove_jobs, *(job.label for job in add)}
+    jobs = {uid: job for uid, job in snapshot.jobs.items() if job.label not in replaced}
     for uid, job in jobs.items():
         if job.placement is not None and job.placement.node in remove_nodes:
             jobs[uid] = replace(job, placement=None)
