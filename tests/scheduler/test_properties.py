@@ -273,30 +273,6 @@ def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot,
             assert needs[state.row] == Promise(0.3).need(predicted.uncertainty)
 
 
-@settings(max_examples=100)
-@given(worlds(), st.lists(jobs("other"), min_size=1, max_size=3), st.lists(st.integers(0, 2), max_size=6))
-def test_what_is_kept_of_offers_is_what_a_new_fleet_would_offer(
-    snapshot: Snapshot, kinds: list[JobView], turns: list[int]
-) -> None:
-    """Jobs with and without memory of the pool take turns: each choice is the best of all that are evaluated."""
-    fleet, claims = Fleet(snapshot.nodes, NOW, POLICY), []
-    asked = [replace(kind, devices=1, sla=sla) for kind in kinds for sla in (None, 0.2)]
-    for number, turn in enumerate(turns):
-        new = replace(asked[turn % len(asked)], uid=f"uid-{number}")
-        request = Request(new, Promise(new.sla), {}, appetite=HISTORY.appetite(new))
-        chosen = choose(request, fleet, POLICY).chosen
-        fresh = Fleet(snapshot.nodes, NOW, POLICY)
-        for claim in claims:
-            fresh.add(claim)
-        states = [state for found in every_node(fresh) for state in found.open_devices()]
-        everything = [evaluate(request, fresh, (state,), POLICY) for state in states]
-        fitting = [candidate for candidate in everything if not candidate.refusal]
-        assert chosen == min(fitting, key=lambda candidate: candidate.rank, default=None)
-        if chosen is not None:
-            claims.append(claim_of(new, chosen.node, chosen.devices, request.promise, request.appetite))
-            fleet.add(claims[-1])
-
-
 @settings(max_examples=50)
 @given(worlds(), jobs("new"))
 def test_a_neighbour_counts_the_same_before_and_after(snapshot: Snapshot, new: JobView) -> None:
