@@ -202,7 +202,9 @@ async def test_the_scheduler_answers_through_the_api_server(
             )
             assert f"would go to {node}/cpu0" in told
 
-            assert 'cannot create resource "services/proxy"' in await refused(outsider, "whatif", "-f", "-")
+            told = await refused(outsider, "whatif", "-f", "-")
+            assert 'cannot create resource "services/proxy"' in told
+            assert "; ask for the Role rowen-scheduler-caller" in told
             told = await refused(stranger, "whatif", "-f", "-")
             assert told.startswith(
                 f"error: the scheduler answers: system:serviceaccount:{stage.namespace}:stranger may not"

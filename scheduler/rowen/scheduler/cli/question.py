@@ -15,13 +15,14 @@ from rowen.crds.offline_job import OfflineJobSpec
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.scheduler.cli.lookup import left_alone
-from rowen.scheduler.cli.session import CommandError, checked
+from rowen.scheduler.cli.session import FORBIDDEN, CommandError, checked
 from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf
 
 _MOST_CHARACTERS = 2**18
 _ANSWER_SECONDS = 12.0
 _TOKEN_SECONDS = 600
 """The shortest life of a token that the API server gives."""
+_REACH = "ask for the Role rowen-scheduler-caller of the scheduler's namespace (docs/install.md)"
 _WORKLOADS = ("fine_tune", "batch_inference", "template")
 
 
@@ -147,6 +148,8 @@ async def ask(client: Client, service: str, token: str, method: str, path: str, 
         )
     except RefusedError as error:
         # The API server's own answers have a reason.
+        if error.reason and error.status == FORBIDDEN:
+            raise CommandError(f"the API server answers: {error}; {_REACH}") from error
         if error.reason:
             raise
         raise CommandError(f"the scheduler answers: {_detail(error)}") from error
