@@ -11,6 +11,7 @@ from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod
 from rowen.scheduler.decision import Action, Decision
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.model.profile import PredictionError
 from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.snapshot import JobView
 
@@ -144,6 +145,42 @@ def test_a_change_of_neighbours_is_given_the_dwell_to_show(beside: float, action
     view = placed(job("j", sla=0.3), "n")
     tracks = {uid: replace(track, beside=NOW - beside) for uid, track in short(view).tracks.items()}
     assert actions(run(node("n"), node("z"), view, history=History(tracks=tracks))) == {"j": action}
+
+
+@pytest.mark.parametrize(("low", "action"), [(59, "place"), (60, "wait")])
+def test_nobody_joins_who_falls_short_though_the_prediction_would_let_him(low: float, action: str) -> None:
+    """Beside another it is predicted 0.4, which is above 0.3: but it measures 0.2 already."""
+    view = placed(job("j", sla=0.3), "n")
+    tracks = {uid: replace(track, violating_since=NOW - low) for uid, track in short(view).tracks.items()}
+    decision = run(node("n"), view, job("w"), history=History(tracks=tracks))
+    assert actions(decision) == {"w": action, "j": "keep"}
+    if action == "wait":
+        assert outcome(decision, "w").message.endswith("n/cpu0: ns/j falls short of its SLA 0.30 already")
+
+
+def test_nobody_joins_who_falls_short_while_the_dwell_runs() -> None:
+    """Else each who came would begin it anew, and nothing would ever be done."""
+    view = placed(job("j", sla=0.3), "n")
+    tracks = {uid: replace(track, beside=NOW - 30) for uid, track in short(view).tracks.items()}
+    assert actions(run(node("n"), view, job("w"), history=History(tracks=tracks))) == {"w": "wait", "j": "keep"}
+
+
+def test_who_makes_way_leaves_no_place_to_a_newcomer() -> None:
+    """Alone it gets 0.2, beside another 0.1: `w` in the place of `b` would be no help. What is unsure is large."""
+    view, other = placed(job("j", sla=0.14), "n"), placed(job("b"), "n")
+    unsure = {"class": PredictionError(0.5, 0.0025, NOW)}
+    history = replace(short(view, fraction=0.1), errors=unsure, time=NOW)
+    decision = run(node("n", device("n", idle=0.9), slots=3), view, other, job("w"), history=history)
+    assert actions(decision) == {"w": "wait", "b": "MadeWay", "j": "keep"}
+
+
+def test_a_place_beside_one_that_falls_short_too_is_no_better_place() -> None:
+    """`a` would go to `z`, but there `c` falls short by itself: both stay, and no neighbour makes way."""
+    first, second = placed(job("a", sla=0.3), "m"), placed(job("c", sla=0.3, created=9.0), "z")
+    decision = run(node("m", slots=1), node("z"), first, second, history=short(first, second))
+    assert actions(decision) == {"a": "keep", "c": "keep"}
+    assert "no place is better: z/cpu0: ns/c falls short" in outcome(decision, "a").message
+    assert "no place is better" in outcome(decision, "c").message
 
 
 @settings(max_examples=60)

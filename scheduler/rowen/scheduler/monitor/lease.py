@@ -138,14 +138,20 @@ def not_started(job: JobView, node: NodeView | None, pod: PodView | None) -> Los
 
 
 def violation(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:
-    """The eviction that the SLA monitor asks for, after the dwell: a sustained shortfall, or one that has to come."""
+    """The eviction that the SLA monitor asks for, after the dwell."""
+    track = history.tracks.get(job.uid)
+    if track is None or now - max(track.since, track.beside) < policy.dwell_seconds:
+        return None
+    return shortfall(job, history, now, policy)
+
+
+def shortfall(job: JobView, history: History, now: float, policy: Policy) -> Loss | None:
+    """Why the job falls short of its SLA, dwell or not: it has for long, or by the node's pattern has to."""
     track = history.tracks.get(job.uid)
     placement = job.placement
     if placement is None or job.sla is None or track is None:
         return None
-    if track.assignment != placement.id or now - max(track.since, track.beside) < policy.dwell_seconds:
-        return None
-    if now - track.time > _STALE_SECONDS:
+    if track.assignment != placement.id or now - track.time > _STALE_SECONDS:
         return None
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     return _shortfall(job.sla, track, placement, place, now, policy) or _drift(job.sla, track, placement, place, policy)

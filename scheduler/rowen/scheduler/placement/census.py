@@ -1,9 +1,10 @@
 """Who holds what when a pass begins: the fleet with every claim."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from rowen.scheduler.history import History
-from rowen.scheduler.monitor.lease import renewed
+from rowen.scheduler.monitor.lease import renewed, shortfall
 from rowen.scheduler.occupancy import devices_of, pod_of
 from rowen.scheduler.placement.choice import claim_of
 from rowen.scheduler.placement.claims import Claim
@@ -32,6 +33,7 @@ def build_fleet(
         rate = _rate(history.rates.get(job.workload, {}), node, placement.devices)
         promise, appetite = history.promise(job.workload, job.sla), history.appetite(job)
         claim = claim_of(job, placement.node, placement.devices, promise, appetite, rate)
+        claim = replace(claim, short=shortfall(job, history, now, policy) is not None)
         fleet.add(claim)
         entered.add(placement.id)
         if not job.deleting:

@@ -29,6 +29,8 @@ class Claim:
     """The job's; 0 for a pod without an assignment."""
     rate: float = 1.0
     """Its throughput alone on these devices over that on the device type that suits it best, as far as known."""
+    short: bool = False
+    """Whether it is measured below its SLA: nobody joins it, whatever it is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Impact:
 
     @property
     def broken(self) -> Fall | None:
-        """The first claim that would fall below what it was promised."""
-        return next((fall for fall in self.falls if fall.after < fall.need), None)
+        """The first claim that would fall below what it was promised, or is below it and would fall further."""
+        return next((fall for fall in self.falls if fall.claim.short or fall.after < fall.need), None)
 
     def gain(self, harvest: float) -> float:
         """What is harvested in addition when the newcomer harvests so much; both in devices."""

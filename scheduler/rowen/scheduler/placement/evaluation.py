@@ -40,6 +40,8 @@ def _broken_promise(impact: Impact) -> str:
     fall = impact.broken
     if fall is None:
         return ""
+    if fall.claim.short:
+        return f"{fall.claim.label} falls short of its SLA {fall.claim.promise.sla:.2f} already"
     return f"{fall.claim.label} would fall to {fall.after:.2f} < its SLA with margin {fall.need:.2f}"
 
 
