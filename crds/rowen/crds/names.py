@@ -53,3 +53,5 @@ HEARTBEAT_SECONDS = 5.0
 NODE_LEASE_SECONDS = 15
 # A report is written so often while offline work is attached, or figures move: progress is measured between reports.
 PROGRESS_SECONDS = 10.0
+# The longest time between two reports; the report's window where that is shorter.
+REPORT_SECONDS = 60.0

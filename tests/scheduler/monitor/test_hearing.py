@@ -12,6 +12,7 @@ from rowen.scheduler.monitor.hearing import (
     Word,
     advanced,
     stalled,
+    untold,
 )
 
 
@@ -190,3 +191,19 @@ def test_a_first_report_is_never_from_the_future_and_is_so_after_a_clock_was_put
     assert first.tellings["n"] == Telling(NOW + 3600, NOW)
     assert told(first, NOW - 60, report=NOW + 3600).tellings["n"] == Telling(NOW + 3600, NOW - 60)
     assert told(first, NOW + 60, report=NOW - 3600).tellings["n"] == Telling(NOW - 3600, NOW + 60)
+
+
+@pytest.mark.parametrize(
+    ("heard_ago", "told_ago", "late"),
+    [(0.0, 120.0, []), (0.0, 120.1, ["n"]), (15.0, 600.0, ["n"]), (15.1, 600.0, []), (0.0, None, ["n"])],
+)
+def test_reports_are_late_where_a_node_lives_on_for_two_minutes_without_one(
+    heard_ago: float, told_ago: float | None, late: list[str]
+) -> None:
+    told = {} if told_ago is None else {"n": Telling(NOW, NOW - told_ago)}
+    hearing = Hearing({"n": Word(NOW, NOW - heard_ago, NOW - 999.0)}, told)
+    assert untold(hearing, NOW, 15.0) == late
+
+
+def test_a_node_that_has_just_come_is_not_late_with_its_first_report() -> None:
+    assert untold(Hearing({"n": Word(NOW, NOW, NOW - 120.0)}), NOW, 15.0) == []

@@ -39,6 +39,7 @@ def test_the_idlest_device_is_taken() -> None:
         (node("n"), job("j", memory=7 * GIB), "7.00Gi, the most that a service leaves is 6.00Gi of 8.00Gi"),
         (node("n", slots=0), job("j"), "no free harvest slot (0 of 0 free on the node)"),
         (node("n", reported=NOW - 20), job("j"), "its agent has been silent for 20 s > 15 s"),
+        (node("n", told=NOW - 121), job("j"), "its last report is 121 s old > 120 s"),
         (node("n", reported=None), job("j"), "no report of its agent"),
         (node("n", ready=False), job("j"), "node is not Ready"),
         (node("n", schedulable=False), job("j"), "node is cordoned"),

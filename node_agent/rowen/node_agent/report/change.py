@@ -6,11 +6,9 @@ moved by much, and not too often. What is written in any case is written seldom:
 
 from dataclasses import dataclass
 
-from rowen.crds.names import PROGRESS_SECONDS
+from rowen.crds.names import PROGRESS_SECONDS, REPORT_SECONDS
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant, Quantiles
 
-REFRESH_SECONDS = 60.0
-"""The longest time between two reports; the window's length where that is shorter."""
 _FRACTION = 0.05
 """Part of the time, or of a device's memory, that is much."""
 _RATIO = 0.25
@@ -33,7 +31,7 @@ def due(written: Written | None, status: NodeHarvestStatus, now: float, window_s
     if written is None:
         return True
     age, before = now - written.time, written.status
-    if age >= min(REFRESH_SECONDS, window_seconds) or _facts(status) != _facts(before):
+    if age >= min(REPORT_SECONDS, window_seconds) or _facts(status) != _facts(before):
         return True
     if age < PROGRESS_SECONDS:
         return False

@@ -8,6 +8,8 @@ last change.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from rowen.crds.names import REPORT_SECONDS
+
 BLIND_SECONDS = 5.0
 """Longest time without a sign of the API server, stalls apart, that still counts as listening."""
 STALL_SECONDS = 1.0
@@ -15,6 +17,8 @@ STALL_SECONDS = 1.0
 _MOST_STALLS = 100
 KEPT_SECONDS = 60.0
 """How long a node is remembered that has neither a heartbeat nor a report: they may have been deleted by hand."""
+LATE_SECONDS = 2.0 * REPORT_SECONDS
+"""How old the last report of a node that lives on can be, the way to the scheduler and a second try with it."""
 
 Stall = tuple[float, float]
 """Begin and end, Unix seconds."""
@@ -104,6 +108,21 @@ def advanced(
         words[node] = _word(before.get(node), told, beats.get(node), reports.get(node), now, lease_seconds)
     tellings = {node: _telling(hearing.tellings.get(node), stamp, now) for node, stamp in reports.items()}
     return Hearing(words, tellings, _listened(hearing.listening, contact, now))
+
+
+def untold(hearing: Hearing, now: float, lease_seconds: float) -> list[str]:
+    """The nodes that live on and whose reports do not arrive: no heartbeat follows a report that was not accepted."""
+    return [
+        node
+        for node, word in hearing.words.items()
+        if now - word.heard <= lease_seconds and now - _told(hearing, node) > LATE_SECONDS
+    ]
+
+
+def _told(hearing: Hearing, node: str) -> float:
+    """When the node's last report came; where none has, since when it was there to report."""
+    telling = hearing.tellings.get(node)
+    return hearing.words[node].steady if telling is None else telling.told
 
 
 def _telling(before: Telling | None, stamp: float, now: float) -> Telling:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.placement.claims import Claim, Impact
 from rowen.scheduler.placement.columns import FULL, SHARED
 from rowen.scheduler.policy import Policy
@@ -68,6 +69,8 @@ def node_refusal(node: NodeView, now: float, policy: Policy) -> str:
     age = node.age(now)
     if age > policy.lease_seconds:
         return f"its agent has been silent for {age:.0f} s > {policy.lease_seconds} s"
+    if now - node.told > LATE_SECONDS:
+        return f"its last report is {now - node.told:.0f} s old > {LATE_SECONDS:.0f} s"
     if not node.ready:
         return "node is not Ready"
     if not node.schedulable:

@@ -13,7 +13,7 @@ from rowen.kube.heartbeat import Beat, read_beat
 from rowen.kube.informer import WATCH_SECONDS, Informer
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, NODES, OFFLINE_JOBS, ONLINE_SERVICES, PODS
 from rowen.kube.resource import Resource
-from rowen.scheduler.monitor.hearing import Hearing, advanced, stalled
+from rowen.scheduler.monitor.hearing import Hearing, advanced, stalled, untold
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 from rowen.scheduler.world.assembly import assemble
 from rowen.scheduler.world.facts import (
@@ -31,7 +31,10 @@ from rowen.scheduler.world.facts import (
 _SILENT_SECONDS = WATCH_SECONDS + 15.0
 _HEAR_SECONDS = 1.0
 _LISTING_SECONDS = 30.0
+_RELISTING_SECONDS = 60.0
+"""Least time between two lists of reports that do not arrive by themselves."""
 _PROBE_SECONDS, _PROBE_TIMEOUT_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 3.0, 10.0
+_MOST_NAMED = 10
 
 T = TypeVar("T")
 
@@ -70,7 +73,7 @@ class Cluster:
         self._clock, self._lease_seconds = clock, lease_seconds
         self._hearing = Hearing()
         self._views: Mapping[str, NodeView] = {}
-        self._answered = float("-inf")
+        self._answered = self._relisted = float("-inf")
 
     async def run(self) -> None:
         """Keeps all informers until it is cancelled."""
@@ -137,6 +140,17 @@ class Cluster:
             silent = self._silent_seconds() >= _PROBE_SECONDS
             asked = silent and any(job.placement for job in self.jobs.values())
             pause = _HEAR_SECONDS if not asked or await self._answers() else min(_LONGEST_PAUSE_SECONDS, 2.0 * pause)
+            self._hear(self._clock())
+            await self._ask_for_reports()
+
+    async def _ask_for_reports(self) -> None:
+        """Lists the reports anew where nodes live on and theirs do not arrive: that watch may be deaf."""
+        late = untold(self._hearing, self._clock(), self._lease_seconds)
+        if not late or time.monotonic() - self._relisted < _RELISTING_SECONDS:
+            return
+        self._relisted = time.monotonic()
+        log.warning("reports of nodes that are there do not arrive", nodes=sorted(late)[:_MOST_NAMED], count=len(late))
+        if await _listed("nodeharvests", self.harvests):
             self._hear(self._clock())
 
     async def _answers(self) -> bool:
