@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -18,12 +18,16 @@ from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import NvidiaDeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
+from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.report.change import Written, due
 from rowen.node_agent.report.status import DeviceSnapshot, node_status
 
 _BURSTS, _BURST_SECONDS = 12, 5.0
 """Requests of an engine in each window, one every so often."""
 _MEMORY = "80Gi"
+_GIB = 2**30
+_POOL_BYTES = 30 * _GIB
+"""Of a device: its engine has 4 to 15 GiB of it in a burst, and half as much between two."""
 _LONGEST_PAUSE_SECONDS = 8.0
 
 
@@ -117,6 +121,7 @@ class Agent:
             config=config, hardware="NVIDIA H200", usable=True, counts=counts, idle_fraction=1.0 - self._load,
             harvested_fraction=1.0 - self._load if tenants else 0.0, covered=self._window, requests=(),
             closings=closings, placements=Placements(self._online, tuple(enumerate(tenants))),
+            memory=tuple(self._memory(closings)),
         )  # fmt: skip
 
     def _closings(self, now: float) -> tuple[Closing, ...]:
@@ -128,6 +133,15 @@ class Agent:
             Closing(number, start, start, end if end <= now else None, 0, for_request=True)
             for number, start, end in zip(count(), starts, ends, strict=False)
         )
+
+    def _memory(self, closings: Iterable[Closing]) -> Iterator[MemorySample]:
+        """Each of `_BURSTS` bursts in turn needs another amount, so that every window has them all."""
+        for closing in closings:
+            burst = round((closing.closed - self._phase) / _BURST_SECONDS)
+            most = (4 + 5 * burst % _BURSTS) * _GIB
+            for moment, used in ((closing.closed, most), (closing.opened, most // 2)):
+                if moment is not None:
+                    yield MemorySample(moment, used, used, 0, _POOL_BYTES - used, reclaims=burst, tokens_lost=0)
 
 
 def _config(index: int) -> NvidiaDeviceConfig:

@@ -12,8 +12,10 @@ from plane.jobs import job
 from plane.meter import Reading
 from plane.names import DEVICES, NAMESPACE, engine_name, node_name
 
+from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.node_agent.kubelet.pods import PodView
+from rowen.node_agent.report.change import Written, due
 from rowen.node_agent.report.status import node_status
 
 METRICS = """\
@@ -110,6 +112,31 @@ def test_an_agent_reports_the_pods_of_its_devices() -> None:
     assert cells is not None
     # As often as its idle fraction says, but for the two ends of the window.
     assert cells.fraction == pytest.approx(1.0 - device.idle_fraction, abs=0.1)
+
+
+def test_an_agent_reports_what_its_pools_lend() -> None:
+    """In a window of twelve bursts the engine has 4, 5, … 15 GiB, 9.5 in the mean, and half of it between them."""
+    agent = agents.Agent(None, 3, agents.random.Random(0), agents.Tally())  # type: ignore[arg-type]
+    status = node_status(agent.snapshots([], 1000.0), now=1000.0, window=60.0, unix_offset=0.0)
+    device, gib = status.devices[0], 2**30
+    assert device.memory is not None
+    used = 9.5 * (1.0 + (1.0 - device.idle_fraction)) / 2
+    assert device.memory.mean(float) / gib == pytest.approx(30.0 - used, abs=0.5)
+    assert device.memory.used_bytes / gib == pytest.approx(used, abs=0.5)
+    assert device.memory.available_bytes[0] / gib == pytest.approx(15.0, abs=1.0)
+    assert device.memory.available_bytes[-1] / gib == 28.0
+    assert device.memory.reclaims == 11
+
+
+def test_an_agent_that_nothing_happens_to_writes_once_a_minute() -> None:
+    agent = agents.Agent(None, 3, agents.random.Random(0), agents.Tally())  # type: ignore[arg-type]
+
+    def status(now: float) -> NodeHarvestStatus:
+        return node_status(agent.snapshots([], now), now=now, window=60.0, unix_offset=0.0)
+
+    written = Written(1000.0, status(1000.0))
+    assert not any(due(written, status(1000.0 + second), 1000.0 + second, 60.0) for second in range(5, 60, 5))
+    assert due(written, status(1060.0), 1060.0, 60.0)
 
 
 def test_a_pod_is_bound_where_the_operator_pins_it() -> None:
