@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import web
+from apiserver import ApiServer
 from kube.odd import Answer, Odd, body, hung, status, streamed
 
 from rowen.kube.client import Client, open_client
@@ -177,3 +178,25 @@ async def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(LoginError):
         await open_client()
+
+
+@pytest.mark.parametrize("command", ["/none/plugin", "/bin/false", "/bin/true"])
+async def test_an_exec_plugin_that_fails_is_no_login(
+    tmp_path: Path, api_server: ApiServer, caplog: pytest.LogCaptureFixture, command: str
+) -> None:
+    found = yaml.safe_load(api_server.kubeconfig.read_text())
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command}
+    found["users"][0]["user"] = {"exec": plugin}
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(found))
+    with pytest.raises(LoginError, match="its exec plugin failed: "):
+        await open_client(str(path))
+    assert not caplog.records
+
+
+async def test_the_library_says_nothing_of_a_missing_kubeconfig(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(LoginError):
+        await open_client(str(tmp_path / "none"))
+    assert not caplog.records

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -193,13 +194,34 @@ async def open_client(kubeconfig: str | None = None) -> Client:
             config.load_incluster_config(configuration)
             namespace = (_ACCOUNT / "namespace").read_text().strip()
         else:
-            loader = await config.load_kube_config(
-                files or _USERS_FILE, client_configuration=configuration, persist_config=False
-            )
+            with _faults_raised():
+                loader = await config.load_kube_config(
+                    files or _USERS_FILE, client_configuration=configuration, persist_config=False
+                )
             namespace = loader.current_context["context"].get("namespace")
         return Client(ApiClient(configuration), namespace or "default")
     except Exception as error:
         raise LoginError(str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def _faults_raised() -> Iterator[None]:
+    """The library logs that an exec plugin failed, and goes on as nobody. Raises `LoginError`."""
+    faults: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            faults.append(record.getMessage())
+        return record.levelno < logging.WARNING
+
+    logger = logging.getLogger(config.kube_config.__name__)
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+    if faults:
+        raise LoginError(f"its exec plugin failed: {'; '.join(faults)}")
 
 
 def _in_a_pod() -> bool:
