@@ -167,10 +167,12 @@ class HarvestGuard(ReadModel):
     since: Timestamp
     """When the level last changed."""
     steps: int = 0
-    """Steps down so far; each doubles the time until the next step up. Forgotten after half a day at Full."""
+    """Steps down so far; each doubles the time until the next step up. Forgotten after half a day at Full. With none
+    at Full, a reason was noted, and is decided on when the next requests are known."""
     cause: Annotated[str, Field(max_length=63)] = "Harvest"
     """Of the last step down. Harvest: the objective is missed beside offline work, and better kept without. Untested:
-    it is missed beside offline work, and too few requests were served without to compare."""
+    it is missed beside offline work, and too few requests were served without to compare. Service: it was blamed on
+    harvesting, and is missed without offline work too. Again: blamed on it right after that."""
     message: Annotated[str, Field(max_length=1024)] = ""
     """The figures behind the last step."""
 

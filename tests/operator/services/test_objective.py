@@ -12,7 +12,7 @@ from operator_builders import device, online, report, requests
 from rowen.crds.latency_counts import BOUNDS_SECONDS, CELLS, LatencyCounts, RequestCounts, cell_of
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.online_service import Slo
-from rowen.operator.services.objective import Objective, Verdict, objectives, worst
+from rowen.operator.services.objective import Objective, Verdict, objectives, objectives_by_type, worst
 from rowen.operator.services.proportions import Proportion
 
 SLO = Slo.from_wire({"ttft": {"target": "500ms"}, "tpot": {"percentile": 90, "target": "50ms"}})
@@ -56,6 +56,25 @@ def test_the_reports_of_all_devices_are_added_up() -> None:
     assert ttft == p99(Proportion(15, 115), Proportion(1, 50), Proportion(2, 302))
     assert tpot == Objective("tpot", 90, 0.05, Proportion(7, 57))
     assert (ttft.allowed, tpot.allowed, ttft.all) == (0.01, 0.1, Proportion(16, 165))
+
+
+def test_fault_is_told_apart_by_device_type() -> None:
+    """Slow devices are harvested and late in any case; fast ones are neither."""
+    slow, fast = requests({0.1: 600, 0.9: 400}, offline=True), requests({0.1: 1000})
+    held = [
+        device("s0", type="slow", online=online(requests=[slow])),
+        device("f0", type="fast", online=online(requests=[fast])),
+        device("f1", type="fast", online=online(requests=[fast])),
+    ]
+    both = report(*held).devices
+    assert objectives(SLO, both)[0].verdict() is Verdict.HARVEST
+    fast_ttft, _, slow_ttft, _ = objectives_by_type(SLO, both)
+    assert (fast_ttft.device_type, fast_ttft.without) == ("fast", Proportion(0, 2000))
+    assert (slow_ttft.device_type, slow_ttft.beside) == ("slow", Proportion(400, 1000))
+    assert worst(objectives_by_type(SLO, both)) == (Verdict.UNTESTED, slow_ttft.told())
+    assert slow_ttft.told().startswith("TTFT above 0.5 s on slow: 400 of 1000 requests")
+    assert objectives_by_type(SLO, both[1:]) == objectives(SLO, both[1:])
+    assert objectives_by_type(SLO, ()) == ()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 from manifests import apply, apply_status, read
 from operator_builders import SLO, device, online, quantiles, report_manifest, requests
+from operator_builders import tenant as offline
 from operator_cluster import ROWEN, FakeCluster, find
 from operator_process import OperatorProcess, eventually
 
@@ -80,7 +81,18 @@ async def test_harvesting_that_harms_the_objective_is_reduced_then_stopped(
     assert find(service, "HarvestEnabled")["reason"] == "Harvesting"
     assert "harvestGuard" not in service["status"]
     tenant["requests"] = [requests(late, offline=True), requests(fine), requests(fine, seconds=3600)]
-    await _report(cluster, device(online=tenant))
+    both = [offline("one"), offline("two")]
+    await _report(cluster, device(online=tenant, tenants=both))
+
+    async def noted() -> bool:
+        stored = await read(cluster.client, ROWEN, cluster.namespace, "onlineservices/chat")
+        return stored is not None and stored["status"].get("harvestGuard", {}).get("level") == "Full"
+
+    await eventually(noted)
+    # What is known of it is in the status alone: each step comes by the time that stands there.
+    passed = {"status": {"harvestGuard": {"since": rfc3339(time.time() - 800)}}}
+    await cluster.patch("onlineservices/chat/status", passed, ROWEN)
+    await _report(cluster, device(online=tenant, tenants=both))
     service = await cluster.wait_condition("HarvestEnabled", "HarvestReduced", name="chat", url="onlineservices")
     guard = service["status"]["harvestGuard"]
     assert (guard["level"], guard["steps"], guard["cause"]) == ("Reduced", 1, "Harvest")
@@ -89,10 +101,9 @@ async def test_harvesting_that_harms_the_objective_is_reduced_then_stopped(
         return "HarvestReduced" in await cluster.events("chat")
 
     await eventually(told)
-    # What is known of it is in the status alone: the next step comes by the time that stands there.
     passed = {"status": {"harvestGuard": {"since": rfc3339(time.time() - 800)}}}
     await cluster.patch("onlineservices/chat/status", passed, ROWEN)
-    await _report(cluster, device(online=tenant))
+    await _report(cluster, device(online=tenant, tenants=both))
     service = await cluster.wait_condition("HarvestEnabled", "HarvestStopped", name="chat", url="onlineservices")
     assert (service["status"]["harvestGuard"]["level"], service["status"]["harvestGuard"]["steps"]) == ("Stopped", 2)
 

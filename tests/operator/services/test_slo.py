@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operator_builders import NOW, SLO, condition, device, online, report, requests
+from operator_builders import NOW, SLO, condition, device, online, report, requests, tenant
 
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.kube.timestamps import rfc3339
@@ -36,7 +36,8 @@ def service(*windows: dict[str, Any], harvest: bool = True, **status: Any) -> Se
         },
         "status": status,
     }
-    devices = report(device(online=online(requests=list(windows)))).devices
+    both = [tenant("one"), tenant("two")]
+    devices = report(device(online=online(requests=list(windows)), tenants=both)).devices
     return service_snapshot(
         manifest, workload=WORKLOAD, cluster_service=None, pods=(), devices=devices, runtime_image="i"
     )
@@ -179,7 +180,10 @@ def test_the_cause_of_a_miss_is_told() -> None:
 
 
 def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
-    harmed = service(*HARM)
+    noted = service(*HARM)
+    assert said(noted, "HarvestEnabled", NOW - 720)[1] == "Harvesting"
+    assert "Harvest" not in "".join(note.reason for note in decide(noted, NOW - 720).notes)
+    harmed = after(noted, *HARM, now=NOW - 720)
     guard = {"level": "Reduced", "since": rfc3339(NOW), "steps": 1, "cause": "Harvest", "message": FIGURES}
     assert status_of(harmed)["harvestGuard"] == guard
     told = f"the SLO guard lets be harvested: one job at a time on each device; {FIGURES}"
@@ -200,6 +204,16 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     (note,) = decide(stopped, NOW + 720 + 1800).notes
     assert (note.type, note.reason) == ("Normal", "HarvestRestored")
     assert note.message.endswith("one job at a time on each device; tried again after 30 min")
+
+
+def test_where_no_device_has_two_tenants_the_first_step_stops() -> None:
+    harmed = after(service(*HARM), *HARM)
+    alone = tuple(device.model_copy(update={"tenants": device.tenants[:1]}) for device in harmed.devices)
+    levels = [
+        status_of(replace(harmed, devices=devices), NOW + 720)["harvestGuard"]["level"]
+        for devices in (alone, harmed.devices, alone + harmed.devices)
+    ]
+    assert levels == ["Stopped", "Reduced", "Reduced"]
 
 
 def test_a_service_that_misses_its_objective_by_itself_is_harvested() -> None:

@@ -103,12 +103,12 @@ _CAUSES = {
 }
 
 
-def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective]) -> Say:
+def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective], by_type: Sequence[Objective]) -> Say:
     """SLOMet: the requests of the last ten minutes keep the objectives.
 
     It turns False when one is missed with confidence, and True when all that were asked for are kept with some; in
     between it stays as it was. So it does with fewer requests, down to half of what it takes to begin with. That one is
-    missed takes no more than `LEAST_REQUESTS`.
+    missed takes no more than `LEAST_REQUESTS`. The cause is told from the same, `by_type` of devices.
     """
     if not snapshot.devices:
         return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
@@ -120,7 +120,7 @@ def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective]) -> Say:
         before = None
     late = [objective for objective in asked if _missed(objective, before)]
     if late:
-        return Say("False", "And".join(_word(each) for each in late) + "Exceeded", _late_told(late))
+        return Say("False", "And".join(_word(each) for each in late) + "Exceeded", _late_told(late, by_type))
     few = [objective for objective in asked if not _enough(objective, before)]
     if few:
         return Say("Unknown", "TooFewRequests", "; ".join(_few_told(each) for each in few))
@@ -157,8 +157,9 @@ def _word(objective: Objective) -> str:
     return objective.latency.capitalize()
 
 
-def _late_told(late: Sequence[Objective]) -> str:
-    verdict, figures = worst(late)
+def _late_told(late: Sequence[Objective], by_type: Sequence[Objective]) -> str:
+    latencies = {each.latency for each in late}
+    verdict, figures = worst(each for each in by_type if each.latency in latencies)
     cause = f"; {_CAUSES[verdict]}: {figures}" if verdict in _CAUSES else ""
     return "; ".join(_share_told(each) for each in late) + cause
 

@@ -1,25 +1,29 @@
 """The SLO guard: how much may be harvested of a service that misses its objective because of it. Pure.
 
-One step at a time, Full, Reduced, Stopped. A level stays for `DWELL_SECONDS` at least, until the requests that are
-judged are its own. The way back is by time alone, since nothing can be seen of offline work that is not there: the wait
-doubles with every step down, up to `LONGEST_SECONDS`, so that a service is neither harmed again and again nor left
-without harvesting for ever.
+One window alone changes nothing: it is noted, and the next one decides. Then one step at a time: Full, Reduced,
+Stopped; where no device has two tenants, Reduced would change nothing and is left out on the way down. A level stays
+for `DWELL_SECONDS` at least, until the requests that are judged are its own. The way back is by time alone, since
+nothing can be seen of offline work that is not there: the wait doubles with every step down, up to `LONGEST_SECONDS`,
+so that a service is neither harmed again and again nor left without harvesting for ever.
 
 Where too few requests were served without offline work to compare, the same steps make the comparison: at Stopped all
 are. Where the service misses its objective there too, harvesting comes back without the wait, and while offline work is
-always there the next comparison waits as a step up does.
+always there the next comparison waits as a step up does. So it comes back where harvesting was blamed, and those steps
+are taken back: more traffic, or a slower release, looks like harm when it comes. Where harm is seen again right after
+that, it stays stopped.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from rowen.crds.latency_counts import RECENT_SECONDS
 from rowen.crds.online_service import HarvestGuard, HarvestLevel, harvest_level
 from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.operator.services.objective import Objective, Verdict, worst
 
-Cause = Literal["Harvest", "Untested"]
+Cause = Literal["Harvest", "Untested", "Service", "Again"]
+"""Service: it was blamed on harvesting, and is missed without too. Again: on harvesting, right after that."""
 
 DWELL_SECONDS = RECENT_SECONDS + 120.0
 """The window of the reports, and how late they may tell of it."""
@@ -30,13 +34,12 @@ FORGET_SECONDS = 12 * 3600.0
 """At Full, after which the steps down are forgotten."""
 _MOST_STEPS = 16
 _MOST_LETTERS = 1024
-_DOWN: dict[HarvestLevel, HarvestLevel] = {"Full": "Reduced", "Reduced": "Stopped"}
 _UP: dict[HarvestLevel, HarvestLevel] = {"Stopped": "Reduced", "Reduced": "Full"}
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What was decided so far. `since` in Unix seconds; None: never a step."""
+    """What was decided so far. `since` in Unix seconds; None: never a reason. At Full with no step: one is noted."""
 
     level: HarvestLevel = "Full"
     since: float | None = None
@@ -59,7 +62,7 @@ def read_guard(stored: HarvestGuard | None, now: float) -> Guard:
     except ValueError:
         since = now
     steps = min(_MOST_STEPS, max(0, stored.steps))
-    cause: Cause = "Untested" if stored.cause == "Untested" else "Harvest"
+    cause: Cause = next((known for known in get_args(Cause) if known == stored.cause), "Harvest")
     return Guard(harvest_level(stored.level), since, steps, cause, stored.message)
 
 
@@ -71,28 +74,53 @@ def written(guard: Guard) -> HarvestGuard | None:
     return HarvestGuard(level=guard.level, since=since, steps=guard.steps, cause=guard.cause, message=guard.message)
 
 
-def decide(before: Guard, objectives: Iterable[Objective], now: float) -> Guard:
-    """The guard as of now (Unix seconds): `before` itself, or one step from there with the reason."""
+def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared: bool = True) -> Guard:
+    """The guard as of now (Unix seconds): `before` itself, or one step from there with the reason.
+
+    `objectives` are told apart by device type; `shared`: whether a device has more than one offline tenant.
+    """
     lasted = float("inf") if before.since is None else now - before.since
     if before.level == "Full" and lasted >= FORGET_SECONDS:
         before = Guard()
     if lasted < DWELL_SECONDS:
         return before
     verdict, figures = worst(objectives)
-    if before.level != "Stopped":
-        if verdict is Verdict.HARVEST:
-            return _down(before, "Harvest", figures, now)
-        if verdict is Verdict.UNTESTED and (before.level != "Full" or lasted >= before.wait_seconds):
-            return _down(before, "Untested", figures, now)
-    if verdict is Verdict.SERVICE and before.cause == "Untested":
-        return _up(before, f"not because of harvesting: {figures}", now)
+    if before.level != "Stopped" and verdict in (Verdict.HARVEST, Verdict.UNTESTED):
+        cause = _cause(before, verdict)
+        if before.since is None:
+            return Guard("Full", now, 0, cause, figures[:_MOST_LETTERS])
+        if verdict is Verdict.HARVEST or before.level != "Full" or lasted >= before.wait_seconds:
+            return _down(before, cause, figures, now, shared=shared)
+    if before.level == "Full" and before.steps == 0:
+        return Guard()
+    if verdict is Verdict.SERVICE and _excused(before):
+        return _up(_taken_back(before), f"not because of harvesting: {figures}", now)
     if lasted >= before.wait_seconds:
         return _up(before, f"tried again after {lasted / 60:.0f} min", now)
     return before
 
 
-def _down(before: Guard, cause: Cause, figures: str, now: float) -> Guard:
-    return Guard(_DOWN[before.level], now, min(_MOST_STEPS, before.steps + 1), cause, figures[:_MOST_LETTERS])
+def _cause(before: Guard, verdict: Verdict) -> Cause:
+    if verdict is Verdict.UNTESTED:
+        return "Untested"
+    return "Again" if before.cause in ("Service", "Again") else "Harvest"
+
+
+def _excused(before: Guard) -> bool:
+    """Whether harvesting comes back at once where the service misses its objective without it too."""
+    return before.cause in ("Untested", "Service") or (before.level == "Stopped" and before.cause == "Harvest")
+
+
+def _taken_back(before: Guard) -> Guard:
+    """Without a step down for which harvesting was blamed; one that was made to compare counts."""
+    if before.cause == "Untested" or before.level == "Full":
+        return before
+    return replace(before, steps=max(0, before.steps - 1), cause="Service")
+
+
+def _down(before: Guard, cause: Cause, figures: str, now: float, *, shared: bool) -> Guard:
+    level: HarvestLevel = "Reduced" if before.level == "Full" and shared else "Stopped"
+    return Guard(level, now, min(_MOST_STEPS, before.steps + 1), cause, figures[:_MOST_LETTERS])
 
 
 def _up(before: Guard, message: str, now: float) -> Guard:

@@ -1,10 +1,12 @@
 """How many of a service's requests were late, beside offline work and without: the reports of all its devices added up.
 
+Whose fault it is, is told apart for each device type: slow devices would look harmed where only they are harvested.
 Pure. A count that cannot be (negative, or beyond the scale) is passed over, and the others count.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
@@ -50,6 +52,8 @@ class Objective:
     """Of the last ten minutes, the others."""
     past: Proportion = _NOBODY
     """The others of the last hour."""
+    device_type: str = ""
+    """Of the devices that served them; empty: of all."""
 
     @property
     def allowed(self) -> float:
@@ -102,9 +106,10 @@ class Objective:
     def told(self) -> str:
         """The figures, in a sentence."""
         base = self.compared
+        where = f" on {self.device_type}" if self.device_type else ""
         text = (
-            f"{self.latency.upper()} above {self.target_seconds:g} s: {_told(self.beside)} of the last 10 min beside "
-            f"offline work"
+            f"{self.latency.upper()} above {self.target_seconds:g} s{where}: {_told(self.beside)} of the last 10 min "
+            f"beside offline work"
         )
         if base is not None:
             text += f", {_told(base)} {'of the last hour ' if base is not self.without else ''}without"
@@ -121,6 +126,16 @@ def objectives(slo: Slo, devices: Iterable[DeviceHarvest]) -> tuple[Objective, O
     return _objective("ttft", slo.ttft, devices), _objective("tpot", slo.tpot, devices)
 
 
+def objectives_by_type(slo: Slo, devices: Iterable[DeviceHarvest]) -> tuple[Objective, ...]:
+    """Both objectives, for each type of the service's devices; the type is named where there are several."""
+    types = defaultdict[str, list[DeviceHarvest]](list)
+    for device in devices:
+        types[device.type].append(device)
+    if len(types) < 2:
+        return tuple(each for same in types.values() for each in objectives(slo, same))
+    return tuple(replace(each, device_type=name) for name in sorted(types) for each in objectives(slo, types[name]))
+
+
 def _objective(latency: Latency, target: LatencyTarget, devices: Iterable[DeviceHarvest]) -> Objective:
     seconds = duration_seconds(target.target)
     wanted = (True, RECENT_SECONDS), (False, RECENT_SECONDS), (False, PAST_SECONDS)
@@ -131,7 +146,8 @@ def _objective(latency: Latency, target: LatencyTarget, devices: Iterable[Device
             key = window.offline, window.seconds
             if key in parts and counts is not None and counts.valid:
                 parts[key] += Proportion(counts.above(seconds), counts.requests)
-    return Objective(latency, target.percentile, seconds, *(parts[key] for key in wanted))
+    beside, without, past = (parts[key] for key in wanted)
+    return Objective(latency, target.percentile, seconds, beside, without, past)
 
 
 def worst(objectives: Iterable[Objective]) -> tuple[Verdict, str]:

@@ -28,7 +28,7 @@ from rowen.operator.services.drift import covers
 from rowen.operator.services.guard import Guard, read_guard, written
 from rowen.operator.services.guard import decide as guarded
 from rowen.operator.services.manifests import cluster_service, deployment, endpoint
-from rowen.operator.services.objective import objectives
+from rowen.operator.services.objective import objectives, objectives_by_type
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 REFUSED_SECONDS = 30.0
@@ -44,11 +44,13 @@ def decide(snapshot: ServiceSnapshot, now: float) -> Decision:
     tpot = observed(snapshot.devices, snapshot.spec.slo.tpot, "tpot")
     judged = objectives(snapshot.spec.slo, snapshot.devices)
     before = read_guard(snapshot.status.harvest_guard, now)
-    guard = guarded(before, judged, now) if snapshot.spec.harvest.enabled else Guard()
+    by_type = objectives_by_type(snapshot.spec.slo, snapshot.devices)
+    shared = any(len(device.tenants) > 1 for device in snapshot.devices)
+    guard = guarded(before, by_type, now, shared=shared) if snapshot.spec.harvest.enabled else Guard()
     harvest = harvest_enabled(snapshot, guard)
     says = {
         "Ready": ready_,
-        "SLOMet": slo_met(snapshot, judged),
+        "SLOMet": slo_met(snapshot, judged, by_type),
         "HarvestEnabled": harvest,
         "Degraded": degraded(snapshot, ready_, harvest),
     }
