@@ -44,6 +44,19 @@ async def listing(
     return Listing(tuple(_items(body, resource)), version_of(body))
 
 
+async def cached(
+    client: Client, resource: Resource, *, field_selector: str | None = None, most_seconds: float = WHOLE_SECONDS
+) -> list[Raw]:
+    """All objects of a kind out of the API server's memory, in one piece: what it has may be a little old.
+
+    For what is few and asked for often: pages, and what has to be the newest, may cost a scan of its store, whatever
+    the selector picks. Raises `KubeError`.
+    """
+    query = {**selection(resource, field_selector), "resourceVersion": "0"}
+    body = await client.call("GET", resource.path(None), query=query, timeout_seconds=most_seconds)
+    return _items(body, resource)
+
+
 async def _paged(
     client: Client, resource: Resource, path: str, query: Mapping[str, str], page_seconds: float
 ) -> Listing:

@@ -10,7 +10,8 @@ from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import beat_manifest
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, PODS, SELF_REVIEWS
-from rowen.kube.objects import apply, apply_status, list_all, post_event
+from rowen.kube.listing import cached
+from rowen.kube.objects import apply, apply_status, post_event
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
 _TIMEOUT_SECONDS = 5.0
@@ -86,7 +87,7 @@ class Cluster:
         )
 
     async def pods(self) -> list[PodView]:
-        """The node's pods."""
+        """The node's pods, as the API server has them in its memory: each node asks every few seconds."""
         selector = f"spec.nodeName={self._node}"
-        found = await list_all(self._client, PODS, field_selector=selector, most_seconds=_TIMEOUT_SECONDS)
+        found = await cached(self._client, PODS, field_selector=selector, most_seconds=_TIMEOUT_SECONDS)
         return [pod_view(pod) for pod in found]
