@@ -69,6 +69,28 @@ def tenant(view: JobView, tokens: int = 0, granted: float = 0.0) -> TenantView:
     return TenantView(view.namespace, f"{view.name}-1", tokens, granted)
 
 
+def running(*parts: NodeView | JobView | PodView) -> list[NodeView | JobView | PodView]:
+    """The parts, with a running pod of each placed job that has none among them; its node reports every pod."""
+    pods = [part for part in parts if isinstance(part, PodView)]
+    told = {view.job for view in pods}
+    pods += [
+        pod(part, part.placement.node, *part.placement.devices)
+        for part in parts
+        if isinstance(part, JobView) and part.placement is not None and part.uid not in told
+    ]
+    others = [part for part in parts if not isinstance(part, PodView)]
+    return [*(_reporting(part, pods) if isinstance(part, NodeView) else part for part in others), *pods]
+
+
+def _reporting(view: NodeView, pods: Iterable[PodView]) -> NodeView:
+    def reporting(at: DeviceView) -> DeviceView:
+        known = {held.pod for held in at.tenants}
+        here = [each for each in pods if each.node == view.name and at.id in each.devices and each.name not in known]
+        return replace(at, tenants=(*at.tenants, *(TenantView(each.namespace, each.name) for each in here)))
+
+    return replace(view, devices=tuple(map(reporting, view.devices)))
+
+
 def world(*parts: NodeView | JobView | PodView) -> Snapshot:
     """A snapshot of the parts."""
     return Snapshot(

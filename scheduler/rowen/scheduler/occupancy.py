@@ -14,6 +14,11 @@ def tenancies(node: NodeView, pod: PodView) -> tuple[Tenancy, ...]:
     return node.tenancies.get((pod.namespace, pod.name), ())
 
 
+def attached(node: NodeView, pod: PodView) -> bool:
+    """Whether a process of the pod is behind a gate: one whose image is still pulled takes nothing."""
+    return any(tenant.attached for _, tenant in tenancies(node, pod))
+
+
 def pod_of(job: JobView, snapshot: Snapshot) -> PodView | None:
     """The pod of the job's present assignment, or None."""
     if job.placement is None:

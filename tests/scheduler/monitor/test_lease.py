@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, pod, run, tenant
+from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, pod, run, running, tenant
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History, Track
@@ -181,7 +181,7 @@ def test_the_monitor_waits_for_dwell_and_a_sustained_shortfall(
 def test_of_two_violators_on_a_device_the_last_in_order_goes() -> None:
     first, second = placed(job("a", sla=0.3, priority=1), "n"), placed(job("b", sla=0.3), "n")
     tracks = {view.uid: track(view, violating_since=NOW - 90, fraction=0.2) for view in (first, second)}
-    decision = run(node("n"), first, second, history=History(tracks=tracks))
+    decision = run(*running(node("n"), first, second), history=History(tracks=tracks))
     assert outcome(decision, "a").action is Action.KEEP
     assert outcome(decision, "b").action is Action.REVOKE
 

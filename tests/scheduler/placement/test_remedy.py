@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, running, tenant
 
 from rowen.scheduler.decision import Action, Decision
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError
 from rowen.scheduler.monitor.backoff import Backoff
-from rowen.scheduler.snapshot import JobView
+from rowen.scheduler.snapshot import JobView, NodeView, PodView
+from scheduler import builders
 
 
 def short(*views: JobView, fraction: float = 0.2, **backoffs: Backoff) -> History:
@@ -25,6 +26,11 @@ def short(*views: JobView, fraction: float = 0.2, **backoffs: Backoff) -> Histor
             view.placement.id, "p", "class", "cpu", NOW - 600, NOW, 0, 0.0, violating_since=NOW - 90, fraction=fraction
         )
     return History(tracks=tracks, backoffs={(view.uid, at): held for view in views for at, held in backoffs.items()})
+
+
+def run(*parts: NodeView | JobView | PodView, history: History) -> Decision:
+    """One pass; the pods of placed jobs run and are reported."""
+    return builders.run(*running(*parts), history=history)
 
 
 def actions(decision: Decision) -> dict[str, str]:
@@ -138,6 +144,33 @@ def test_who_is_on_his_way_out_already_is_waited_for() -> None:
     assert actions(decision)["j"] == "keep"
     stranger = replace(pod(gone, "n", assignment="old"), job=None)
     assert actions(run(node("n"), node("z"), view, stranger, history=short(view))) == {"j": "SLAViolated"}
+
+
+@pytest.mark.parametrize(("fraction", "action"), [(0.149, "SLAViolated"), (0.15, "keep")])
+def test_who_is_being_deleted_is_on_his_way_out(fraction: float, action: str) -> None:
+    """Alone it gets twice as much; another neighbour, without whom it would get as much, does not have to go."""
+    view, gone = placed(job("j", sla=0.3), "n"), replace(placed(job("gone"), "n"), deleting=True)
+    found = actions(run(node("n"), node("z"), view, gone, history=short(view, fraction=fraction)))
+    assert found["j"] == action
+    other = placed(job("other", created=5.0), "n")
+    decision = run(node("n", slots=4), view, gone, other, history=short(view, fraction=0.25))
+    assert (actions(decision)["j"], actions(decision)["other"]) == ("keep", "keep")
+
+
+@pytest.mark.parametrize(("attached", "action"), [(True, "MadeWay"), (False, "keep")])
+def test_who_takes_nothing_yet_is_no_neighbour_of_what_was_measured(attached: bool, action: str) -> None:
+    """Its image is still pulled: 0.2 was measured alone, so that without it there will be no more."""
+    view, other = placed(job("j", sla=0.3), "n"), placed(job("other"), "n", at=NOW - 30)
+    pulling = node("n", device("n", tenants=(replace(tenant(other), attached=attached),)))
+    assert actions(run(pulling, view, other, history=short(view, fraction=0.2)))["other"] == action
+
+
+def test_beside_one_who_runs_and_one_who_comes_as_many_go_as_will_be_in_the_way() -> None:
+    """Beside `x` it measured 0.2, alone it would get 0.4: `new`, which takes nothing yet, would halve that."""
+    view, runs, new = placed(job("j", sla=0.3), "n"), placed(job("x"), "n"), placed(job("new", created=5.0), "n")
+    coming = node("n", device("n", tenants=(replace(tenant(new), attached=False),)), slots=4)
+    decision = run(coming, view, runs, new, history=short(view, fraction=0.2))
+    assert actions(decision) == {"x": "MadeWay", "new": "MadeWay", "j": "keep"}
 
 
 @pytest.mark.parametrize(("beside", "action"), [(119, "keep"), (120, "SLAViolated")])

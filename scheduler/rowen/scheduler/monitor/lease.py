@@ -6,7 +6,7 @@ from enum import StrEnum
 from rowen.crds.names import PROGRESS_SECONDS
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.monitor.hearing import Listening
-from rowen.scheduler.occupancy import devices_of, tenancies
+from rowen.scheduler.occupancy import attached, devices_of, tenancies
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView
 
@@ -73,10 +73,6 @@ def _reported(node: NodeView, pod: PodView | None) -> bool:
     return pod is not None and bool(tenancies(node, pod))
 
 
-def _attached(node: NodeView, pod: PodView) -> bool:
-    return any(tenant.attached for _, tenant in tenancies(node, pod))
-
-
 def loss(
     job: JobView,
     placement: Placement,
@@ -129,7 +125,7 @@ def not_started(job: JobView, node: NodeView | None, pod: PodView | None) -> Los
     reports the pod is not enough: the kubelet gives a pod its devices before it pulls the image.
     """
     placement, failure = job.placement, job.status.start_failure
-    if pod is not None and (pod.running or (node is not None and _attached(node, pod))):
+    if pod is not None and (pod.running or (node is not None and attached(node, pod))):
         return None
     if placement is None or failure is None or failure.assignment != placement.id:
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.lease import Loss, Reason
+from rowen.scheduler.occupancy import attached, pod_of
 from rowen.scheduler.placement.census import Held, pod_key
 from rowen.scheduler.placement.choice import claim_of
 from rowen.scheduler.placement.claims import Claim
@@ -38,8 +39,9 @@ def remedies(
 ) -> Remedies:
     """What is done for the jobs that fall `short`, who are in the queue's order. Places that are found are taken."""
     found = Remedies()
-    # Who was withdrawn before and whose pod has not ended yet.
+    # Who was withdrawn before or is being deleted, and whose pod has not ended yet.
     leaving = {pod_key(pod) for pod in snapshot.pods if pod.job is not None}
+    leaving |= {uid for uid, job in snapshot.jobs.items() if job.deleting}
     for uid, lost in short.items():
         if uid in found.losses:
             continue
@@ -49,7 +51,9 @@ def remedies(
         if measured < LEAST_FRACTION:
             found.losses[uid] = lost
             continue
-        way = _way(job, claim, measured, _yielding(job, claim, snapshot, held, short, fleet), gone, fleet)
+        now = fleet.standing(claim, without=_idle(claim, snapshot, fleet)).fraction
+        pace = measured / now if now > 0.0 else 0.0
+        way = _way(job, claim, pace, _yielding(job, claim, snapshot, held, short, fleet), gone, fleet)
         if way is not None:
             for other in way:
                 found.losses[other] = _made_way(other, job, measured, held)
@@ -63,6 +67,18 @@ def remedies(
             found.losses[uid] = lost
             fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
     return found
+
+
+def _idle(claim: Claim, snapshot: Snapshot, fleet: Fleet) -> set[str]:
+    """Keys of the neighbours that take nothing yet: what was measured was measured without them."""
+    node = snapshot.nodes.get(claim.node)
+    pods = {pod_key(pod): pod for pod in snapshot.pods if pod.node == claim.node}
+    for uid, job in snapshot.jobs.items():
+        pod = pod_of(job, snapshot) if job.placement is not None and job.placement.node == claim.node else None
+        if pod is not None:
+            pods[uid] = pod
+    taking = {key for key, pod in pods.items() if node is not None and attached(node, pod)}
+    return set(fleet.neighbours(claim)) - taking
 
 
 def _yielding(
@@ -79,17 +95,17 @@ def _yielding(
 
 
 def _way(
-    job: JobView, claim: Claim, measured: float, yielding: Iterable[JobView], gone: Collection[str], fleet: Fleet
+    job: JobView, claim: Claim, pace: float, yielding: Iterable[JobView], gone: Collection[str], fleet: Fleet
 ) -> list[JobKey] | None:
-    """Those who have to go so that the job keeps its SLA, by what was measured; None where that is not enough.
+    """Those who have to go so that the job keeps its SLA; None where that is not enough.
 
-    Nobody where those who leave already are enough.
+    `pace`: what was measured over what is predicted beside those who took something meanwhile. Nobody where those who
+    leave already are enough.
     """
-    now = fleet.standing(claim).fraction
 
     def enough(without: Collection[str]) -> bool:
         after = fleet.standing(claim, without={*gone, *without} - {claim.key}).fraction
-        return now > 0.0 and measured * after / now >= (job.sla or 0.0)
+        return pace * after >= (job.sla or 0.0)
 
     chosen: list[JobKey] = []
     for other in (None, *yielding):
