@@ -180,23 +180,23 @@ def _unreachable(error: Exception) -> UnreachableError:
     return UnreachableError(str(error) or type(error).__name__)
 
 
-async def open_client(kubeconfig: str | None = None) -> Client:
+async def open_client(kubeconfig: str | None = None, context: str | None = None) -> Client:
     """As a kubeconfig says, the given one or `KUBECONFIG`'s; else as the pod's service account, or the user's own file.
 
-    Raises `LoginError`; the API server is not asked.
+    `context` is one of the kubeconfig's; its current one by default. Raises `LoginError`; the API server is not asked.
     """
     configuration = Configuration()
     configuration.retries = None
     # The client takes a kubeconfig as it is: each fault of one shows as an exception of another kind.
     try:
         files = kubeconfig or os.environ.get("KUBECONFIG")
-        if not files and _in_a_pod():
+        if not files and context is None and _in_a_pod():
             config.load_incluster_config(configuration)
             namespace = (_ACCOUNT / "namespace").read_text().strip()
         else:
             with _faults_raised():
                 loader = await config.load_kube_config(
-                    files or _USERS_FILE, client_configuration=configuration, persist_config=False
+                    files or _USERS_FILE, context, client_configuration=configuration, persist_config=False
                 )
             namespace = loader.current_context["context"].get("namespace")
         return Client(ApiClient(configuration), namespace or "default")

@@ -210,3 +210,22 @@ def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_help_names_the_command() -> None:
     told = CliRunner().invoke(app, ["--help"]).stdout
     assert all(f" {command} " in told for command in ("explain", "status", "top", "whatif", "logs"))
+
+
+@pytest.mark.parametrize("command", [["status"], ["top"], ["explain", "j"], ["logs", "j"], ["whatif", "-f", "-"]])
+def test_every_command_takes_a_kubeconfig_and_a_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], command: list[str]
+) -> None:
+    there = {"name": "there", "cluster": {**config["clusters"][0]["cluster"], "server": "https://127.0.0.1:1"}}
+    config["clusters"].append(there)
+    user = config["contexts"][0]["context"]["user"]
+    config["contexts"].append({"name": "other", "context": {"cluster": "there", "user": user}})
+    path = written(tmp_path, config)
+    text = yaml.safe_dump(samples.offline_job("j"))
+    options = ["--kubeconfig", str(path), "--context"]
+    told = failed(monkeypatch, "/none", *command, *options, "none", text=text)
+    assert f"{path} cannot be used as a kubeconfig: " in told
+    if command[0] == "whatif":
+        options = ["--service-account", "ann", *options]
+    told = failed(monkeypatch, "/none", *command, *options, "other", text=text)
+    assert f"the API server that {path} names does not answer" in told

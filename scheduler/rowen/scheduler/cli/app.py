@@ -1,6 +1,7 @@
 """`kubectl rowen`: the commands."""
 
 import asyncio
+import inspect
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -8,18 +9,18 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rowen.kube.client import Client, Raw, open_client
+from rowen.kube.client import Client, Raw
 from rowen.scheduler.cli import question, worker_logs
 from rowen.scheduler.cli.explanation import show, show_answer
 from rowen.scheduler.cli.lookup import find, left_alone, status_of
-from rowen.scheduler.cli.session import CommandError, asked, checked, job_name, told
+from rowen.scheduler.cli.session import LOGIN, CommandError, Login, asked, checked, connected, job_name, told
 from rowen.scheduler.cli.survey import Overview, Scope, devices, overview
 from rowen.scheduler.cli.tables import cut, device_lines, show_overview
 from rowen.scheduler.serve.messages import CandidateReply, WhatIf
@@ -27,8 +28,6 @@ from rowen.scheduler.serve.messages import CandidateReply, WhatIf
 app = typer.Typer(
     help="Rowen on the command line.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
 )
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class Output(StrEnum):
@@ -59,17 +58,34 @@ JobName = Annotated[str, typer.Argument(help="Name of the OfflineJob.", metavar=
 _SERVICE, _AGENTS = "rowen-system/rowen-scheduler", "rowen-agent"
 
 
-def _command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A command that ends with one line where it cannot do its work."""
+_LOGIN: dict[str, Any] = {
+    "kubeconfig": Annotated[str | None, typer.Option("--kubeconfig", help="KUBECONFIG's by default.")],
+    "context": Annotated[str | None, typer.Option("--context", help="Of the kubeconfig; the current one by default.")],
+}
+
+
+def _command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A command that also takes the options of a login, and ends with one line where it cannot do its work."""
 
     @wraps(work)
-    def command(*arguments: P.args, **named: P.kwargs) -> None:
+    def command(*, kubeconfig: str | None = None, context: str | None = None, **named: Any) -> None:
+        before = LOGIN.set(Login(kubeconfig, context))
         try:
-            asyncio.run(work(*arguments, **named))
+            asyncio.run(work(**named))
         except CommandError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from None
+        finally:
+            LOGIN.reset(before)
 
+    signature = inspect.signature(work)
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in _LOGIN.items()
+    ]
+    # This is what typer makes the options of.
+    command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *own])  # type: ignore[attr-defined]
+    command.__annotations__ = {**work.__annotations__, **_LOGIN}
     return command
 
 
@@ -213,7 +229,7 @@ async def logs(
 ) -> None:
     """Prints what the job's workers have written."""
     name, where = job_name(job), _namespace(namespace)
-    async with told(), await open_client() as client:
+    async with told(), await connected() as client:
         found = await worker_logs.workers(client, name, where, previous=previous)
         await worker_logs.write(client, found, typer.echo, follow=follow, tail=tail)
 

@@ -5,6 +5,8 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,9 +48,27 @@ def checked(what: str, given: str) -> str:
         raise CommandError(f"{given!r} cannot be the {what}: lower-case letters, digits, - and .") from None
 
 
+@dataclass(frozen=True)
+class Login:
+    """By which kubeconfig, and which of its contexts, a command goes; None: as kubectl does."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+LOGIN = ContextVar("LOGIN", default=Login())  # noqa: B039
+"""The command's own."""
+
+
+async def connected() -> Client:
+    """A way to the API server. Raises `LoginError`."""
+    login = LOGIN.get()
+    return await open_client(login.kubeconfig, login.context)
+
+
 async def asked(work: Callable[[Client], Awaitable[T]]) -> T:
     """What `work` finds out within `LIMIT_SECONDS`. Raises `CommandError`."""
-    async with told(), asyncio.timeout(LIMIT_SECONDS), await open_client() as client:
+    async with told(), asyncio.timeout(LIMIT_SECONDS), await connected() as client:
         return await work(client)
 
 
@@ -72,7 +92,7 @@ def not_installed(error: RefusedError) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    kubeconfig = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    kubeconfig = LOGIN.get().kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if isinstance(error, RefusedError):
         if error.status == _UNAUTHORIZED:
             return f"the API server does not accept the credentials in {kubeconfig}"
