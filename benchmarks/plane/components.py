@@ -105,6 +105,7 @@ def scheduler(server: ApiServer, folder: Path) -> Component:
         "KUBECONFIG": str(server.kubeconfig_for(USERS["scheduler"])),
         "POD_NAMESPACE": SYSTEM,
         "ROWEN_SCHEDULER_PORT": str(port),
+        "ROWEN_SCHEDULER_API_PORT": str(free_port()),
     }
     return Component("rowen.scheduler", environment, port, folder / "scheduler.log")
 

@@ -55,4 +55,4 @@ def test_scheduler_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     settings = read_settings(module.Settings)
     assert settings.namespace == "rowen-system"
-    assert settings.port == 9090
+    assert (settings.port, settings.api_port) == (9090, 9091)

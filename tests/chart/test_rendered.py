@@ -177,3 +177,18 @@ def test_monitors_name_ports_that_exist() -> None:
     for monitor in monitors:
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
         assert endpoint["port"] in ports[monitor["metadata"]["name"]]
+
+
+def test_the_schedulers_service_leads_to_its_api_and_not_to_its_metrics() -> None:
+    """Who may call the scheduler through the Service must not read there what names jobs of all namespaces."""
+    manifests = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in render({})}
+    (container,) = manifests["Deployment", "rowen-scheduler"]["spec"]["template"]["spec"]["containers"]
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {"metrics": 9090, "api": 9091}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == "metrics"
+    (port,) = manifests["Service", "rowen-scheduler"]["spec"]["ports"]
+    assert (port["name"], port["targetPort"]) == ("http", "api")
+    callers = manifests["Role", "rowen-scheduler-caller"]["rules"]
+    assert [rule["resourceNames"] for rule in callers] == [["rowen-scheduler:http"]]
+    (ingress,) = manifests["NetworkPolicy", "rowen-scheduler"]["spec"]["ingress"]
+    assert [entry["port"] for entry in ingress["ports"]] == [9090, 9091]

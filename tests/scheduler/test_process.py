@@ -55,8 +55,8 @@ async def grant(stage: Stage) -> None:
 
 async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage: Stage, api_server: ApiServer) -> None:
     await grant(stage)
-    port = free_port()
-    environment = settings(stage, api_server, port)
+    port, api_port = free_port(), free_port()
+    environment = settings(stage, api_server, port, api_port)
     node = await stage.node("a")
     await stage.tuning("j", sla={"throughputFraction": 0.3})
     process = await asyncio.create_subprocess_exec(
@@ -76,6 +76,8 @@ async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage:
                 f'rowen_predicted_fraction{{job="j",namespace="{stage.namespace}"}} 0.8'
                 in (await client.get("/metrics")).text
             )
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{api_port}", trust_env=False) as client:
+            assert (await client.get("/metrics")).status_code == 404
             path, headers = f"/v1/explain/{stage.namespace}/j", await reader(stage)
             explained = (await client.get(path, headers=headers)).json()
             assert explained["assignment"]["node"] == node
@@ -110,8 +112,8 @@ async def config_map(stage: Stage) -> None:
 
 async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: ApiServer) -> None:
     await grant(stage)
-    ports = (free_port(), free_port())
-    environments = [settings(stage, api_server, port) for port in ports]
+    ports = [(free_port(), free_port()) for _ in range(2)]
+    environments = [settings(stage, api_server, *pair) for pair in ports]
     one = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "rowen.scheduler", env=environments[0], stderr=subprocess.DEVNULL
     )
@@ -125,8 +127,8 @@ async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: Api
         two = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rowen.scheduler", env=environments[1], stderr=subprocess.PIPE
         )
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[1]}", trust_env=False) as client:
-            await alive(client)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[1][1]}", trust_env=False) as client:
+            await alive(*ports[1])
             client.headers.update(await reader(stage))
             assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 503
             assert await holder(stage) == first
@@ -148,12 +150,13 @@ async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: Api
     assert await holder(stage) == "", "it is given back"
 
 
-def settings(stage: Stage, api_server: ApiServer, port: int) -> dict[str, str]:
+def settings(stage: Stage, api_server: ApiServer, port: int, api_port: int) -> dict[str, str]:
     return os.environ | {
         "KUBECONFIG": str(api_server.kubeconfig_for(ACCOUNT.format(stage.namespace))),
         "POD_NAMESPACE": stage.namespace,
         "ROWEN_AGENT_NAMESPACE": stage.agents,
         "ROWEN_SCHEDULER_PORT": str(port),
+        "ROWEN_SCHEDULER_API_PORT": str(api_port),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
 
@@ -163,12 +166,15 @@ async def holder(stage: Stage) -> str:
     return str(found["spec"].get("holderIdentity", ""))
 
 
-async def alive(client: httpx.AsyncClient) -> None:
-    for _ in range(300):
-        with contextlib.suppress(httpx.TransportError):
-            if (await client.get("/healthz")).status_code == 200:
-                return
-        await asyncio.sleep(0.1)
+async def alive(port: int, api_port: int) -> None:
+    """Waits until it serves on both ports."""
+    waited = {f"http://127.0.0.1:{port}/healthz": 200, f"http://127.0.0.1:{api_port}/v1/explain/a/j": 401}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for _ in range(300):
+            with contextlib.suppress(httpx.TransportError):
+                if [(await client.get(url)).status_code for url in waited] == list(waited.values()):
+                    return
+            await asyncio.sleep(0.1)
     pytest.fail("it does not serve")
 
 

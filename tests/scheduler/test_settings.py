@@ -18,18 +18,20 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults() -> None:
     found = Settings()
-    assert (found.namespace, found.port, found.policy) == ("rowen-system", 9090, Policy())
+    assert (found.namespace, found.port, found.api_port, found.policy) == ("rowen-system", 9090, 9091, Policy())
 
 
 def test_every_number_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAMESPACE", "x")
     monkeypatch.setenv("ROWEN_SCHEDULER_PORT", "1234")
+    monkeypatch.setenv("ROWEN_SCHEDULER_API_PORT", "1235")
     monkeypatch.setenv("ROWEN_SCHEDULER_DWELL_SECONDS", "5")
     found = Settings()
-    assert (found.namespace, found.port, found.policy.dwell_seconds) == ("x", 1234, 5.0)
+    assert (found.namespace, found.port, found.api_port) == ("x", 1234, 1235)
+    assert found.policy.dwell_seconds == 5.0
 
 
-@pytest.mark.parametrize("name", ["DWELL", "DWELL_SECONDS", "PORT", "NAMESPACE", "POLICY"])
+@pytest.mark.parametrize("name", ["DWELL", "DWELL_SECONDS", "PORT", "API_PORT", "NAMESPACE", "POLICY"])
 def test_mistakes_are_refused_by_the_variables_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(f"ROWEN_SCHEDULER_{name}", "{}" if name == "POLICY" else "soon")
     with pytest.raises(SettingsError, match=f"^ROWEN_SCHEDULER_{name}: "):

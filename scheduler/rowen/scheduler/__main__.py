@@ -1,4 +1,4 @@
-"""`python -m rowen.scheduler`: the loop and its HTTP server in one event loop.
+"""`python -m rowen.scheduler`: the loop and its two HTTP servers in one event loop.
 
 Of several schedulers one works at a time, by the lease `rowen-scheduler`; the others stand by.
 """
@@ -10,6 +10,7 @@ import sys
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from rowen.kube import logs, nesting
 from rowen.kube.client import open_client
@@ -17,6 +18,7 @@ from rowen.kube.election import lead
 from rowen.kube.errors import LoginError
 from rowen.kube.settings import SettingsError, read_settings
 from rowen.scheduler.loop import Loop
+from rowen.scheduler.serve.health import create_health_app
 from rowen.scheduler.serve.reviews import Reviews
 from rowen.scheduler.serve.server import create_app
 from rowen.scheduler.settings import Settings
@@ -27,26 +29,28 @@ LEASE = "rowen-scheduler"
 async def _serve(settings: Settings) -> None:
     async with await open_client() as client:
         loop = Loop(client, settings.namespace, settings.agent_namespace, settings.policy)
-        config = uvicorn.Config(
-            create_app(loop, loop.metrics.registry, Reviews(client)),
-            host="0.0.0.0",  # noqa: S104
-            port=settings.port,
-            log_config=None,
+        servers = (
+            _server(create_health_app(loop, loop.metrics.registry), settings.port),
+            _server(create_app(loop, Reviews(client)), settings.api_port),
         )
-        server = uvicorn.Server(config)
         running = asyncio.create_task(lead(client, settings.namespace, LEASE, loop.run))
-        serving = asyncio.create_task(_quietly(server))
+        serving = [asyncio.create_task(_quietly(server)) for server in servers]
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait((running, serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((running, *serving, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        server.should_exit = True
+        for server in servers:
+            server.should_exit = True
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-        await serving
+        await asyncio.gather(*serving)
+
+
+def _server(app: FastAPI, port: int) -> uvicorn.Server:
+    return uvicorn.Server(uvicorn.Config(app, host="0.0.0.0", port=port, log_config=None))  # noqa: S104
 
 
 async def _quietly(server: uvicorn.Server) -> None:

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from rowen.scheduler.policy import Policy
 
 _PREFIX = "ROWEN_SCHEDULER_"
-_OWN = frozenset({"port"})
+_OWN = frozenset({"port", "api_port"})
 
 
 class _PolicyNumbers(PydanticBaseSettingsSource):
@@ -32,7 +32,8 @@ class _PolicyNumbers(PydanticBaseSettingsSource):
 class Settings(BaseSettings):
     """What the process is told.
 
-    POD_NAMESPACE, ROWEN_AGENT_NAMESPACE, ROWEN_SCHEDULER_PORT, and ROWEN_SCHEDULER_<NAME> for every number of `Policy`.
+    POD_NAMESPACE, ROWEN_AGENT_NAMESPACE, ROWEN_SCHEDULER_PORT, ROWEN_SCHEDULER_API_PORT, and ROWEN_SCHEDULER_<NAME> for
+    every number of `Policy`.
     """
 
     model_config = SettingsConfigDict(frozen=True, env_prefix=_PREFIX)
@@ -42,7 +43,9 @@ class Settings(BaseSettings):
     agent_namespace: Annotated[str, Field(validation_alias="ROWEN_AGENT_NAMESPACE", min_length=1)] = "rowen-agent"
     """Where the nodes' heartbeats are: the agents' namespace."""
     port: Annotated[int, Field(ge=1, le=65535)] = 9090
-    """HTTP port."""
+    """Port of health and metrics."""
+    api_port: Annotated[int, Field(ge=1, le=65535)] = 9091
+    """Port of the API, to which the Service leads."""
     policy: Annotated[Policy, NoDecode] = Policy()
     """The policies' numbers."""
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from accounts import account, allow, bind, rule, token
@@ -168,13 +167,13 @@ async def test_the_scheduler_answers_through_the_api_server(
     ann, outsider, stranger = [await kubeconfig(stage, api_server, name) for name in ("ann", "outsider", "stranger")]
     node = await stage.node("a")
     await stage.job("j", sla={"throughputFraction": 0.99})
+    environment = settings(stage, api_server, health := free_port(), port)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "rowen.scheduler", env=settings(stage, api_server, port), stderr=subprocess.PIPE
+        sys.executable, "-m", "rowen.scheduler", env=environment, stderr=subprocess.PIPE
     )
     where = ["--scheduler", f"{stage.namespace}/rowen-scheduler"]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-            await alive(client)
+        await alive(health, port)
         async with stage.alive(node):
             await stage.await_job("j", lambda status: "explanation" in status)
             await stage.report(node, idle=0.7)

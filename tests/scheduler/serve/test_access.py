@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from scheduler.builders import GIB, device, job, node, placed, world
 from scheduler.serve.test_server import TEMPLATE, Source
 
@@ -52,12 +51,13 @@ def directory() -> Directory:
 
 def client(directory: Directory, snapshot: Snapshot | None, user: str | None = "ann") -> TestClient:
     headers = {"Authorization": f"Bearer {user}"} if user is not None else {}
-    return TestClient(create_app(Source(snapshot), CollectorRegistry(), directory), headers=headers)
+    return TestClient(create_app(Source(snapshot), directory), headers=headers)
 
 
-def test_health_and_metrics_are_for_everybody(directory: Directory) -> None:
-    found = client(directory, full(), None)
-    assert [found.get(path).status_code for path in ("/healthz", "/metrics")] == [200, 200]
+def test_health_and_metrics_are_not_where_callers_come(directory: Directory) -> None:
+    for user in (None, "ann", "admin"):
+        found = client(directory, full(), user)
+        assert [found.get(path).status_code for path in ("/healthz", "/metrics")] == [404, 404]
 
 
 @pytest.mark.parametrize(

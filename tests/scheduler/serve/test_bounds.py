@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from scheduler.builders import node, world
 from scheduler.serve.test_server import TEMPLATE, Everything, Source, client
 
@@ -53,7 +52,7 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
     async def send(message: Message) -> None:
         sent.append(message)
 
-    app = BodyLimit(create_app(Source(None), CollectorRegistry(), Everything()))
+    app = BodyLimit(create_app(Source(None), Everything()))
     await asyncio.wait_for(
         app({"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}, receive, send), 20
     )
@@ -103,7 +102,7 @@ async def test_who_waits_too_long_is_turned_away_and_blocks_nobody(monkeypatch: 
 
 def test_too_many_questions_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "MOST_WAITING", 0)
-    app = create_app(Source(world(node("a"))), CollectorRegistry(), Everything())
+    app = create_app(Source(world(node("a"))), Everything())
     found = TestClient(app, headers={"Authorization": "Bearer x"})
     reply = found.post("/v1/what-if", json={})
     assert (reply.status_code, reply.headers["Retry-After"]) == (503, "5")

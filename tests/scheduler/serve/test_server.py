@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from scheduler.builders import NOW, POLICY, device, job, node, placed, world
 
 from rowen.crds.offline_job import OfflineJobStatus
@@ -31,14 +30,11 @@ class Everything:
 
 class Source:
     def __init__(self, snapshot: Snapshot | None) -> None:
-        self.policy, self.history, self.turning = POLICY, History(), True
+        self.policy, self.history = POLICY, History()
         self._snapshot = snapshot
 
     def now(self) -> float:
         return NOW
-
-    def alive(self) -> bool:
-        return self.turning
 
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
@@ -46,7 +42,7 @@ class Source:
 
 def client(source: Source) -> TestClient:
     """Of somebody who may see everything."""
-    return TestClient(create_app(source, CollectorRegistry(), Everything()), headers={"Authorization": "Bearer x"})
+    return TestClient(create_app(source, Everything()), headers={"Authorization": "Bearer x"})
 
 
 @pytest.fixture
@@ -207,14 +203,3 @@ def test_without_a_current_view_nothing_is_answered() -> None:
     found = client(Source(None))
     assert found.post("/v1/predict", json={"spec": TEMPLATE}).status_code == 503
     assert found.get("/v1/explain/ns/x").status_code == 503
-
-
-def test_health_follows_the_loop(source: Source) -> None:
-    found = client(source)
-    assert found.get("/healthz").status_code == 200
-    source.turning = False
-    assert found.get("/healthz").status_code == 503
-
-
-def test_metrics_are_served(source: Source) -> None:
-    assert client(source).get("/metrics").status_code == 200

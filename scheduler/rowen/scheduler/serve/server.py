@@ -1,14 +1,13 @@
-"""HTTP: predictions, what-if, explanations, health and metrics, from the same snapshot as the decisions.
+"""HTTP: predictions, what-if and explanations, from the same snapshot as the decisions.
 
-Health and metrics are for everybody; whoever asks about jobs says who they are.
+Whoever asks says who they are.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Protocol
 
-from fastapi import Depends, FastAPI, HTTPException, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from fastapi import Depends, FastAPI, HTTPException
 
 from rowen.scheduler.history import History
 from rowen.scheduler.policy import Policy
@@ -38,30 +37,17 @@ class Source(Protocol):
     def now(self) -> float:
         """Unix seconds."""
 
-    def alive(self) -> bool:
-        """Whether the loop turns."""
-
     def snapshot(self) -> Snapshot | None:
         """The cluster now; None while that is not known."""
 
 
-def create_app(source: Source, registry: CollectorRegistry, reviewer: Reviewer) -> FastAPI:
+def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
     """The application; every answer comes from `source`, and `reviewer` says who may have it."""
     app = FastAPI(title="Rowen scheduler", docs_url=None, redoc_url=None)
     app.add_middleware(BodyLimit)
     door, turns = Depends(Door(reviewer)), Turns()
 
     # Plain functions would run in a thread beside the loop that changes what they read.
-    @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        if not source.alive():
-            raise HTTPException(503, "the scheduling loop is stuck")
-        return {"status": "ok"}
-
-    @app.get("/metrics")
-    async def metrics() -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
     @app.post("/v1/predict", response_model_exclude_none=True)
     async def predict_job(request: HypotheticalJob, guest: Annotated[Guest, door]) -> PredictionReply:
         sight = await guest.jobs([request.namespace])
