@@ -4,16 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, placed, pod, tenant, world
+from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod, tenant, world
 
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.history import History
+from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import MOST_PROFILES, PredictionError, Profile
 from rowen.scheduler.monitor import reading
 from rowen.scheduler.monitor.backoff import Backoff
+from rowen.scheduler.monitor.learning import promised_fraction
 from rowen.scheduler.monitor.observation import Observation, observe
-from rowen.scheduler.snapshot import JobView
+from rowen.scheduler.snapshot import JobView, Placement
 
 VIEW = placed(job("j", sla=0.5), "n", at=NOW)
 
@@ -447,6 +449,19 @@ def test_a_promise_falls_with_the_memory_that_a_neighbour_takes() -> None:
     """It was made alone for 0.8; beside another half the time is left, and half of what the memory is worth."""
     shared = told(known(), 0, 10, 0.1, (200, 400), tenants=(tenant(POOLED, 10, 0.1), tenant(job("other"))))
     assert shared.tracks["uid-j"].predicted == pytest.approx(0.8 / 2 * 0.375 / 0.75)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "made_beside", "tenants", "promised"), [(0.45, 2, 1, 1.0), (0.2, 2, 1, 0.8), (0.9, 1, 2, 0.225)]
+)
+def test_no_more_is_promised_than_the_part_of_the_time(
+    predicted: float, made_beside: int, tenants: int, promised: float
+) -> None:
+    """The pool is what it wants: by the report, alone M is 1, beside another 0.5. 0.45 x 2 x 1 / 0.5 would be 1.8."""
+    placement = Placement("id", "n", ("cpu0",), predicted, 0.0, 0.0, 15.0, made_beside)
+    appetite = Appetite("class", GIB, linear_need(4 * GIB), {})
+    lending = device("n", memory=20 * GIB, available=(4 * GIB,))
+    assert promised_fraction(placement, [lending], tenants, appetite) == pytest.approx(promised)
 
 
 def test_a_neighbour_that_comes_or_goes_begins_the_dwell_anew() -> None:

@@ -39,12 +39,15 @@ def promised_fraction(
     """What the assignment was made for, beside the tenants of now; None where it is not known beside how many it was.
 
     Each takes its part of the time, and of the memory: what that is worth less is taken from the last report.
+    Never more than its part of the time: where memory is short in the report, and was not when the promise was made,
+    the ratio has no bound.
     """
     made_beside = placement.tenants
     if made_beside is None:
         return None
     then, now = (lent_fraction(devices, count, appetite) for count in (made_beside, tenants))
-    return placement.predicted * made_beside / tenants * (now / then if then > 0.0 else 1.0)
+    lent = now / then if then > 0.0 else 1.0
+    return min(1.0, placement.predicted * made_beside * lent) / tenants
 
 
 def memory_features(job: JobView, device: DeviceView) -> Features | None:
