@@ -148,3 +148,16 @@ def test_reports_of_different_lengths_stand_side_by_side() -> None:
     assert best(*nodes, pooled("j")).node == "c"
     assert best(*(replace(view, slots=0) if view.name == "c" else view for view in nodes), pooled("j")).node == "b"
     assert world(*nodes).nodes["b"].available.tolist() == [[GIB, 3 * GIB]]
+
+
+def test_help_names_the_device_whose_memory_is_short() -> None:
+    """g0's memory does not change its owner, so M is 1 there; of g1 it gets a quarter of what it wants."""
+    devices = device("n", "g0", available=(), idle=0.9), lending("n", 1, id_="g1", idle=0.9)
+    refusal = best(node("n", *devices, slots=4), pooled("j", devices=2, sla=0.5), history=EXACT).refusal
+    assert "; of the pool of g1 it gets 1.00Gi on average and wants 4.00Gi" in refusal
+
+
+def test_no_help_is_told_where_nothing_is_short() -> None:
+    refusal = best(node("n", device("n", idle=1.0)), pooled("j", sla=1.0), history=EXACT).refusal
+    assert refusal.startswith("idle 1.00 < SLA 1.00")
+    assert "pool" not in refusal

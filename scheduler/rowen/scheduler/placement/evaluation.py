@@ -10,7 +10,7 @@ from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.fleet import Fleet
 from rowen.scheduler.placement.memory_words import lending_help, memory_refusal
 from rowen.scheduler.placement.request import Candidate, Request, factors_told, rate_told
-from rowen.scheduler.placement.states import DeviceState, NodeState
+from rowen.scheduler.placement.states import DeviceState
 from rowen.scheduler.policy import Policy
 
 Devices = tuple[DeviceState, ...]
@@ -22,7 +22,7 @@ def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -
     prediction = fleet.predict(devices, request.job, request.appetite)
     rate = rate_of(request.rates, devices)
     ids = tuple(sorted(state.view.id for state in devices))
-    refusal = _refusal(request, node, devices, prediction, policy)
+    refusal = _refusal(request, fleet, devices, prediction, policy)
     if refusal:
         return Candidate(node.view.name, ids, prediction, refusal, rate=rate)
     impact = fleet.impact(devices)
@@ -55,7 +55,8 @@ def _lower_total(impact: Impact, gain: float, rate: float, priority: int) -> str
     )
 
 
-def _refusal(request: Request, node: NodeState, devices: Devices, prediction: Prediction, policy: Policy) -> str:
+def _refusal(request: Request, fleet: Fleet, devices: Devices, prediction: Prediction, policy: Policy) -> str:
+    node = devices[0].node
     excluded = exclusion(node.view, request.job.constraints)
     if excluded:
         return excluded
@@ -72,7 +73,7 @@ def _refusal(request: Request, node: NodeState, devices: Devices, prediction: Pr
         return f"{held.view.restraint}: {held.view.id} has one"
     if node.free_slots < len(devices) or not all(node.takes(state) for state in devices):
         return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
-    return _shortfall(request, prediction, devices)
+    return _shortfall(request, fleet, prediction, devices)
 
 
 def _backed_off(request: Request, node: str) -> str:
@@ -84,12 +85,12 @@ def _backed_off(request: Request, node: str) -> str:
     return ""
 
 
-def _shortfall(request: Request, prediction: Prediction, devices: Devices) -> str:
+def _shortfall(request: Request, fleet: Fleet, prediction: Prediction, devices: Devices) -> str:
     """The factors, the smallest first, when the product is too small, and what would help."""
     fraction = prediction.fraction
     if fraction >= request.least(prediction.uncertainty):
         return ""
-    help_ = _help(request, prediction, devices)
+    help_ = _help(request, fleet, prediction, devices)
     if request.job.sla is None:
         name = "memory" if prediction.memory < prediction.idle else "idle"
         return f"{name} {min(prediction.memory, prediction.idle):.3f}: nothing to harvest{help_}"
@@ -99,10 +100,12 @@ def _shortfall(request: Request, prediction: Prediction, devices: Devices) -> st
     return f"{told}{product} < SLA {request.job.sla:.2f} + margin {margin:.2f}{help_}"
 
 
-def _help(request: Request, prediction: Prediction, devices: Devices) -> str:
+def _help(request: Request, fleet: Fleet, prediction: Prediction, devices: Devices) -> str:
     """What would change the factor, where it is memory that is smallest."""
-    if request.appetite is None or prediction.memory > min(prediction.idle, prediction.sharing):
+    if request.appetite is None or prediction.memory == 1.0:
         return ""
-    tightest = min(devices, key=lambda state: sum(state.view.available) / (len(state.claims) + 1))
+    if prediction.memory > min(prediction.idle, prediction.sharing):
+        return ""
+    tightest = min(devices, key=lambda state: fleet.predict((state,), request.job, request.appetite).memory)
     want = request.appetite.on(tightest.view.type, tightest.view.memory).want_bytes
     return lending_help(tightest.view, want, len(tightest.claims) + 1)
