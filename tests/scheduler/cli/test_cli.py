@@ -229,3 +229,8 @@ def test_every_command_takes_a_kubeconfig_and_a_context(
         options = ["--service-account", "ann", *options]
     told = failed(monkeypatch, "/none", *command, *options, "other", text=text)
     assert f"the API server that {path} names does not answer" in told
+
+
+def test_help_says_of_which_job_every_candidate_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    assert "Of a job that waits: every candidate." in CliRunner().invoke(app, ["explain", "--help"]).stdout

@@ -99,7 +99,7 @@ def _root() -> None:
 async def explain(
     job: JobName,
     namespace: Namespace = None,
-    candidates: Annotated[bool, typer.Option("--candidates", help="Ask the scheduler for every candidate.")] = False,
+    candidates: Annotated[bool, typer.Option("--candidates", help="Of a job that waits: every candidate.")] = False,
     account: Account = None,
     scheduler: Service = _SERVICE,
     output: Format = Output.TEXT,
