@@ -98,7 +98,7 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
     # 5. What stays is told last, when every newcomer has taken its share.
     for uid, (placement, claim) in held.items():
         if uid not in found.losses:
-            told = _silent_told(placement, waited_for) + _short_told(uid, placement, found)
+            told = _silent_told(placement, waited_for) + _short_told(uid, placement, found, fleet)
             outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, told))
     return Decision(tuple(outcomes), backoffs, waited_for)
 
@@ -142,7 +142,7 @@ def _silent_told(placement: Placement, waited_for: Collection[str]) -> str:
     return "; the node is silent, as most nodes are, so it is waited for" if placement.node in waited_for else ""
 
 
-def _short_told(uid: JobKey, placement: Placement, found: Remedies) -> str:
+def _short_told(uid: JobKey, placement: Placement, found: Remedies, fleet: Fleet) -> str:
     """Why a job stays that falls short of its SLA."""
     if uid not in found.stays:
         return ""
@@ -150,7 +150,9 @@ def _short_told(uid: JobKey, placement: Placement, found: Remedies) -> str:
     if choice is None:
         return "; it falls short of its SLA and stays: a neighbour makes way"
     others = (f"{other.place}: {other.refusal}" for other in choice.candidates if other.node != placement.node)
-    return f"; it falls short of its SLA and stays: no place is better: {next(others, 'there is no other')}"
+    # A better device of its own node is no choice: after an eviction it keeps away from the whole node.
+    none = "there is no other node" if len(fleet.views) == 1 else "the likeliest places are all on its own"
+    return f"; it falls short of its SLA and stays: no place on another node is better: {next(others, none)}"
 
 
 def _place(job: JobView, places: Places, backoffs: Mapping[str, Backoff], now: float) -> Outcome:

@@ -48,14 +48,24 @@ def test_a_job_that_has_no_better_place_stays_and_says_so() -> None:
     assert found.action is Action.KEEP
     assert found.message == (
         "placed on n/cpu0: predicted 0.80 of its throughput alone; it falls short of its SLA and stays: no place "
-        "is better: z/cpu0: idle 0.30 < SLA 0.30 + margin 0.03"
+        "on another node is better: z/cpu0: idle 0.30 < SLA 0.30 + margin 0.03"
     )
 
 
 def test_a_job_on_the_only_node_says_that_there_is_no_other() -> None:
-    view = placed(job("j", sla=0.3), "n")
-    found = outcome(run(node("n"), view, history=short(view)), "j")
-    assert found.message.endswith("stays: no place is better: there is no other")
+    """A device of its own node may be better: after an eviction it would keep away from the whole node."""
+    view = placed(job("j", sla=0.3), "n", "g0")
+    two = node("n", device("n", "g0", idle=0.2), device("n", "g1", idle=0.95))
+    found = outcome(run(two, view, history=short(view)), "j")
+    assert found.message.endswith("stays: no place on another node is better: there is no other node")
+
+
+def test_a_job_whose_own_node_has_the_likeliest_places_says_so() -> None:
+    """Of places so many are told as the API takes; `z` would be the 20th."""
+    view = placed(job("j", sla=0.6), "n", "g00")
+    wide = node("n", *(device("n", f"g{at:02}", idle=0.5) for at in range(20)))
+    found = outcome(run(wide, node("z", device("z", idle=0.3)), view, history=short(view, fraction=0.4)), "j")
+    assert found.message.endswith("no place on another node is better: the likeliest places are all on its own")
 
 
 def test_a_place_that_has_failed_it_is_no_better_place() -> None:
@@ -212,8 +222,8 @@ def test_a_place_beside_one_that_falls_short_too_is_no_better_place() -> None:
     first, second = placed(job("a", sla=0.3), "m"), placed(job("c", sla=0.3, created=9.0), "z")
     decision = run(node("m", slots=1), node("z"), first, second, history=short(first, second))
     assert actions(decision) == {"a": "keep", "c": "keep"}
-    assert "no place is better: z/cpu0: ns/c falls short" in outcome(decision, "a").message
-    assert "no place is better" in outcome(decision, "c").message
+    assert "is better: z/cpu0: ns/c falls short" in outcome(decision, "a").message
+    assert "no place on another node is better" in outcome(decision, "c").message
 
 
 @settings(max_examples=60)
