@@ -52,8 +52,9 @@ DEMAND = 0.5
 """Device time alone that jobs need, over all device time: about what the traces leave."""
 FULL = Shape(
     nodes=100, devices_per_node=4, services_per_node=2, seconds=7 * 86_400.0,
-    step_seconds=60.0, window_seconds=60.0, pass_seconds=300.0,
+    step_seconds=15.0, window_seconds=60.0, pass_seconds=300.0,
 )  # fmt: skip
+"""With four steps to a window, so that a report tells of more than one moment of the pool."""
 QUICK = FULL.model_copy(update={"nodes": 8, "seconds": 6 * 3600.0, "pass_seconds": 60.0})
 UNITS = {
     "utilisation_gain_points": "points",
