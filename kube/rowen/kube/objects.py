@@ -42,9 +42,12 @@ async def list_all(
     return list(found.items)
 
 
-async def create(client: Client, resource: Resource, manifest: Manifest, *, manager: str) -> Raw:
-    """Makes an object and returns it as stored. A field that its kind does not have is an error, and named."""
-    query = {"fieldManager": manager, "fieldValidation": "Strict"}
+async def create(client: Client, resource: Resource, manifest: Manifest, *, manager: str, dry_run: bool = False) -> Raw:
+    """Makes an object and returns it as stored. A field that its kind does not have is an error, and named.
+
+    A dry run is checked like any other, and nothing is stored.
+    """
+    query = {"fieldManager": manager, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
     path = resource.path(manifest["metadata"].get("namespace"))
     return await client.call("POST", path, query=query, body=manifest)
 

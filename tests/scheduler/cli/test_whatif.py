@@ -20,6 +20,8 @@ from scheduler.test_process import alive, grant, settings
 
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
+from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.objects import list_all
 
 JOB = """
 apiVersion: rowen.dev/v1alpha1
@@ -68,6 +70,23 @@ def test_a_wrong_manifest_is_told_with_file_and_field(
         line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", text=text)
         assert line.startswith("error: standard input: ")
         assert told in line
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("  memoryLimit: 32Mi\n", "memoryLimit"),
+        ("  priority: yes\n", "spec.priority: Invalid value"),
+        ('  devices: "2"\n', "spec.devices: Invalid value"),
+        ("  devices: 2\n  memoryLimit: 128Mi\n", "memoryLimit"),
+    ],
+)
+def test_what_the_api_server_would_refuse_is_told_as_it_says_it(
+    monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, spec: str, told: str
+) -> None:
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=JOB + spec)
+    assert line.startswith("error: standard input: the API server would refuse it: ")
+    assert told in line
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api_server: ApiServer) -> None:
@@ -162,6 +181,8 @@ async def test_the_scheduler_answers_through_the_api_server(
         await account(stage.client, stage.namespace, name)
     for name in ("ann", "outsider"):
         await allow(stage.client, stage.namespace, name, read)
+    # Her jobs are tried first; who may not create any gets an answer all the same.
+    await allow(stage.client, stage.namespace, "ann", read, rule("rowen.dev", ["offlinejobs"], ["create"]))
     for name in ("ann", "stranger"):
         await bind(stage.client, stage.namespace, f"{name}-calls", caller, name)
     ann, outsider, stranger = [await kubeconfig(stage, api_server, name) for name in ("ann", "outsider", "stranger")]
@@ -190,6 +211,9 @@ async def test_the_scheduler_answers_through_the_api_server(
             assert "tokens per second are not known yet" in told
             answer = json.loads(await ask(ann, "whatif", "-f", "-", "-o", "json"))
             assert (answer["jobs"][0]["name"], answer["jobs"][0]["node"]) == ("new", node)
+
+            stored = await list_all(stage.client, OFFLINE_JOBS, namespace=stage.namespace)
+            assert [job["metadata"]["name"] for job in stored] == ["j"]
 
             told = await ask(ann, "explain", "j", "--candidates")
             assert f"{node}/cpu0: idle 0.70 < SLA 0.99" in told

@@ -207,7 +207,10 @@ async def whatif(
     where, manifest = _namespace(namespace), question.read_file(file)
 
     async def put(client: Client) -> tuple[int, dict[str, Any]]:
-        asked_for = WhatIf(add=question.read_jobs(manifest, where, client.namespace))
+        drafts = question.read_jobs(manifest, where, client.namespace)
+        for draft in drafts:
+            await question.check(client, draft)
+        asked_for = WhatIf(add=[draft.job for draft in drafts])
         token = await question.caller_token(client, account, asked_for.add[0].namespace)
         return len(asked_for.add), await question.ask(client, scheduler, token, "POST", "/v1/what-if", asked_for)
 

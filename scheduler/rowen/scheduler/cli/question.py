@@ -12,8 +12,10 @@ from pydantic import ValidationError
 
 from rowen.crds.names import API_VERSION
 from rowen.crds.offline_job import OfflineJobSpec
-from rowen.kube.client import Client
+from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
+from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.objects import create
 from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import FORBIDDEN, CommandError, checked
 from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf
@@ -23,6 +25,7 @@ _ANSWER_SECONDS = 12.0
 _TOKEN_SECONDS = 600
 """The shortest life of a token that the API server gives."""
 _REACH = "ask for the Role rowen-scheduler-caller of the scheduler's namespace (docs/install.md)"
+_CONFLICT = 409
 _WORKLOADS = ("fine_tune", "batch_inference", "template")
 
 
@@ -34,7 +37,18 @@ class Manifest:
     text: str
 
 
-def read_jobs(manifest: Manifest, namespace: str | None, context: str) -> list[HypotheticalJob]:
+@dataclass(frozen=True)
+class Draft:
+    """A job of a manifest."""
+
+    where: str
+    """Which document of which file it is."""
+    job: HypotheticalJob
+    manifest: Raw
+    """As it would be created."""
+
+
+def read_jobs(manifest: Manifest, namespace: str | None, context: str) -> list[Draft]:
     """The jobs of a YAML or JSON text.
 
     Those without a namespace get `namespace`, or else the context's; those with another one than that are refused.
@@ -74,7 +88,7 @@ def read_file(file: str) -> Manifest:
     return Manifest(name, text)
 
 
-def _job(where: str, found: object, namespace: str | None, context: str) -> HypotheticalJob:
+def _job(where: str, found: object, namespace: str | None, context: str) -> Draft:
     if not isinstance(found, dict):
         raise CommandError(f"{where}: no object, expected an OfflineJob")
     kind = found.get("apiVersion"), found.get("kind")
@@ -96,7 +110,7 @@ def _job(where: str, found: object, namespace: str | None, context: str) -> Hypo
     alone = left_alone(found["spec"])
     if alone is not None:
         raise CommandError(f"{where}: spec.managedBy: {alone}")
-    return job
+    return Draft(where, job, {**found, "metadata": {**meta, "namespace": job.namespace, "name": job.name}})
 
 
 def _faults(error: ValidationError) -> Iterator[str]:
@@ -105,6 +119,20 @@ def _faults(error: ValidationError) -> Iterator[str]:
         field = prefix + ".".join(map(str, fault["loc"]))
         known = {"namespace": "metadata.namespace", "name": "metadata.name"}
         yield f"{known.get(field, field)}: {fault['msg']}"
+
+
+async def check(client: Client, draft: Draft) -> None:
+    """Has the API server say whether it would take the job, where the user may create one.
+
+    Raises `CommandError`, `KubeError`.
+    """
+    try:
+        await create(client, OFFLINE_JOBS, draft.manifest, manager="kubectl-rowen", dry_run=True)
+    except RefusedError as error:
+        # That there is one already is found out last.
+        if error.status == _CONFLICT or (error.status == FORBIDDEN and "cannot create resource" in error.message):
+            return
+        raise CommandError(f"{draft.where}: the API server would refuse it: {error}") from error
 
 
 def split_service(given: str) -> tuple[str, str]:
