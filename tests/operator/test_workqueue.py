@@ -118,3 +118,41 @@ async def test_comes_back_when_asked() -> None:
     async with running(handle) as queue:
         queue.add(A)
         await again.wait()
+
+
+async def test_what_comes_within_a_time_is_handled_once() -> None:
+    seen: list[Key] = []
+    done = asyncio.Event()
+
+    async def handle(key: Key) -> None:
+        seen.append(key)
+        done.set()
+
+    async with running(handle) as queue:
+        for _ in range(1000):
+            queue.add_within(A, 0.05)
+            await asyncio.sleep(0)
+        await done.wait()
+    assert len(seen) < 1000
+    assert seen[0] == A
+
+
+async def test_what_has_failed_is_not_handled_earlier_for_a_report() -> None:
+    tries = 0
+    failed, again = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Key) -> None:
+        nonlocal tries
+        tries += 1
+        (failed if tries == 1 else again).set()
+        if tries == 1:
+            raise RuntimeError
+
+    async with running(handle) as queue:
+        started = asyncio.get_running_loop().time()
+        queue.add(A)
+        await failed.wait()
+        await asyncio.sleep(0)
+        queue.add_within(A, 0.0)
+        await again.wait()
+        assert asyncio.get_running_loop().time() - started >= FIRST_RETRY_SECONDS * 0.4

@@ -30,6 +30,8 @@ DEAF_SECONDS = 60.0
 """A change that a listing has shown and the watch has not delivered for so long: the watch is deaf."""
 RESYNC_MARGIN_SECONDS = 15.0
 """No event and no listing for so long after a listing was due: nothing was heard meanwhile."""
+SERVICE_SECONDS = 5.0
+"""Reports of a service's nodes are looked at together."""
 LONGEST_PAUSE_SECONDS = 10.0
 """Between two listings that fail."""
 
@@ -94,7 +96,11 @@ class Operator:
             self._store.put(kind, manifest)
         # A report concerns those whom it named before, and those whom it names now.
         for key in concerned | set(self._world.concerned(kind, manifest)):
-            self._queue.add(key)
+            if kind == "NodeHarvest" and key.kind == "OnlineService":
+                # It adds up all its devices, and each of their reports comes here.
+                self._queue.add_within(key, SERVICE_SECONDS)
+            else:
+                self._queue.add(key)
 
     def is_alive(self) -> bool:
         """Whether the watch delivers what listings show."""

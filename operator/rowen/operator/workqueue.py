@@ -48,6 +48,11 @@ class WorkQueue:
             timer.cancel()
         self._timers[key] = loop.call_later(seconds, self._due, key)
 
+    def add_within(self, key: Key, seconds: float) -> None:
+        """Handle the key once for all that comes within so long. One that has failed waits for its back-off."""
+        if not (key in self._errors and key in self._timers):
+            self.add_after(key, seconds)
+
     async def run(self, workers: int) -> None:
         """Works until cancelled."""
         async with asyncio.TaskGroup() as group:
