@@ -19,6 +19,8 @@ BOUNDS_SECONDS = tuple(
 )
 """Upper ends of the cells, all but the last one's, which has none."""
 CELLS = len(BOUNDS_SECONDS) + 1
+MOST_PER_SECOND = 1000
+"""Streamed responses that one device may end; more cannot be, and would outweigh all others."""
 _NOT_NEGATIVE = Field(json_schema_extra={"minimum": 0})
 """For the API server alone: a bad count is passed over, and does not make a whole report unreadable."""
 
@@ -71,6 +73,11 @@ class RequestCounts(ReadModel):
     """By time to first token."""
     tpot: LatencyCounts | None = None
     """By time per output token."""
+
+    def valid(self, counts: LatencyCounts | None) -> LatencyCounts | None:
+        """Those counts of this window if they can be: no more than a device serves within it."""
+        most = MOST_PER_SECOND * self.seconds
+        return counts if counts is not None and counts.valid and counts.requests <= most else None
 
 
 RECENT_SECONDS = 600

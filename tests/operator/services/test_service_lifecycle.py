@@ -42,7 +42,7 @@ async def test_runs_an_engine_and_tells_its_latency(
     pods = await eventually(lambda: _pods(cluster))
     assert "--max-model-len" in pods[0]["spec"]["containers"][0]["command"]
     name = pods[0]["metadata"]["name"]
-    await cluster.bind(name)
+    await cluster.bind(name, f"node-of-{cluster.namespace}")
     await cluster.patch(
         f"pods/{name}/status",
         {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},

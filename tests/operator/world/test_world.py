@@ -159,6 +159,25 @@ def test_a_service_has_the_devices_that_reports_name_it_for() -> None:
     assert service(node.world) == ["chat0", "chat3"]
 
 
+def test_an_engine_has_the_devices_of_its_own_pods_on_their_nodes() -> None:
+    node = Reported()
+    claim = {"claimName": "models", "path": "llama"}
+    node.put("OnlineService", {
+        "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "s1"},
+        "spec": {"engine": {"model": claim}, "slo": SLO},
+    })  # fmt: skip
+    labels = {"rowen.dev/service": "chat"}
+    node.put("Pod", {
+        "metadata": {"name": "chat-abc", "namespace": NAMESPACE, "uid": "p1", "labels": labels},
+        "spec": {"nodeName": "a", "containers": [{"name": "engine"}]},
+    })  # fmt: skip
+    made_up = online(pod={"namespace": NAMESPACE, "name": "chat-xyz"})
+    node.put("NodeHarvest", report_manifest(device("own", online=online()), node="a"))
+    node.put("NodeHarvest", report_manifest(device("elsewhere", online=online()), node="b"))
+    node.put("NodeHarvest", report_manifest(device("unknown", online=made_up), node="c"))
+    assert service(node.world) == ["own"]
+
+
 def test_a_service_asks_no_node_that_has_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     node = served()
     for number in range(50):

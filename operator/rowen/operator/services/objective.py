@@ -1,7 +1,7 @@
 """How many of a service's requests were late, beside offline work and without: the reports of all its devices added up.
 
 Whose fault it is, is told apart for each device type: slow devices would look harmed where only they are harvested.
-Pure. A count that cannot be (negative, or beyond the scale) is passed over, and the others count.
+Pure. A count that cannot be (negative, beyond the scale, more than a device serves) is passed over; the others count.
 """
 
 from collections import defaultdict
@@ -142,9 +142,9 @@ def _objective(latency: Latency, target: LatencyTarget, devices: Iterable[Device
     parts = dict.fromkeys(wanted, _NOBODY)
     for device in devices:
         for window in device.online.requests if device.online else ():
-            counts: LatencyCounts | None = getattr(window, latency)
+            counts: LatencyCounts | None = window.valid(getattr(window, latency))
             key = window.offline, window.seconds
-            if key in parts and counts is not None and counts.valid:
+            if key in parts and counts is not None:
                 parts[key] += Proportion(counts.above(seconds), counts.requests)
     beside, without, past = (parts[key] for key in wanted)
     return Objective(latency, target.percentile, seconds, beside, without, past)

@@ -1,6 +1,6 @@
 """The nodes' harvest reports, as policies read them."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,10 +77,17 @@ def tenancies(report: Report, namespace: str, pod: str) -> list[tuple[DeviceHarv
     ]
 
 
-def service_devices(report: Report, namespace: str, service: str) -> list[DeviceHarvest]:
-    """The devices that pods of an OnlineService hold."""
+def service_devices(
+    report: Report, namespace: str, service: str, pods: Container[tuple[str | None, str]] | None = None
+) -> list[DeviceHarvest]:
+    """The devices that pods of an OnlineService hold; `pods`: the node and name of each, None where they are not known.
+
+    An agent speaks for its own node alone: what it says of a pod that is not there counts for nothing.
+    """
     return [
         device
         for device in report.devices
-        if device.online and (device.online.pod.namespace, device.online.service) == (namespace, service)
+        if device.online
+        and (device.online.pod.namespace, device.online.service) == (namespace, service)
+        and (pods is None or (report.node, device.online.pod.name) in pods)
     ]

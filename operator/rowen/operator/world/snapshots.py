@@ -115,16 +115,19 @@ class World:
             return None
         reference = service["spec"].get("workloadRef")
         kind, name = (reference["kind"], reference["name"]) if reference else ("Deployment", key.name)
+        pods = [pod_view(pod) for pod in self._store.group("Pod", f"{key.namespace}/{key.name}")]
+        # The pods of an adopted workload are not watched.
+        held = None if reference else {(pod.node, pod.name) for pod in pods}
         devices = [
             device
             for report in self._fresh_reports(key, now)
-            for device in service_devices(report, key.namespace, key.name)
+            for device in service_devices(report, key.namespace, key.name, held)
         ]
         return service_snapshot(
             service,
             workload=self._store.get(Key(kind, key.namespace, name)),
             cluster_service=self._store.get(Key("Service", key.namespace, key.name)),
-            pods=[pod_view(pod) for pod in self._store.group("Pod", f"{key.namespace}/{key.name}")],
+            pods=pods,
             devices=devices,
             runtime_image=self._runtime_image,
             refusal=refusal,
