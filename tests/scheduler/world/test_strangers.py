@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, world
+from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, running, world
 
 from rowen.scheduler.decision import decide
 from rowen.scheduler.history import History, Track
@@ -16,7 +16,7 @@ STRANGER = "a job of another namespace"
 
 def told(about: str, *parts: NodeView | JobView, history: History | None = None) -> Wanted:
     history = history or History()
-    snapshot = world(*parts)
+    snapshot = world(*running(*parts))
     found = outcome(decide(snapshot, history, NOW, POLICY), about)
     return wanted(found, labels_of(snapshot), history, NOW, POLICY)
 
