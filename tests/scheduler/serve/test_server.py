@@ -83,6 +83,29 @@ def test_a_wrong_spec_is_refused(source: Source, body: dict[str, Any]) -> None:
     assert client(source).post("/v1/predict", json=body).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"spec": {"memory": "s3cret!"}}', "spec.memory: String should match pattern"),
+        (b'{"spec": {"memory": "1Gi", "s3cret": 1}}', "spec.s3cret: Extra inputs are not permitted"),
+        (b'{"namespace": "a"}', "spec: Field required"),
+        (b'{"spec": s3cret', "the body: JSON decode error"),
+        (b'["s3cret"]', "the body: Input should be a valid dictionary"),
+    ],
+)
+def test_a_wrong_field_is_told_in_a_line_without_what_was_sent(source: Source, body: bytes, told: str) -> None:
+    reply = client(source).post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 422
+    assert list(reply.json()) == ["detail"]
+    assert reply.json()["detail"].startswith(told)
+    assert "s3cret" not in reply.text.replace("spec.s3cret: ", "")
+
+
+def test_what_there_is_to_ask_is_not_told_to_strangers(source: Source) -> None:
+    for path in ("/openapi.json", "/docs", "/redoc"):
+        assert client(source).get(path).status_code == 404
+
+
 def ask(source: Source, **change: Any) -> dict[str, Any]:
     reply = client(source).post("/v1/what-if", json=change).json()
     return {entry["name"]: entry for entry in reply["jobs"]}

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException
+from fastapi.exceptions import RequestValidationError
 
 from rowen.scheduler.history import History
 from rowen.scheduler.policy import Policy
@@ -20,6 +21,7 @@ from rowen.scheduler.serve.messages import (
     WhatIf,
     WhatIfReply,
 )
+from rowen.scheduler.serve.refusals import wrong_field
 from rowen.scheduler.serve.reviews import Reviewer
 from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.serve.turns import BusyError, Turns
@@ -43,7 +45,8 @@ class Source(Protocol):
 
 def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
     """The application; every answer comes from `source`, and `reviewer` says who may have it."""
-    app = FastAPI(title="Rowen scheduler", docs_url=None, redoc_url=None)
+    app = FastAPI(title="Rowen scheduler", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(RequestValidationError, wrong_field)
     app.add_middleware(BodyLimit)
     door, turns = Depends(Door(reviewer)), Turns()
 
