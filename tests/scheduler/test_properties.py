@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod
+from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod, tenant
 
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.scheduler.decision import Action, Decision, decide
@@ -42,7 +42,7 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
                 idle=draw(st.sampled_from([0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0])),
                 busy=spans if draw(st.booleans()) else (),
                 memory=draw(st.integers(2, 9)) * GIB,
-                available=tuple(sorted(draw(st.lists(st.integers(0, 8), max_size=4)))),
+                available=tuple(GIB * amount for amount in sorted(draw(st.lists(st.integers(0, 16), max_size=4)))),
                 deviation=draw(st.sampled_from([0.0, 0.0, 0.02])),
                 attached=draw(st.integers(0, 9)) > 0,
                 refusal=draw(st.sampled_from(["", "", "", "owner says no"])),
@@ -62,13 +62,13 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
 
 @st.composite
 def jobs(draw: st.DrawFn, name: str) -> JobView:
-    want = draw(st.sampled_from([0, 0, 2, 8]))
+    want = draw(st.sampled_from([0, 0, 2, 8])) * GIB
     need = linear_need(want, draw(st.sampled_from([0.0, 0.5])), draw(st.sampled_from([0.0, 0.1]))) if want else None
     return job(
         name,
         pool=want,
         need=need,
-        memory=draw(st.integers(1, 5)) * GIB,
+        memory=draw(st.integers(2, 10)) * GIB // 2,
         devices=draw(st.sampled_from([1, 1, 2, 3])),
         sla=draw(st.sampled_from([None, None, 0.1, 0.2, 0.4])),
         priority=draw(st.integers(-1, 1)),
@@ -114,6 +114,44 @@ def test_nothing_is_over_committed_and_every_promise_holds(snapshot: Snapshot) -
     for _, claim in held.values():
         assert fleet.standing(claim).fraction >= claim.promise.need(fleet.standing(claim).uncertainty)
         assert fleet.standing(claim).fraction > 0
+
+
+def reported(snapshot: Snapshot) -> Snapshot:
+    """The world after the next report: it knows every job's pod, whose own memory the pool no longer lends."""
+    holders = {
+        view.uid: (view, view.placement) for view in snapshot.jobs.values() if view.placement and not view.finished
+    }
+
+    def after(each: DeviceView) -> DeviceView:
+        on_it = [view for view, placed_ in holders.values() if placed_.node == each.node and each.id in placed_.devices]
+        taken = sum(view.memory for view in on_it if tenant(view) not in each.tenants)
+        available = tuple(max(0, amount - taken) for amount in each.available)
+        return replace(each, available=available, tenants=tuple(tenant(view) for view in on_it))
+
+    nodes_ = {
+        name: replace(view, devices=tuple(after(each) for each in view.devices))
+        for name, view in snapshot.nodes.items()
+    }
+    pods = tuple(pod(view, placed_.node, *placed_.devices, assignment=placed_.id) for view, placed_ in holders.values())
+    return replace(snapshot, nodes=nodes_, pods=pods)
+
+
+@settings(max_examples=150)
+@given(worlds(), st.lists(jobs("new"), max_size=1))
+def test_when_the_report_knows_the_newcomers_every_prediction_is_what_it_was(
+    snapshot: Snapshot, new: list[JobView]
+) -> None:
+    """Placed where the report knows nobody, then beside jobs that it knows."""
+    world = snapshot
+    for more in ([], new):
+        world = replace(world, jobs={**world.jobs, **{view.uid: view for view in more}})
+        promised = settled(world, decide(world, HISTORY, NOW, POLICY))
+        before, held = build_fleet(promised, HISTORY, (), NOW, POLICY)
+        world = reported(promised)
+        after, _ = build_fleet(world, HISTORY, (), NOW, POLICY)
+        for _, claim in held.values():
+            assert abs(after.standing(claim).fraction - before.standing(claim).fraction) < 1e-12
+            assert after.standing(claim).fraction >= claim.promise.need(after.standing(claim).uncertainty)
 
 
 @settings(max_examples=100)
@@ -263,12 +301,12 @@ def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot,
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
     for appetite in (None, HISTORY.appetite(new)):
-        shares, unsure = fleet.offer(appetite).shares, fleet.offer(appetite).uncertainties
+        shares, unsure = fleet.offer(appetite, new.memory).shares, fleet.offer(appetite, new.memory).uncertainties
         needs = Promise(0.3).needs(unsure)
         for state in (state for found in every_node(fleet) for state in found.rows):
-            predicted = fleet.predict((state,), replace(new, memory=0), appetite)
+            predicted = fleet.predict((state,), new, appetite)
             promised = predicted.idle * predicted.sharing * predicted.memory
-            assert (shares[state.row], fleet.share((state,), appetite)) == (promised, promised)
+            assert (shares[state.row], fleet.share((state,), appetite, new.memory)) == (promised, promised)
             assert unsure[state.row] == predicted.uncertainty
             assert needs[state.row] == Promise(0.3).need(predicted.uncertainty)
 
@@ -295,7 +333,7 @@ def test_more_memory_or_more_idle_time_never_predicts_less(
     """Of a newcomer and of those who are there; and more predicts no more doubt of the memory."""
 
     def better(view: DeviceView) -> DeviceView:
-        more = tuple(amount + data.draw(st.integers(0, 4)) for amount in view.available)
+        more = tuple(amount + data.draw(st.integers(0, 4)) * GIB for amount in view.available)
         return replace(
             view, available=tuple(sorted(more)), idle=min(1.0, view.idle + data.draw(st.sampled_from([0, 0.2])))
         )
@@ -306,7 +344,8 @@ def test_more_memory_or_more_idle_time_never_predicts_less(
     }
     before, held = build_fleet(after, HISTORY, (), NOW, POLICY)
     then, _ = build_fleet(replace(after, nodes=richer), HISTORY, (), NOW, POLICY)
-    shares = before.offer(HISTORY.appetite(new)).shares, then.offer(HISTORY.appetite(new)).shares
+    appetite = HISTORY.appetite(new)
+    shares = before.offer(appetite, new.memory).shares, then.offer(appetite, new.memory).shares
     assert (shares[1] >= shares[0] - 1e-12).all()
     for _, claim in (entry for entry in held.values() if len(entry[1].devices) == 1):
         assert then.standing(claim).fraction >= before.standing(claim).fraction - 1e-12

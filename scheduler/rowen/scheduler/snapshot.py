@@ -166,8 +166,8 @@ class NodeView:
         return tuple(view.type for view in self.by_id.values())
 
     @cached_property
-    def lent(self) -> dict[tuple[str, MemoryNeed, int], float]:
-        """M of a need on one of its devices, and beside so many tenants in all: filled in as it is worked out."""
+    def lent(self) -> dict[tuple[str, MemoryNeed, int, int], float]:
+        """M of a need on one of its devices, so many tenants in all, less so many bytes: filled in as it is asked."""
         return {}
 
     @cached_property

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, run, world
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant, world
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
@@ -18,9 +18,14 @@ EXACT = History(errors={"class": PredictionError(0.0, 0.0)})
 """A predictor that is always right: the margin is the least one, 2 %."""
 
 
-def pooled(name: str, want: int = 4, doubt: float = 0.0, **fields: Any) -> JobView:
-    """A job that is as fast as the part of so many GiB that it has."""
-    return job(name, pool=want * GIB, need=linear_need(want * GIB, doubt=doubt), **fields)
+def pooled(name: str, want: int = 4, doubt: float = 0.0, memory: int = 0, **fields: Any) -> JobView:
+    """A job that is as fast as the part of so many GiB that it has, with next to nothing for itself."""
+    return job(name, pool=want * GIB, need=linear_need(want * GIB, doubt=doubt), memory=memory, **fields)
+
+
+def slim(name: str, **fields: Any) -> JobView:
+    """A job without memory of the pool, and with next to nothing for itself."""
+    return job(name, memory=0, **fields)
 
 
 def lending(name: str, *available: int, id_: str = "cpu0", **fields: Any) -> DeviceView:
@@ -59,7 +64,7 @@ def test_tenants_share_the_pool_equally() -> None:
 def test_memory_that_a_newcomer_takes_breaks_a_neighbours_promise() -> None:
     """Alone 0.8 x 4/4; beside another 0.8 x 1/2 x 2/4 = 0.2, with enough time for 0.3 by itself."""
     first = placed(pooled("a", sla=0.3), "n")
-    found = best(node("n", lending("n", 4)), first, job("j", priority=9), history=EXACT)
+    found = best(node("n", lending("n", 4)), first, slim("j", priority=9), history=EXACT)
     assert found.refusal == "ns/a would fall to 0.20 < its SLA with margin 0.33"
     free = placed(job("a", sla=0.3), "n")
     assert best(node("n", lending("n", 4)), free, job("j", priority=9), history=EXACT).refusal == ""
@@ -137,8 +142,59 @@ def test_jobs_that_are_alike_have_one_appetite() -> None:
 
 def test_a_device_that_cannot_give_all_is_wanted_whole() -> None:
     """Of 3 GiB a job with 1 GiB for itself can have 2 at most: with them it is as fast as it can be there."""
-    small = lending("n", 2, memory=3 * GIB, online_memory=GIB)
-    assert best(node("n", small), pooled("j")).prediction.memory == 1.0
+    small = lending("n", 3, memory=3 * GIB, online_memory=GIB)
+    assert best(node("n", small), pooled("j", memory=GIB)).prediction.memory == 1.0
+
+
+BIG = {"memory": 80 * GIB, "online_memory": 60 * GIB, "idle": 0.9}
+"""A device with room for 20 GiB of jobs' own memory."""
+
+
+def test_a_newcomers_own_memory_comes_off_what_it_is_lent() -> None:
+    """18 of 20 GiB are its own, 2 of the 10 that it wants are left: 0.9 x 0.2. A report that knows it says 2."""
+    wants = pooled("j", 10, memory=18 * GIB)
+    assert best(node("n", lending("n", 20, **BIG)), wants).prediction.fraction == pytest.approx(0.18)
+    short = outcome(run(node("n", lending("n", 20, **BIG)), replace(wants, sla=0.7)), "j")
+    assert short.action is Action.WAIT
+    assert "of the pool of cpu0 it gets 2.00Gi on average and wants 10.00Gi" in short.message
+    held = placed(wants, "n")
+    known = node("n", lending("n", 2, tenants=(tenant(held),), **BIG))
+    for parts in ((known, held, pod(held, "n")), (node("n", lending("n", 20, **BIG)), held, pod(held, "n"))):
+        assert outcome(run(*parts), "j").fraction == pytest.approx(0.18)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_newcomers_own_memory_comes_off_what_its_neighbours_are_lent(devices: int) -> None:
+    """Of 16 GiB 15 go: half of the last one is an eighth of what `a` wants, 0.9 x 1/2 x 1/8 = 0.056."""
+    ids = [f"g{number}" for number in range(devices)]
+    held = placed(pooled("a", memory=GIB, sla=0.3, devices=devices), "n", *ids)
+    known = node("n", *(lending("n", 16, id_=id_, tenants=(tenant(held),), **BIG) for id_ in ids))
+    parts = known, held, pod(held, "n", *ids)
+    found = best(*parts, job("j", memory=15 * GIB, devices=devices), history=EXACT)
+    assert found.refusal == "ns/a would fall to 0.06 < its SLA with margin 0.33"
+    assert best(*parts, job("j", memory=8 * GIB, devices=devices), history=EXACT).refusal == ""
+
+
+def test_own_memory_that_the_report_does_not_know_yet_comes_off_for_everybody() -> None:
+    """8 lent, 3 of them `a`'s own and 1 the newcomer's: each gets 2 of 4. A pod that is reported is not taken twice."""
+    held = placed(pooled("a", memory=3 * GIB), "n")
+    unknown = node("n", lending("n", 8)), held, pod(held, "n")
+    assert best(*unknown, pooled("j", memory=GIB)).prediction.memory == pytest.approx(0.5)
+    known = node("n", lending("n", 5, tenants=(tenant(held),))), held, pod(held, "n")
+    assert best(*known, pooled("j", memory=GIB)).prediction.memory == pytest.approx(0.5)
+    stranger = replace(pod(held, "n"), job=None, assignment=None)
+    assert best(node("n", lending("n", 8)), stranger, pooled("j", memory=GIB)).prediction.memory == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("own", "chosen"), [(0, "a"), (4, "b")])
+def test_the_place_is_the_better_one_with_the_newcomers_own_memory(own: int, chosen: str) -> None:
+    """On `a` a newcomer of 4 GiB leaves its neighbour 2 of 4: 1.0 x 1/2 x 1/2 instead of 1.0 goes, 0.5 comes."""
+    first, second = placed(pooled("x"), "a"), placed(slim("y"), "b")
+    nodes = node("a", lending("a", 8, idle=1.0)), node("b", device("b", idle=0.9))
+    assert best(*nodes, first, second, job("j", memory=own * GIB)).node == chosen
+    some = [node(f"a{i:03}", lending(f"a{i:03}", 8, idle=1.0)) for i in range(40)]
+    held = [placed(pooled(f"x{view.name}"), view.name) for view in some]
+    assert best(*some, *held, nodes[1], second, job("j", memory=own * GIB)).node[0] == chosen
 
 
 def test_reports_of_different_lengths_stand_side_by_side() -> None:

@@ -40,7 +40,7 @@ def request_of(view: JobView) -> Request:
 
 
 def told(fleet: Fleet, request: Request) -> list[list[float]]:
-    offer = fleet.offer(request.appetite)
+    offer = fleet.offer(request.appetite, request.job.memory)
     columns = offer.shares, offer.keys, offer.uncertainties, offer.keeps(request.promise)
     return [column.tolist() for column in columns]
 

@@ -74,7 +74,7 @@ def test_a_third_of_a_device_is_compared_as_it_is_promised() -> None:
     (state,) = found.node(0).rows
     promised = found.predict((state,), job("j"), None).fraction
     assert promised == 0.67 * (1 / 3) != 0.67 / 3
-    assert (found.settled().share[0], found.share((state,), None)) == (promised, promised)
+    assert (found.settled().share[0], found.share((state,), None, GIB)) == (promised, promised)
 
 
 @pytest.mark.parametrize(("idle", "action"), [(0.005, Action.PLACE), (0.0049, Action.WAIT)])

@@ -32,7 +32,8 @@ def build_fleet(
         placement = renewed(job.placement, node, pod, now, policy)
         rate = _rate(history.rates.get(job.workload, {}), node, placement.devices)
         promise, appetite = history.promise(job.workload, job.sla), history.appetite(job)
-        claim = claim_of(job, placement.node, placement.devices, promise, appetite, rate)
+        name = (pod.namespace, pod.name) if pod is not None else None
+        claim = claim_of(job, placement.node, placement.devices, promise, appetite, rate, name)
         claim = replace(claim, short=shortfall(job, history, now, policy) is not None)
         fleet.add(claim)
         entered.add(placement.id)
@@ -55,7 +56,8 @@ def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView) -> None:
     node = snapshot.nodes.get(pod.node)
     if node is not None:
         name = f"{pod.namespace}/{pod.name}"
-        fleet.add(Claim(pod_key(pod), f"pod {name}", pod.node, devices_of(node, pod), pod.slots, pod.memory))
+        devices, seen = devices_of(node, pod), (pod.namespace, pod.name)
+        fleet.add(Claim(pod_key(pod), f"pod {name}", pod.node, devices, pod.slots, pod.memory, pod=seen))
 
 
 def pod_key(pod: PodView) -> str:

@@ -15,7 +15,7 @@ from rowen.scheduler.placement.request import Candidate, Choice, Request
 from rowen.scheduler.placement.sets import best_sets, in_order, shown
 from rowen.scheduler.placement.singles import best_devices
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import JobView
+from rowen.scheduler.snapshot import JobView, PodKey
 
 EXPLAINED = 16
 """Most candidates in an explanation: the API's limit."""
@@ -62,9 +62,8 @@ def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     rows = columns.open if eligible is None else columns.open & eligible
-    yield from (
-        (fleet.device(row),) for row in columns.told_first(rows, fleet.offer(request.appetite).shares, EXPLAINED)
-    )
+    shares = fleet.offer(request.appetite, request.job.memory).shares
+    yield from ((fleet.device(row),) for row in columns.told_first(rows, shares, EXPLAINED))
 
 
 def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
@@ -72,11 +71,11 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
     count = request.job.devices
     if count > 1:
         for number in _nodes(request, fleet, eligible=False):
-            yield tuple(in_order(fleet.node(number).open_devices(), fleet, request.appetite)[:count])
+            yield tuple(in_order(fleet.node(number).open_devices(), fleet, request)[:count])
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     if eligible is not None:
-        shares = fleet.offer(request.appetite).shares
+        shares = fleet.offer(request.appetite, request.job.memory).shares
         rows = columns.told_first(columns.open & ~eligible, shares, EXPLAINED)
         yield from ((fleet.device(row),) for row in rows)
 
@@ -84,7 +83,9 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
 def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
     """Open nodes with enough devices, by what these can give at most."""
     columns, allowed = fleet.settled(), fleet.eligible(request.job.constraints)
-    shares = columns.nth_best(fleet.offer(request.appetite).shares, columns.open, request.job.devices)
+    shares = columns.nth_best(
+        fleet.offer(request.appetite, request.job.memory).shares, columns.open, request.job.devices
+    )
     for number in map(int, np.argsort(-shares, kind="stable")):
         if shares[number] == NEVER:
             return
@@ -93,8 +94,14 @@ def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
 
 
 def claim_of(
-    job: JobView, node: str, devices: tuple[str, ...], promise: Promise, appetite: Appetite | None, rate: float = 1.0
+    job: JobView,
+    node: str,
+    devices: tuple[str, ...],
+    promise: Promise,
+    appetite: Appetite | None,
+    rate: float = 1.0,
+    pod: PodKey | None = None,
 ) -> Claim:
     """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
     memory = job.memory * job.devices // max(1, len(devices))
-    return Claim(job.uid, job.label, node, devices, job.devices, memory, promise, appetite, job.priority, rate)
+    return Claim(job.uid, job.label, node, devices, job.devices, memory, promise, appetite, job.priority, rate, pod)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
+from rowen.scheduler.snapshot import PodKey
 
 _DIGITS = 9
 """What is smaller than these decimal places is rounding."""
@@ -29,6 +30,8 @@ class Claim:
     """The job's; 0 for a pod without an assignment."""
     rate: float = 1.0
     """Its throughput alone on these devices over that on the device type that suits it best, as far as known."""
+    pod: PodKey | None = None
+    """The pod that reports tell of; None where there is none yet."""
     short: bool = False
     """Whether it is measured below its SLA: nobody joins it, whatever it is predicted."""
 

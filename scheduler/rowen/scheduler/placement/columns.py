@@ -65,6 +65,10 @@ class Columns:
         """Highest priority of those who pay."""
         self.tenants = np.zeros(len(self._nodes), np.intp)
         """Claims on it."""
+        self.unseen = np.zeros(len(self._nodes))
+        """Bytes that come off what the pool lends by the report (`DeviceState.unseen`)."""
+        self.lends: Flags = np.zeros(len(self._nodes), np.bool_)
+        """Whether a newcomer's own memory is at the cost of a claim: loss, payer and `takes` are of one without any."""
         self.changed: list[int] = []
         """Rows that were changed, in order."""
         self._group = np.where(slots, 0.0, _FULL)
@@ -83,6 +87,11 @@ class Columns:
             for code in found
         ]
         return kinds, kind_of.astype(np.intp)
+
+    @property
+    def trades(self) -> bool:
+        """Whether memory changes its owner on any device."""
+        return bool(self._parts.any())
 
     @cached_property
     def types(self) -> tuple[list[str], Rows]:
@@ -126,6 +135,10 @@ class Columns:
     def needs(self, appetite: Appetite) -> tuple[MemoryNeed | None, ...]:
         """What jobs with the appetite do on devices of each kind; None where memory does not change its owner."""
         return tuple(appetite.on(type_, memory) if parts else None for type_, memory, parts in self.kinds[0])
+
+    def lend(self, row: int, unseen: int, *, lends: bool) -> None:
+        """What becomes of the pool's memory there after a claim; before `change`."""
+        self.unseen[row], self.lends[row] = unseen, lends
 
     def change(
         self, row: int, tenants: int, level: IdleLevel, free: int, impact: Impact, group: int, *, takes: bool

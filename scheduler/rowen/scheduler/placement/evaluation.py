@@ -25,7 +25,7 @@ def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -
     refusal = _refusal(request, fleet, devices, prediction, policy)
     if refusal:
         return Candidate(node.view.name, ids, prediction, refusal, rate=rate)
-    impact = fleet.impact(devices)
+    impact = fleet.impact(devices, request.job.memory)
     gain = impact.gain(prediction.fraction * len(ids) * rate)
     refusal = _broken_promise(impact) or _lower_total(impact, gain, rate, request.job.priority)
     return Candidate(node.view.name, ids, prediction, refusal, 0.0 if refusal else gain, rate=rate)
@@ -108,4 +108,5 @@ def _help(request: Request, fleet: Fleet, prediction: Prediction, devices: Devic
         return ""
     tightest = min(devices, key=lambda state: fleet.predict((state,), request.job, request.appetite).memory)
     want = request.appetite.on(tightest.view.type, tightest.view.memory).want_bytes
-    return lending_help(tightest.view, want, len(tightest.claims) + 1)
+    taken = tightest.unseen + request.job.memory
+    return lending_help(tightest.view, want, len(tightest.claims) + 1, taken)

@@ -18,6 +18,7 @@ from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.forecast import forecast, least_alignment
 from rowen.scheduler.placement.offer import Lending, Offer
 from rowen.scheduler.placement.states import DeviceState, NodeState, claims_on, node_refusal
+from rowen.scheduler.placement.toll import Toll
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
 
@@ -42,9 +43,10 @@ class Fleet:
         self._dirty: dict[int, DeviceState] = {}
         self._eligible: dict[Constraints, frozenset[int]] = {}
         self._rows: dict[Constraints, Flags | None] = {}
-        self._sets: dict[tuple[int, Appetite | None], Any] = {}
-        self._offers: dict[Appetite | None, Offer] = {}
-        self._by_needs: dict[tuple[MemoryNeed | None, ...], Offer] = {}
+        self._sets: dict[tuple[int, Appetite | None, int], Any] = {}
+        self._offers: dict[tuple[Appetite | None, int], Offer] = {}
+        self._by_needs: dict[tuple[tuple[MemoryNeed | None, ...], int], Offer] = {}
+        self._tolls: dict[int, Toll] = {}
         self._threshold = policy.alignment_threshold
 
     def node(self, number: int) -> NodeState:
@@ -84,8 +86,7 @@ class Fleet:
         self.moved.append(number)
         states = node.of(claim)
         for state in states:
-            state.claims[claim.key] = claim
-            state.free -= claim.memory
+            state.add(claim)
         self._soil(node, states)
 
     def _soil(self, node: NodeState, states: Sequence[DeviceState]) -> None:
@@ -101,7 +102,8 @@ class Fleet:
     def settled(self) -> Columns:
         """The columns, brought up to date with what was added."""
         for state in self._dirty.values():
-            impact, tenants = self.impact((state,)), len(state.claims)
+            impact, tenants = self.impact((state,), 0), len(state.claims)
+            self.columns.lend(state.row, state.unseen, lends=state.lends)
             level, takes = IdleLevel(state.view.idle, state.view.deviation), state.node.takes(state)
             self.columns.change(state.row, tenants, level, state.free, impact, state.group, takes=takes)
         self._dirty.clear()
@@ -142,11 +144,13 @@ class Fleet:
             self._rows[constraints] = None if len(eligible) == self.open_nodes else self.columns.on(eligible)
         return self._rows[constraints]
 
-    def sets(self, count: int, appetite: Appetite | None, make: Callable[["Fleet", int, Appetite | None], S]) -> S:
+    def sets(
+        self, count: int, appetite: Appetite | None, own: int, make: Callable[["Fleet", int, Appetite | None, int], S]
+    ) -> S:
         """What is known of sets of so many devices for jobs that are alike, made when it is asked for first."""
-        key = count, appetite
+        key = count, appetite, self._counts(own)
         if key not in self._sets:
-            self._sets[key] = make(self, count, appetite)
+            self._sets[key] = make(self, *key)
         return cast("S", self._sets[key])
 
     @cached_property
@@ -179,32 +183,49 @@ class Fleet:
         found: Numbers = np.array([rates.get(type_, 1.0) for type_ in types])[of_rows]
         return found
 
-    def offer(self, appetite: Appetite | None) -> Offer:
-        """What every device offers a newcomer, as it is now."""
+    def offer(self, appetite: Appetite | None, own: int) -> Offer:
+        """What every device offers a newcomer with so many bytes of its own, as it is now."""
         self.settled()
-        if appetite not in self._offers:
-            self._offers[appetite] = self._made(appetite)
-        self._offers[appetite].refresh()
-        return self._offers[appetite]
+        key = appetite, own if appetite is not None else 0
+        if key not in self._offers:
+            self._offers[key] = self._made(*key)
+        self._offers[key].refresh()
+        return self._offers[key]
 
-    def _made(self, appetite: Appetite | None) -> Offer:
+    def toll(self, own: int) -> Toll:
+        """What a newcomer with so many bytes of its own costs those who are there, as far as it is known now."""
+        columns, own = self.settled(), self._counts(own)
+        if own not in self._tolls:
+            self._tolls[own] = Toll(columns, counts=own > 0)
+        self._tolls[own].refresh()
+        return self._tolls[own]
+
+    def _counts(self, own: int) -> int:
+        """A newcomer's own memory, where that changes what anybody gets."""
+        return own if self.columns.trades else 0
+
+    def _made(self, appetite: Appetite | None, own: int) -> Offer:
         """One offer serves all who do the same with memory on every kind of device."""
         needs = self.columns.needs(appetite) if appetite is not None else ()
         needs = needs if any(needs) else ()
-        if needs not in self._by_needs:
-            self._by_needs[needs] = Lending(needs, self.columns) if needs else Offer(self.columns)
-        return self._by_needs[needs]
+        key = needs, own if needs else 0
+        if key not in self._by_needs:
+            self._by_needs[key] = Lending(needs, own, self.columns) if needs else Offer(self.columns)
+        return self._by_needs[key]
 
     def predict(self, devices: Sequence[DeviceState], job: JobView, appetite: Appetite | None) -> Prediction:
         """The factors for a newcomer on the devices, which are on one node."""
         fits = all(state.view.online_memory is not None and job.memory <= state.free for state in devices)
-        found = forecast(devices, [len(state.claims) + 1 for state in devices], appetite)
+        found = self._newcomer(devices, job.memory, appetite)
         return replace(found, fits=fits, alignment=least_alignment(devices))
 
-    def standing(self, claim: Claim, joined: Collection[str] = (), without: Collection[str] = ()) -> Prediction:
+    def standing(
+        self, claim: Claim, joined: Collection[str] = (), without: Collection[str] = (), own: int = 0
+    ) -> Prediction:
         """The factors of a claim that is in, on the devices known; idle 0 where none is.
 
-        `joined`: devices of its node that a newcomer has joined; `without`: claims, by key, that are thought away.
+        `joined`: devices of its node that a newcomer has joined, with so many bytes of its `own`; `without`: claims, by
+        key, that are thought away, and theirs is lent again.
         """
         states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
         if not states:
@@ -213,27 +234,39 @@ class Fleet:
             len(state.claims) + (state.view.id in joined) - sum(key in state.claims for key in without)
             for state in states
         ]
-        return forecast(states, tenants, claim.appetite)
+        taken = [
+            state.unseen + (own if state.view.id in joined else 0)
+            - sum(state.claims[key].memory for key in without if key in state.claims)
+            for state in states
+        ]  # fmt: skip
+        return forecast(states, tenants, taken, claim.appetite)
 
     def neighbours(self, claim: Claim) -> list[str]:
         """Keys of the other claims on the devices of one that is in."""
         states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
         return [other.key for other in claims_on(states) if other.key != claim.key]
 
-    def impact(self, devices: Sequence[DeviceState]) -> Impact:
-        """What a newcomer on the devices would do; worked out once as long as nobody joins their node."""
+    def impact(self, devices: Sequence[DeviceState], own: int) -> Impact:
+        """What a newcomer with so many bytes of its own would do; worked out once as long as nobody joins the node."""
         if not any(state.claims for state in devices):
             return NO_IMPACT
         node = devices[0].node
         ids = tuple(state.view.id for state in devices)
-        if ids not in node.impacts:
-            falls = [fall_of(claim, self.standing(claim), self.standing(claim, ids)) for claim in claims_on(devices)]
-            node.impacts[ids] = impact_of(tuple(falls))
-        return node.impacts[ids]
+        key = ids, own if any(state.lends for state in devices) else 0
+        if key not in node.impacts:
+            falls = [
+                fall_of(claim, self.standing(claim), self.standing(claim, ids, own=own)) for claim in claims_on(devices)
+            ]
+            node.impacts[key] = impact_of(tuple(falls))
+        return node.impacts[key]
 
-    def share(self, devices: Sequence[DeviceState], appetite: Appetite | None) -> float:
-        """Predicted fraction of a newcomer on the devices whose own memory has room."""
-        return forecast(devices, [len(state.claims) + 1 for state in devices], appetite).fraction
+    def share(self, devices: Sequence[DeviceState], appetite: Appetite | None, own: int) -> float:
+        """Predicted fraction of a newcomer on the devices, where so many bytes of its own have room."""
+        return self._newcomer(devices, own, appetite).fraction
+
+    def _newcomer(self, devices: Sequence[DeviceState], own: int, appetite: Appetite | None) -> Prediction:
+        tenants = [len(state.claims) + 1 for state in devices]
+        return forecast(devices, tenants, [state.unseen + own for state in devices], appetite)
 
     def aligned(self, first: DeviceState, second: DeviceState) -> bool:
         """Whether two devices of a node are aligned."""

@@ -12,16 +12,19 @@ from rowen.scheduler.placement.claims import sharing
 from rowen.scheduler.placement.states import DeviceState
 
 
-def forecast(devices: Sequence[DeviceState], tenants: Sequence[int], appetite: Appetite | None) -> Prediction:
+def forecast(
+    devices: Sequence[DeviceState], tenants: Sequence[int], own: Sequence[int], appetite: Appetite | None
+) -> Prediction:
     """The factors on the devices, each beside so many tenants, the job itself among them.
 
     The tenants of a device have equal parts of its time and of its pool. In lockstep the least part, and the device
-    with the least memory, set the pace.
+    with the least memory, set the pace. `own`: bytes on each that come off what its pool lends by the report.
     """
     level, part = _idle(devices), sharing(max(tenants))
     memory, doubt = 1.0, 0.0
     if appetite is not None:
-        lent = [_lent(state, count, appetite) for state, count in zip(devices, tenants, strict=True)]
+        each = zip(devices, tenants, own, strict=True)
+        lent = [_lent(state, count, bytes_, appetite) for state, count, bytes_ in each]
         memory, doubt = min(factor for factor, _ in lent), max(doubt for _, doubt in lent)
     return Prediction(level.fraction, memory, 1.0, part, uncertainty=combined(level, doubt, part))
 
@@ -44,13 +47,13 @@ def _idle(devices: Sequence[DeviceState]) -> IdleLevel:
     return IdleLevel(view.lockstep[ids], max(state.view.deviation for state in devices))
 
 
-def _lent(state: DeviceState, tenants: int, appetite: Appetite) -> tuple[float, float]:
+def _lent(state: DeviceState, tenants: int, own: int, appetite: Appetite) -> tuple[float, float]:
     """M on the device and its doubt; worked out once for each report."""
     view = state.view
     if not view.available:
         return 1.0, 0.0
     need, known = appetite.on(view.type, view.memory), state.node.view.lent
-    key = view.id, need, tenants
+    key = view.id, need, tenants, own
     if key not in known:
-        known[key] = memory_factor(need, view.available, sharing(tenants))
+        known[key] = memory_factor(need, [amount - own for amount in view.available], sharing(tenants))
     return known[key], memory_doubt(need, known[key])

@@ -46,9 +46,12 @@ def above_all_devices(job: JobView, largest: DeviceView | None) -> str:
     return f"; spec.memoryLimit {gib(most)} is above every device's memory: {_largest(largest)}"
 
 
-def lending_help(device: DeviceView, want_bytes: int, tenants: int) -> str:
-    """What the pool lends a job beside so many tenants, itself among them, and what would change that."""
-    lent = round(sum(device.available) / max(1, len(device.available)) / tenants)
+def lending_help(device: DeviceView, want_bytes: int, tenants: int, taken: int) -> str:
+    """What the pool lends a job beside so many tenants, itself among them, and what would change that.
+
+    `taken`: bytes that come off what it lends by the report.
+    """
+    lent = round(sum(max(0, amount - taken) for amount in device.available) / max(1, len(device.available)) / tenants)
     return (
         f"; of the pool of {device.id} it gets {gib(lent)} on average and wants {gib(want_bytes)}: "
         f"less spec.memoryLimit wants less"

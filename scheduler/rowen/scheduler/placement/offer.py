@@ -46,10 +46,14 @@ class Offer:
 
 
 class Lending(Offer):
-    """To one who wants memory of the pool. `needs`: see `Columns.needs`; M is 1 where there is none."""
+    """To one who wants memory of the pool, with `own` bytes for itself.
 
-    def __init__(self, needs: Sequence[MemoryNeed | None], columns: Columns) -> None:
+    `needs`: see `Columns.needs`; M is 1 where there is none.
+    """
+
+    def __init__(self, needs: Sequence[MemoryNeed | None], own: int, columns: Columns) -> None:
         super().__init__(columns)
+        self._own = own
         kinds, of_rows = columns.kinds
         self._needs: dict[tuple[MemoryNeed, int], int] = {}
         """What such jobs do on devices whose memory is told in so many parts, numbered."""
@@ -77,7 +81,8 @@ class Lending(Offer):
             if len(found):
                 available = columns.available[:, :parts]
                 available = available if len(found) == len(available) else available[found]
-                factors = memory_factors(need, available, 1.0 / (columns.tenants[found] + 1))
+                left = available - (columns.unseen[found] + self._own)[:, None]
+                factors = memory_factors(need, left, 1.0 / (columns.tenants[found] + 1))
                 self._factors[found], self._doubts[found] = factors, memory_doubts(need, factors)
         self.shares[rows] = columns.share[rows] * self._factors[rows]
         self.keys[rows] = key_of(self.shares[rows] - columns.loss[rows], self.shares[rows])

@@ -33,20 +33,21 @@ class DeviceSet:
 
 
 class Sets:
-    """The sets of `count` devices in a fleet for jobs with one appetite, worked out when a search comes to their node.
+    """The sets of `count` devices in a fleet for jobs with one appetite and `own` bytes for themselves.
 
+    They are worked out when a search comes to their node.
     Until then a node stands for the most that any `count` of its devices can give: their least share each, and no
     loss. So a search that goes by these bounds and ends when the next is no better than what it has loses none of the
     sets that are worked out; a node may have better ones beyond those.
     """
 
-    def __init__(self, fleet: Fleet, count: int, appetite: Appetite | None) -> None:
-        self._fleet, self._count, self._appetite = fleet, count, appetite
+    def __init__(self, fleet: Fleet, count: int, appetite: Appetite | None, own: int) -> None:
+        self._fleet, self._count, self._appetite, self._own = fleet, count, appetite, own
         self._known: dict[int, dict[tuple[int, ...], list[DeviceSet]]] = {}
         """Of each node its sets by the rows of the devices of which they are made."""
         self._seen = len(fleet.moved)
         columns = fleet.settled()
-        self.share = columns.nth_best(fleet.offer(appetite).shares, columns.takes, count)
+        self.share = columns.nth_best(fleet.offer(appetite, own).shares, columns.takes, count)
         """The least of the `count` best shares of each node; below 0 where there are fewer."""
         self.free = columns.nth_best(columns.free, columns.takes, count)
         self.keys = np.where(self.share >= 0.0, key_of(count * self.share, self.share), NEVER)
@@ -57,7 +58,7 @@ class Sets:
         moved = self._fleet.moved
         if self._seen == len(moved):
             return
-        columns, shares = self._fleet.settled(), self._fleet.offer(self._appetite).shares
+        columns, shares = self._fleet.settled(), self._shares
         for number in set(moved[self._seen :]):
             self._known.pop(number, None)
             taking = self.taking(number)
@@ -73,7 +74,11 @@ class Sets:
         node, takes = self._fleet.node(number), self._fleet.settled().takes
         if node.free_slots < self._count:
             return []
-        return in_order([state for state in node.devices.values() if takes[state.row]], self._fleet, self._appetite)
+        return _ordered([state for state in node.devices.values() if takes[state.row]], self._shares)
+
+    @property
+    def _shares(self) -> Numbers:
+        return self._fleet.offer(self._appetite, self._own).shares
 
     def known(self, number: int) -> bool:
         """Whether the node's sets have been worked out."""
@@ -89,7 +94,7 @@ class Sets:
 
     def of_able(self, number: int, memory: int, least: float) -> list[DeviceSet]:
         """The sets of those of its devices that can give so much by themselves, where others crowd these out."""
-        taking, shares = self.taking(number), self._fleet.offer(self._appetite).shares
+        taking, shares = self.taking(number), self._shares
         able = [state for state in taking if state.free >= memory and shares[state.row] >= least]
         return self._made(number, able) if self._count <= len(able) < len(taking) else []
 
@@ -102,10 +107,10 @@ class Sets:
         return known[rows]
 
     def _set(self, devices: tuple[DeviceState, ...]) -> DeviceSet | None:
-        impact = self._fleet.impact(devices)
+        impact = self._fleet.impact(devices, self._own)
         if impact.broken is not None:
             return None
-        fraction = self._fleet.share(devices, self._appetite)
+        fraction = self._fleet.share(devices, self._appetite, self._own)
         key = float(key_of(impact.gain(fraction * self._count), fraction))
         return DeviceSet(key, fraction, min(state.free for state in devices), impact.priority, devices)
 
@@ -114,7 +119,7 @@ def best_sets(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]
     """Sets that fit, the best among them."""
     if request.barred:
         return []
-    sets = fleet.sets(request.job.devices, request.appetite, Sets)
+    sets = fleet.sets(request.job.devices, request.appetite, request.job.memory, Sets)
     keys, memory = _bounds(request, fleet, sets), request.job.memory
     found: list[Candidate] = []
     best = NEVER
@@ -171,9 +176,12 @@ def _may_fit(request: Request, one: DeviceSet) -> bool:
     return one.free >= job.memory and one.fraction >= request.least() and not forbidden
 
 
-def in_order(devices: Sequence[DeviceState], fleet: Fleet, appetite: Appetite | None) -> list[DeviceState]:
-    """Empty devices first, then shared and full ones, in each by what a newcomer gets, then by id."""
-    shares = fleet.offer(appetite).shares
+def in_order(devices: Sequence[DeviceState], fleet: Fleet, request: Request) -> list[DeviceState]:
+    """Empty devices first, then shared and full ones, in each by what the newcomer gets, then by id."""
+    return _ordered(devices, fleet.offer(request.appetite, request.job.memory).shares)
+
+
+def _ordered(devices: Sequence[DeviceState], shares: Numbers) -> list[DeviceState]:
     return sorted(devices, key=lambda state: (state.group, -shares[state.row], state.view.id))
 
 
@@ -193,6 +201,6 @@ def aligned(fleet: Fleet, devices: Sequence[DeviceState], count: int) -> Iterato
 
 def shown(request: Request, fleet: Fleet, node: NodeState) -> list[tuple[DeviceState, ...]]:
     """Sets of a node that explain why none fits: aligned ones that have room, or else the first devices."""
-    count, devices = request.job.devices, in_order(node.open_devices(), fleet, request.appetite)
+    count, devices = request.job.devices, in_order(node.open_devices(), fleet, request)
     roomy = [state for state in devices if state.free >= request.job.memory and node.takes(state)]
     return list(islice(aligned(fleet, roomy, count), _SETS_PER_NODE)) or [tuple(devices[:count])]

@@ -23,6 +23,21 @@ class DeviceState:
     """Most claims that it takes."""
     node: "NodeState" = field(repr=False)
     claims: dict[str, Claim] = field(default_factory=dict)
+    unseen: int = 0
+    """Bytes of their own that claims will take of what the pool lends by the report, which does not know them yet."""
+
+    def add(self, claim: Claim) -> None:
+        """Takes the claim into account."""
+        self.claims[claim.key] = claim
+        self.free -= claim.memory
+        seen = self.node.view.tenancies.get(claim.pod, ()) if claim.pod is not None else ()
+        if not any(device.id == self.view.id for device, _ in seen):
+            self.unseen += claim.memory
+
+    @property
+    def lends(self) -> bool:
+        """Whether a claim on it has memory of its pool, so that a newcomer's own is at its cost."""
+        return bool(self.view.available) and any(claim.appetite is not None for claim in self.claims.values())
 
     @property
     def group(self) -> int:
@@ -41,8 +56,8 @@ class NodeState:
     """Why nothing is placed on it; empty when it is open."""
     devices: dict[str, DeviceState] = field(default_factory=dict)
     rows: tuple[DeviceState, ...] = ()
-    impacts: dict[tuple[str, ...], Impact] = field(default_factory=dict)
-    """Worked out since the last claim on the node was added, by the newcomer's devices."""
+    impacts: dict[tuple[tuple[str, ...], int], Impact] = field(default_factory=dict)
+    """Worked out since the last claim on the node was added, by the newcomer's devices and its own bytes."""
 
     def open_devices(self) -> list[DeviceState]:
         """Those on which something may be placed, by id."""
