@@ -93,7 +93,8 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
             outcomes.append(_place(job, places, waits.get(job.uid, {}), now))
     # 4. Who falls short of his SLA goes where that helps: only to what those who wait have left.
     elsewhere = partial(_elsewhere, places=places, waits=waits, now=now)
-    found = remedies(violations(snapshot, held, history, now, policy), snapshot, held, history, fleet, elsewhere)
+    short = violations(snapshot, held, history, now, policy)
+    found = remedies(short, snapshot, held, history, now, fleet, elsewhere)
     outcomes += [_revoke(snapshot.jobs[uid], lost, backoffs, now, policy) for uid, lost in found.losses.items()]
     # 5. What stays is told last, when every newcomer has taken its share.
     for uid, (placement, claim) in held.items():

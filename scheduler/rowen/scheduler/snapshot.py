@@ -209,6 +209,8 @@ class PodView:
     devices: tuple[str, ...] = ()
     """Devices that it was meant for."""
     running: bool = False
+    gone_by: float | None = None
+    """When the grace period of its deletion ends, Unix seconds; None while it is not being deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,15 @@ def test_who_is_being_deleted_is_on_his_way_out(fraction: float, action: str) ->
     assert (actions(decision)["j"], actions(decision)["other"]) == ("keep", "keep")
 
 
+@pytest.mark.parametrize(("late", "action"), [(60, "keep"), (61, "SLAViolated")])
+@pytest.mark.parametrize("deleting", [True, False])
+def test_who_hangs_in_his_deletion_is_not_waited_for_for_ever(deleting: bool, late: float, action: str) -> None:
+    view, gone = placed(job("j", sla=0.3), "n"), replace(placed(job("gone"), "n"), deleting=True)
+    stuck = replace(pod(gone, "n", assignment=None if deleting else "old"), gone_by=NOW - late)
+    parts = (view, gone, stuck) if deleting else (view, stuck)
+    assert actions(run(node("n"), node("z"), *parts, history=short(view)))["j"] == action
+
+
 @pytest.mark.parametrize(("attached", "action"), [(True, "MadeWay"), (False, "keep")])
 def test_who_takes_nothing_yet_is_no_neighbour_of_what_was_measured(attached: bool, action: str) -> None:
     """Its image is still pulled: 0.2 was measured alone, so that without it there will be no more."""

@@ -511,3 +511,10 @@ def test_a_node_of_which_nothing_has_changed_keeps_its_view() -> None:
     after = assemble([], [], changed, [], [], Hearing(), before).nodes
     assert after["a"] is before["a"]
     assert (before["b"].slots, after["b"].slots) == (0, 7)
+
+
+@pytest.mark.parametrize(("meta", "gone_by"), [({}, None), ({"deletionTimestamp": "1970-01-01T00:01:40Z"}, 100.0)])
+def test_a_pod_that_is_being_deleted_says_by_when(meta: dict[str, Any], gone_by: float | None) -> None:
+    found = pod_facts(pod(**meta))
+    assert found is not None
+    assert found.gone_by == gone_by

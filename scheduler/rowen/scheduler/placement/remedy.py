@@ -19,8 +19,10 @@ from rowen.scheduler.placement.choice import claim_of
 from rowen.scheduler.placement.claims import Claim
 from rowen.scheduler.placement.fleet import Fleet
 from rowen.scheduler.placement.request import LEAST_FRACTION, Choice, Request
-from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, PodView, Snapshot
 
+_HANGS_SECONDS = 60.0
+"""How long after its grace period a pod that is being deleted is waited for."""
 Search = Callable[[JobView, str], tuple[Request, Choice]]
 """Looks for a place for a job on any node but that one."""
 
@@ -35,13 +37,17 @@ class Remedies:
 
 
 def remedies(
-    short: Mapping[JobKey, Loss], snapshot: Snapshot, held: Held, history: History, fleet: Fleet, search: Search
+    short: Mapping[JobKey, Loss],
+    snapshot: Snapshot,
+    held: Held,
+    history: History,
+    now: float,
+    fleet: Fleet,
+    search: Search,
 ) -> Remedies:
     """What is done for the jobs that fall `short`, who are in the queue's order. Places that are found are taken."""
     found = Remedies()
-    # Who was withdrawn before or is being deleted, and whose pod has not ended yet.
-    leaving = {pod_key(pod) for pod in snapshot.pods if pod.job is not None}
-    leaving |= {uid for uid, job in snapshot.jobs.items() if job.deleting}
+    leaving = _leaving(snapshot, now)
     for uid, lost in short.items():
         if uid in found.losses:
             continue
@@ -51,8 +57,8 @@ def remedies(
         if measured < LEAST_FRACTION:
             found.losses[uid] = lost
             continue
-        now = fleet.standing(claim, without=_idle(claim, snapshot, fleet)).fraction
-        pace = measured / now if now > 0.0 else 0.0
+        expected = fleet.standing(claim, without=_idle(claim, snapshot, fleet)).fraction
+        pace = measured / expected if expected > 0.0 else 0.0
         way = _way(job, claim, pace, _yielding(job, claim, snapshot, held, short, fleet), gone, fleet)
         if way is not None:
             for other in way:
@@ -67,6 +73,20 @@ def remedies(
             found.losses[uid] = lost
             fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
     return found
+
+
+def _leaving(snapshot: Snapshot, now: float) -> set[str]:
+    """Keys of those who were withdrawn before or are being deleted; not for ever: a pod may hang in its deletion."""
+    found = {pod_key(pod) for pod in snapshot.pods if pod.job is not None and not _hangs(pod, now)}
+    for uid, job in snapshot.jobs.items():
+        if job.deleting:
+            pod = pod_of(job, snapshot)
+            found |= set() if pod is not None and _hangs(pod, now) else {uid}
+    return found
+
+
+def _hangs(pod: PodView, now: float) -> bool:
+    return pod.gone_by is not None and now > pod.gone_by + _HANGS_SECONDS
 
 
 def _idle(claim: Claim, snapshot: Snapshot, fleet: Fleet) -> set[str]:

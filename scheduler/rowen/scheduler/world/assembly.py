@@ -142,4 +142,5 @@ def _holder(pod: PodFacts) -> PodView:
         assignment=pod.annotations.get(names.ASSIGNMENT_ANNOTATION),
         devices=tuple(part.strip() for part in devices.split(",") if part.strip()),
         running=pod.running,
+        gone_by=pod.gone_by,
     )

@@ -53,6 +53,8 @@ class PodFacts:
     harvest_slots: int
     ended: bool
     running: bool
+    gone_by: float | None = None
+    """When its grace period ends, Unix seconds; None while it is not being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
         ended=phase in ("Succeeded", "Failed"),
         running=phase == "Running",
+        gone_by=unix_seconds(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
     )
 
 
