@@ -108,7 +108,8 @@ Tenancy = tuple[DeviceView, TenantView]
 class NodeView:
     """A node with the last report of its agent.
 
-    What follows from the report alone is worked out once, when it is asked for first, and lives as long as the view.
+    What follows from its devices alone is worked out once, when it is asked for first, and is handed on to later views
+    with the same devices (`keeping`).
     """
 
     name: str
@@ -185,6 +186,12 @@ class NodeView:
                 found[key] = (*found.get(key, ()), (device, tenant))
         return found
 
+    def keeping(self, old: "NodeView") -> "NodeView":
+        """This view, with all that has been worked out of the `old` one's devices where they are the same."""
+        if old.devices == self.devices:
+            self.__dict__.update({name: old.__dict__[name] for name in _OF_DEVICES if name in old.__dict__})
+        return self
+
     def device(self, id_: str) -> DeviceView | None:
         """The device of that id, or None."""
         return self.by_id.get(id_)
@@ -192,6 +199,10 @@ class NodeView:
     def age(self, now: float) -> float:
         """Seconds since the node was heard; infinite where it never was."""
         return float("inf") if self.heard is None else max(0.0, now - self.heard)
+
+
+_OF_DEVICES = ("by_id", "columns", "available", "types", "lent", "lockstep", "tenancies")
+"""What a view works out of its devices."""
 
 
 @dataclass(frozen=True, slots=True)

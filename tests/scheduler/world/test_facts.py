@@ -426,6 +426,17 @@ def test_labels_and_taints_reach_the_node_with_or_without_a_report(reports: list
     assert len(found.devices) == len(reports)
 
 
+def test_a_heartbeat_leaves_what_was_worked_out_of_the_report() -> None:
+    report, nodes = harvest_facts(harvest(None)), [node_facts({"metadata": {"name": "n"}})]
+    first, second = (Hearing({"n": Word(stamp, stamp, 8000.0)}) for stamp in (9000.0, 9005.0))
+    old = assemble([], [report], nodes, [], [], first, {}).nodes["n"]
+    known = old.columns, old.lockstep
+    found = assemble([], [report], nodes, [], [], second, {"n": old}).nodes["n"]
+    assert (old.heard, found.heard) == (9000.0, 9005.0)
+    assert found.columns is known[0]
+    assert found.lockstep is known[1]
+
+
 def test_a_node_is_as_old_as_it_was_heard_and_not_as_its_report_says() -> None:
     told = {"n": Telling(unix_seconds(STAMP), 8500.0)}
     hearing = Hearing({"n": Word(9990.0, 9000.0, 8000.0)}, told, Listening(7000.0, 9010.0))

@@ -24,7 +24,8 @@ def assemble(
 ) -> Snapshot:
     """One view of the cluster. A report of a node that is gone is passed over.
 
-    A node of which nothing has changed keeps its view from `before`, with what has been worked out of it.
+    A node of which nothing has changed keeps its view from `before`. What was worked out of a report lives as long as
+    the report: a heartbeat changes nothing of it.
     """
     reports = {harvest.node: harvest for harvest in harvests}
     by_pod = {(pod.namespace, pod.name): pod for pod in pods}
@@ -33,7 +34,7 @@ def assemble(
     for node in nodes:
         view = _node(node, reports.get(node.name), hearing, by_pod, by_service)
         old = before.get(node.name)
-        views[node.name] = old if old is not None and old == view else view
+        views[node.name] = view if old is None else old if old == view else view.keeping(old)
     holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
     return Snapshot(views, {job.uid: _renewed(job, views, hearing) for job in jobs}, holders, hearing.listening)
 
