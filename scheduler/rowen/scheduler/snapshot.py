@@ -108,8 +108,7 @@ Tenancy = tuple[DeviceView, TenantView]
 class NodeView:
     """A node with the last report of its agent.
 
-    What follows from its devices alone is worked out once, when it is asked for first, and is handed on to later views
-    with the same devices (`keeping`).
+    What follows from its devices is worked out once, and handed on to later views with the same ones (`keeping`).
     """
 
     name: str
@@ -189,7 +188,7 @@ class NodeView:
     def keeping(self, old: "NodeView") -> "NodeView":
         """This view, with all that has been worked out of the `old` one's devices where they are the same."""
         if old.devices == self.devices:
-            self.__dict__.update({name: old.__dict__[name] for name in _OF_DEVICES if name in old.__dict__})
+            self.__dict__.update({name: kept for name, kept in old.__dict__.items() if name not in self.__dict__})
         return self
 
     def device(self, id_: str) -> DeviceView | None:
@@ -199,10 +198,6 @@ class NodeView:
     def age(self, now: float) -> float:
         """Seconds since the node was heard; infinite where it never was."""
         return float("inf") if self.heard is None else max(0.0, now - self.heard)
-
-
-_OF_DEVICES = ("by_id", "columns", "available", "types", "lent", "lockstep", "tenancies")
-"""What a view works out of its devices."""
 
 
 @dataclass(frozen=True, slots=True)
