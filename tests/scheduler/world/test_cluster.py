@@ -76,13 +76,14 @@ async def test_a_job_that_makes_nothing_is_evicted_with_the_numbers(stage: Stage
         assert condition(status, "Placed")["reason"] == "SLAViolated"
         assert "< SLA 0.30" in condition(status, "Placed")["message"]
         assert condition(status, "SLAMet")["status"] == "False"
-        waiting = await stage.await_job("j", lambda status: "back-off until" in status["explanation"]["message"])
+        async with stage.alive(node):
+            waiting = await stage.await_job("j", lambda status: "back-off until" in status["explanation"]["message"])
         assert condition(waiting["status"], "Placed")["reason"] == "SLAViolated"
 
 
 async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_a_backoff(stage: Stage) -> None:
     node = await stage.node("a")
-    async with stage.scheduler(POLICY) as loop:
+    async with stage.scheduler(POLICY) as loop, stage.alive(node):
         await stage.job("j")
         first = (await stage.await_job("j", placed_on(node)))["status"]["assignment"]
         await stage.not_started("j")
@@ -103,7 +104,7 @@ async def test_a_job_whose_pod_does_not_start_leaves_the_node_for_the_length_of_
 
 async def test_a_job_that_no_node_can_help_waits_for_all_of_them(stage: Stage) -> None:
     node = await stage.node("a")
-    async with stage.scheduler(POLICY):
+    async with stage.scheduler(POLICY), stage.alive(node):
         await stage.job("j")
         await stage.await_job("j", placed_on(node))
         await stage.not_started("j", "Cluster")
@@ -113,7 +114,7 @@ async def test_a_job_that_no_node_can_help_waits_for_all_of_them(stage: Stage) -
 async def test_a_pod_that_does_not_tolerate_a_nodes_taint_is_not_sent_there(stage: Stage) -> None:
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     node = await stage.node("a", taints=[taint])
-    async with stage.scheduler(POLICY):
+    async with stage.scheduler(POLICY), stage.alive(node):
         await stage.tuning("j")
         refusal = f"{node}/cpu0: taint dedicated=db:NoSchedule is not tolerated"
         await stage.await_job("j", lambda status: refusal in status.get("explanation", {}).get("message", ""))
