@@ -46,8 +46,8 @@ from rowen.scheduler.history import History
 from rowen.scheduler.loop import PASS_SECONDS
 from rowen.scheduler.monitor.hearing import Hearing, advanced
 from rowen.scheduler.placement.census import build_fleet
-from rowen.scheduler.placement.choice import choose
-from rowen.scheduler.placement.places import Places
+from rowen.scheduler.placement.search.choice import choose
+from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 from rowen.scheduler.world.assembly import assemble

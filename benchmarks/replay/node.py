@@ -17,8 +17,8 @@ from rowen.crds.busy import busy_cells, grid
 from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import HeadroomDecision, Observation, decide
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleWindow
-from rowen.scheduler.snapshot import DeviceView
 
 PERIOD_SECONDS = 0.5
 COOLDOWN_SECONDS = 0.05

@@ -20,9 +20,9 @@ from scheduling import worlds
 
 from rowen.scheduler.decision import decide
 from rowen.scheduler.history import History
-from rowen.scheduler.placement.evaluation import evaluate
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.places import Places
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.search.evaluation import evaluate
+from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView
 

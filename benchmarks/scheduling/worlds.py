@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from rowen.crds.busy import BusyCells, busy_cells, grid
 from rowen.crds.common import ObjectRef
 from rowen.crds.node_harvest import DeviceHarvest, MemoryTrace, OnlineTenant, Preemptions
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import linear_need
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, Snapshot
+from rowen.scheduler.snapshot import JobView, NodeView, Placement, Snapshot
 from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
 
 Span = tuple[float, float]

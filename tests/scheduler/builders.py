@@ -7,9 +7,10 @@ from typing import Any
 from rowen.crds.busy import busy_cells, grid
 from rowen.crds.offline_job import OfflineJobStatus, StartFailure
 from rowen.scheduler.decision import Decision, Outcome, decide
+from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.history import History
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, PodView, Snapshot, TenantView
+from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView, Snapshot
 
 GIB = 2**30
 NOW = 1_000_000.0

@@ -11,18 +11,19 @@ from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod,
 
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.scheduler.decision import Action, Decision, decide
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.placement.census import build_fleet
-from rowen.scheduler.placement.choice import choose, claim_of
 from rowen.scheduler.placement.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.placement.eligibility import exclusion
-from rowen.scheduler.placement.evaluation import evaluate
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.request import Request
-from rowen.scheduler.placement.states import NodeState
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Snapshot
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.states import NodeState
+from rowen.scheduler.placement.search.choice import choose, claim_of
+from rowen.scheduler.placement.search.evaluation import evaluate
+from rowen.scheduler.placement.search.request import Request
+from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 
 HISTORY = History()
 TAINT = Taint("dedicated", "db", "NoSchedule")

@@ -6,10 +6,11 @@ import pytest
 from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run
 
 from rowen.scheduler.decision import Action, Decision
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import Profile
-from rowen.scheduler.placement.request import Candidate
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
+from rowen.scheduler.placement.search.request import Candidate
+from rowen.scheduler.snapshot import JobView, NodeView
 
 EIGHT = tuple(f"g{number}" for number in range(8))
 

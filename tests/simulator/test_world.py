@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleWindow, bursts, idle_level
-from rowen.scheduler.snapshot import DeviceView
 from rowen.simulator.loop import plan
 from rowen.simulator.node.engine import Engine
 from rowen.simulator.node.service import RequestFeed

@@ -12,13 +12,13 @@ from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahe
 from rowen.scheduler.monitor.lease import Loss, Reason
 from rowen.scheduler.monitor.losses import overdue, taken_away, violations
 from rowen.scheduler.placement.census import build_fleet
-from rowen.scheduler.placement.choice import claim_of
-from rowen.scheduler.placement.claims import Claim
-from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.fleet.claims import Claim
+from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.memory_words import above_all_devices, gib, never_fits
-from rowen.scheduler.placement.places import Places
 from rowen.scheduler.placement.remedy import Remedies, remedies
-from rowen.scheduler.placement.request import Candidate, Choice, Request, product_told, rate_told
+from rowen.scheduler.placement.search.choice import claim_of
+from rowen.scheduler.placement.search.places import Places
+from rowen.scheduler.placement.search.request import Candidate, Choice, Request, product_told, rate_told
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, JobView, Placement, Snapshot
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rowen.scheduler.device import DeviceKey
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import NO_FEATURES, Features
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
-from rowen.scheduler.snapshot import DeviceKey, JobKey, JobView
+from rowen.scheduler.snapshot import JobKey, JobView
 
 
 @dataclass(frozen=True, slots=True)

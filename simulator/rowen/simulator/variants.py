@@ -7,9 +7,10 @@ from math import inf
 
 from rowen.crds.busy import NEVER_BUSY
 from rowen.scheduler.decision import Action, Decision, Outcome, decide
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, Placement, Snapshot
+from rowen.scheduler.snapshot import JobView, NodeView, Placement, Snapshot
 
 
 class Name(StrEnum):

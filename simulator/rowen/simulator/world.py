@@ -13,9 +13,10 @@ import numpy as np
 from rowen.crds.busy import BusyCells
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.node_agent.report.idles import WINDOWS_SECONDS
+from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.idle import IdleWindow
 from rowen.scheduler.model.prediction import foreseen
-from rowen.scheduler.snapshot import DeviceView, JobKey, JobView, NodeView, Snapshot, TenantView
+from rowen.scheduler.snapshot import JobKey, JobView, NodeView, Snapshot
 from rowen.simulator.arrays import Cells, Floats
 from rowen.simulator.jobs import Job
 from rowen.simulator.node.engine import Engine

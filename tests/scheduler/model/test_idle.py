@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowen.crds.busy import BusyCells
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.alignment import alignment
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level, sampling_deviation, wander
 from rowen.scheduler.model.prediction import Prediction, combined, foreseen, idle_fraction, idle_of, seen_fraction
-from rowen.scheduler.snapshot import DeviceView
 
 MINUTE = IdleWindow(60.0, 0.9)
 HOUR = IdleWindow(3600.0, 0.5)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from scheduler.builders import NOW, device, job, node, outcome, placed, pod, run
 
 from rowen.scheduler.decision import Action
-from rowen.scheduler.snapshot import DeviceView, NodeView
+from rowen.scheduler.device import DeviceView
+from rowen.scheduler.snapshot import NodeView
 
 REDUCED = "SLO guard: one at a time"
 

@@ -7,12 +7,13 @@ import pytest
 from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant, world
 
 from rowen.scheduler.decision import Action
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
 from rowen.scheduler.model.evidence import MemoryEvidence
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError, Profile
-from rowen.scheduler.placement.request import Candidate
-from rowen.scheduler.snapshot import DeviceView, JobView
+from rowen.scheduler.placement.search.request import Candidate
+from rowen.scheduler.snapshot import JobView
 
 EXACT = History(errors={"class": PredictionError(0.0, 0.0)})
 """A predictor that is always right: the margin is the least one, 2 %."""

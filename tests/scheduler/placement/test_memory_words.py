@@ -3,8 +3,9 @@
 import pytest
 from scheduler.builders import GIB, device, job, node, outcome, placed, pod, run
 
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.placement.memory_words import above_all_devices, memory_refusal, never_fits
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
+from rowen.scheduler.snapshot import JobView, NodeView
 
 SMALL = device("a", memory=4 * GIB, online_memory=GIB)
 """Leaves 3 GiB."""

@@ -9,10 +9,10 @@ from scheduler.builders import GIB, NOW, POLICY, device, job, node
 
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
-from rowen.scheduler.placement.choice import choose, claim_of
-from rowen.scheduler.placement.evaluation import evaluate
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.request import Request
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.search.choice import choose, claim_of
+from rowen.scheduler.placement.search.evaluation import evaluate
+from rowen.scheduler.placement.search.request import Request
 from rowen.scheduler.snapshot import JobView, NodeView
 
 HISTORY = History()

@@ -10,10 +10,10 @@ from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import PredictionError
 from rowen.scheduler.monitor.backoff import Backoff
-from rowen.scheduler.placement import fleet
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.placement.eligibility import admits
+from rowen.scheduler.placement.fleet import fleet
 from rowen.scheduler.snapshot import JobView, NodeView
 
 EXACT = History(errors={"class": PredictionError(0.0, 0.0)})

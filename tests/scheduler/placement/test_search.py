@@ -11,11 +11,12 @@ from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import PredictionError, Profile
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
-from rowen.scheduler.placement import choice, evaluation, fleet, sets
-from rowen.scheduler.placement.columns import Columns
 from rowen.scheduler.placement.constraints import Constraints, constraints_of
 from rowen.scheduler.placement.eligibility import admits
-from rowen.scheduler.placement.request import Candidate
+from rowen.scheduler.placement.fleet import fleet
+from rowen.scheduler.placement.fleet.columns import Columns
+from rowen.scheduler.placement.search import choice, evaluation, sets
+from rowen.scheduler.placement.search.request import Candidate
 from rowen.scheduler.serve.metrics import Metrics
 from rowen.scheduler.snapshot import JobView, NodeView
 

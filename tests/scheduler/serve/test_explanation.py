@@ -8,7 +8,7 @@ from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, pla
 from rowen.crds.offline_job import CandidateExplanation, Explanation, OfflineJobStatus
 from rowen.scheduler.history import History
 from rowen.scheduler.model.prediction import Prediction
-from rowen.scheduler.placement.request import Candidate
+from rowen.scheduler.placement.search.request import Candidate
 from rowen.scheduler.serve.explanation import explain, settled
 from rowen.scheduler.snapshot import JobView, NodeView, PodView
 from rowen.scheduler.world.status import Wanted, owned, wanted, worth_writing

@@ -7,11 +7,12 @@ import pytest
 
 from rowen.crds.busy import BusyCells, encode
 from rowen.kube.timestamps import unix_seconds
+from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.idle import IdleWindow, idle_level
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.monitor.hearing import Hearing, Listening, Telling, Word
 from rowen.scheduler.placement.constraints import Taint
-from rowen.scheduler.snapshot import DeviceView, JobView, TenantView
+from rowen.scheduler.snapshot import JobView
 from rowen.scheduler.world.assembly import assemble
 from rowen.scheduler.world.facts import (
     ServiceFacts,

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rowen.crds.busy import BusyCells, together
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level, sampling_deviation
-from rowen.scheduler.snapshot import DeviceView
 
 _SHARING_DOUBT = 0.05
 """Relative standard deviation of a tenant's part of a shared device: tenants do not get exactly alike."""

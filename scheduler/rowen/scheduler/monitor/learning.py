@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import Track
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import NO_FEATURES, Features, MemoryEvidence, features
@@ -11,7 +12,7 @@ from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import memory_factor
 from rowen.scheduler.model.prediction import seen_idle
 from rowen.scheduler.model.profile import Profile, ProfileKey, Window, given, refined
-from rowen.scheduler.snapshot import DeviceView, JobView, Placement
+from rowen.scheduler.snapshot import JobView, Placement
 
 _COVERED = 0.99
 """Part of a window's granted seconds for which the memory has to be known."""

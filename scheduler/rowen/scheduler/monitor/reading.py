@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.history import History
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import Features
@@ -10,7 +11,7 @@ from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.monitor.learning import expected_fraction, memory_features, promised_fraction
 from rowen.scheduler.occupancy import pod_of, tenancies
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import DeviceView, JobKey, JobView, NodeView, Placement, PodView, Snapshot, TenantView
+from rowen.scheduler.snapshot import JobKey, JobView, NodeView, Placement, PodView, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from rowen.scheduler.device import DeviceKey
 from rowen.scheduler.monitor.lease import Loss, Reason
-from rowen.scheduler.snapshot import DeviceKey, JobKey, JobView, Placement, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, Placement, Snapshot
 
 
 def surplus(snapshot: Snapshot, held: Iterable[tuple[JobView, Placement]]) -> dict[JobKey, Loss]:

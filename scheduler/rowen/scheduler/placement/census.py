@@ -6,9 +6,9 @@ from dataclasses import replace
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.lease import renewed, shortfall
 from rowen.scheduler.occupancy import devices_of, pod_of
-from rowen.scheduler.placement.choice import claim_of
-from rowen.scheduler.placement.claims import Claim
-from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.fleet.claims import Claim
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.search.choice import claim_of
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, NodeView, Placement, PodView, Snapshot
 

@@ -3,7 +3,8 @@
 What a service may have counts in full, in use or not: a job's own memory is not taken back for it.
 """
 
-from rowen.scheduler.snapshot import DeviceView, JobView
+from rowen.scheduler.device import DeviceView
+from rowen.scheduler.snapshot import JobView
 
 
 def memory_refusal(job: JobView, device: DeviceView, left: int) -> str:

@@ -15,10 +15,10 @@ from rowen.scheduler.history import History
 from rowen.scheduler.monitor.lease import Loss, Reason
 from rowen.scheduler.occupancy import attached, pod_of
 from rowen.scheduler.placement.census import Held, pod_key
-from rowen.scheduler.placement.choice import claim_of
-from rowen.scheduler.placement.claims import Claim
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.request import LEAST_FRACTION, Choice, Request
+from rowen.scheduler.placement.fleet.claims import Claim
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.search.choice import claim_of
+from rowen.scheduler.placement.search.request import LEAST_FRACTION, Choice, Request
 from rowen.scheduler.snapshot import JobKey, JobView, PodView, Snapshot
 
 _HANGS_SECONDS = 60.0

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from rowen.crds.offline_job import CandidateExplanation, Explanation
-from rowen.scheduler.placement.choice import EXPLAINED
-from rowen.scheduler.placement.request import Candidate, product_told, rate_told
+from rowen.scheduler.placement.search.choice import EXPLAINED
+from rowen.scheduler.placement.search.request import Candidate, product_told, rate_told
 
 _STEADY = 0.05
 """A factor has to move so far, an amount of memory by more than so much of itself, to be told anew."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
-from rowen.scheduler.placement.request import Candidate, Choice
+from rowen.scheduler.placement.search.request import Candidate, Choice
 from rowen.scheduler.serve.explanation import explain
 from rowen.scheduler.serve.messages import (
     MOST_TOLD,

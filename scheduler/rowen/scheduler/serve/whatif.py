@@ -7,9 +7,9 @@ from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import ahead
 from rowen.scheduler.placement.census import build_fleet
-from rowen.scheduler.placement.choice import survey
-from rowen.scheduler.placement.places import Places
-from rowen.scheduler.placement.request import Choice
+from rowen.scheduler.placement.search.choice import survey
+from rowen.scheduler.placement.search.places import Places
+from rowen.scheduler.placement.search.request import Choice
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, Snapshot
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from rowen.crds import names
 from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
+from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.monitor.hearing import Hearing
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView, PodView, Snapshot, TenantView
+from rowen.scheduler.snapshot import JobView, NodeView, PodView, Snapshot
 from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
 
 ObjectKey = tuple[str, str]

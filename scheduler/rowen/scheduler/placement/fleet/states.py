@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.monitor.hearing import LATE_SECONDS
-from rowen.scheduler.placement.claims import Claim, Impact
-from rowen.scheduler.placement.columns import FULL, SHARED
+from rowen.scheduler.placement.fleet.claims import Claim, Impact
+from rowen.scheduler.placement.fleet.columns import FULL, SHARED
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import DeviceView, NodeView
+from rowen.scheduler.snapshot import NodeView
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from rowen.scheduler.history import History
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
-from rowen.scheduler.placement.choice import choose
 from rowen.scheduler.placement.constraints import Constraints
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.request import Choice, Request
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.search.choice import choose
+from rowen.scheduler.placement.search.request import Choice, Request
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView
 

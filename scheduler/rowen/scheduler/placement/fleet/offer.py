@@ -7,7 +7,7 @@ import numpy as np
 from rowen.scheduler.model.memory import MemoryNeed, memory_doubts, memory_factors
 from rowen.scheduler.model.prediction import combined_each
 from rowen.scheduler.model.promise import Promise
-from rowen.scheduler.placement.columns import Columns, Flags, Numbers, Rows, key_of
+from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers, Rows, key_of
 
 
 class Offer:

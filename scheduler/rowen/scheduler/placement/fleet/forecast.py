@@ -8,8 +8,8 @@ from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import memory_doubt, memory_factor
 from rowen.scheduler.model.prediction import Prediction, combined, idle_fraction
-from rowen.scheduler.placement.claims import sharing
-from rowen.scheduler.placement.states import DeviceState
+from rowen.scheduler.placement.fleet.claims import sharing
+from rowen.scheduler.placement.fleet.states import DeviceState
 
 
 def forecast(

@@ -7,13 +7,13 @@ import numpy as np
 
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.promise import Promise
-from rowen.scheduler.placement.claims import Claim
-from rowen.scheduler.placement.columns import NEVER
-from rowen.scheduler.placement.evaluation import Devices, evaluate
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.request import Candidate, Choice, Request
-from rowen.scheduler.placement.sets import best_sets, in_order, shown
-from rowen.scheduler.placement.singles import best_devices
+from rowen.scheduler.placement.fleet.claims import Claim
+from rowen.scheduler.placement.fleet.columns import NEVER
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.search.evaluation import Devices, evaluate
+from rowen.scheduler.placement.search.request import Candidate, Choice, Request
+from rowen.scheduler.placement.search.sets import best_sets, in_order, shown
+from rowen.scheduler.placement.search.singles import best_devices
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, PodKey
 

@@ -7,20 +7,21 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import Prediction
-from rowen.scheduler.placement.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of
-from rowen.scheduler.placement.columns import Columns, Flags, Numbers
 from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.eligibility import admits
-from rowen.scheduler.placement.forecast import forecast, least_alignment
-from rowen.scheduler.placement.offer import Lending, Offer
-from rowen.scheduler.placement.states import DeviceState, NodeState, claims_on, node_refusal
-from rowen.scheduler.placement.toll import Toll
+from rowen.scheduler.placement.fleet.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of
+from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers
+from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment
+from rowen.scheduler.placement.fleet.offer import Lending, Offer
+from rowen.scheduler.placement.fleet.states import DeviceState, NodeState, claims_on, node_refusal
+from rowen.scheduler.placement.fleet.toll import Toll
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import DeviceView, JobView, NodeView
+from rowen.scheduler.snapshot import JobView, NodeView
 
 NOWHERE = Prediction(idle=0.0, memory=1.0, alignment=1.0, sharing=1.0)
 """Of a claim whose devices nobody knows."""

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.monitor.backoff import EVERY_NODE
-from rowen.scheduler.placement.claims import Impact
 from rowen.scheduler.placement.eligibility import exclusion
-from rowen.scheduler.placement.fleet import Fleet
+from rowen.scheduler.placement.fleet.claims import Impact
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.states import DeviceState
 from rowen.scheduler.placement.memory_words import lending_help, memory_refusal
-from rowen.scheduler.placement.request import Candidate, Request, factors_told, rate_told
-from rowen.scheduler.placement.states import DeviceState
+from rowen.scheduler.placement.search.request import Candidate, Request, factors_told, rate_told
 from rowen.scheduler.policy import Policy
 
 Devices = tuple[DeviceState, ...]

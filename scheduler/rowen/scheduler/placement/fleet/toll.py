@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from rowen.scheduler.placement.claims import Impact
-from rowen.scheduler.placement.columns import Columns, Flags
+from rowen.scheduler.placement.fleet.claims import Impact
+from rowen.scheduler.placement.fleet.columns import Columns, Flags
 
 
 class Toll:

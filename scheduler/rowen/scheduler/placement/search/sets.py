@@ -7,11 +7,11 @@ from itertools import islice
 import numpy as np
 
 from rowen.scheduler.model.appetite import Appetite
-from rowen.scheduler.placement.columns import NEVER, Numbers, key_of
-from rowen.scheduler.placement.evaluation import evaluate
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.request import Candidate, Request
-from rowen.scheduler.placement.states import DeviceState, NodeState
+from rowen.scheduler.placement.fleet.columns import NEVER, Numbers, key_of
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.states import DeviceState, NodeState
+from rowen.scheduler.placement.search.evaluation import evaluate
+from rowen.scheduler.placement.search.request import Candidate, Request
 from rowen.scheduler.policy import Policy
 
 _SETS_PER_NODE = 16

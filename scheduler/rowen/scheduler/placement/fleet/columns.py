@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rowen.scheduler.device import COLUMNS
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import combined
-from rowen.scheduler.placement.claims import Impact, sharing
-from rowen.scheduler.snapshot import COLUMNS, NodeView
+from rowen.scheduler.placement.fleet.claims import Impact, sharing
+from rowen.scheduler.snapshot import NodeView
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -1,11 +1,11 @@
 """The search for one device, over all of them at once."""
 
-from rowen.scheduler.placement.columns import Flags, key_of
-from rowen.scheduler.placement.fleet import Fleet
-from rowen.scheduler.placement.offer import Offer
-from rowen.scheduler.placement.request import Request
-from rowen.scheduler.placement.states import DeviceState
-from rowen.scheduler.placement.toll import Toll
+from rowen.scheduler.placement.fleet.columns import Flags, key_of
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.offer import Offer
+from rowen.scheduler.placement.fleet.states import DeviceState
+from rowen.scheduler.placement.fleet.toll import Toll
+from rowen.scheduler.placement.search.request import Request
 
 
 def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]:

@@ -1,0 +1,1 @@
+"""The working copy of the cluster for one pass: who holds what."""

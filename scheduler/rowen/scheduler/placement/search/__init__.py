@@ -1,0 +1,1 @@
+"""What a job asks for, and the search for a place."""
