@@ -302,7 +302,10 @@ def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot,
     after = settled(snapshot, decide(snapshot, HISTORY, NOW, POLICY))
     fleet, _ = build_fleet(after, HISTORY, (), NOW, POLICY)
     for appetite in (None, HISTORY.appetite(new)):
-        shares, unsure = fleet.offer(appetite, new.memory).shares, fleet.offer(appetite, new.memory).uncertainties
+        shares, unsure = (
+            fleet.offer(appetite, new.memory).exact().shares,
+            fleet.offer(appetite, new.memory).exact().uncertainties,
+        )
         needs = Promise(0.3).needs(unsure)
         for state in (state for found in every_node(fleet) for state in found.rows):
             predicted = fleet.predict((state,), new, appetite)
@@ -346,7 +349,7 @@ def test_more_memory_or_more_idle_time_never_predicts_less(
     before, held = build_fleet(after, HISTORY, (), NOW, POLICY)
     then, _ = build_fleet(replace(after, nodes=richer), HISTORY, (), NOW, POLICY)
     appetite = HISTORY.appetite(new)
-    shares = before.offer(appetite, new.memory).shares, then.offer(appetite, new.memory).shares
+    shares = before.offer(appetite, new.memory).exact().shares, then.offer(appetite, new.memory).exact().shares
     assert (shares[1] >= shares[0] - 1e-12).all()
     for _, claim in (entry for entry in held.values() if len(entry[1].devices) == 1):
         assert then.standing(claim).fraction >= before.standing(claim).fraction - 1e-12

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,7 @@ class NodeView:
     @cached_property
     def by_id(self) -> Mapping[str, DeviceView]:
         """The devices, in the order of their ids; of two with the same id the last."""
-        found = {device.id: device for device in self.devices}
-        return {id_: found[id_] for id_ in sorted(found)}
+        return {device.id: device for device in sorted(self.devices, key=attrgetter("id"))}
 
     @property
     def slots_each(self) -> int:
@@ -67,12 +66,23 @@ class NodeView:
         rows = [view.figures for view in self.by_id.values()]
         return np.array(rows, np.float64).reshape(-1, len(COLUMNS)).T
 
+    def trace(self, id_: str) -> NDArray[np.float64]:
+        """The device's memory over time (`DeviceView.available`); read when it is asked for first."""
+        if id_ not in self._traces:
+            self._traces[id_] = np.array(self.by_id[id_].available, np.float64)
+        return self._traces[id_]
+
     @cached_property
-    def available(self) -> NDArray[np.float64]:
-        """Its devices' memory over time (`DeviceView.available`), a row each; zeros behind what is shorter."""
-        parts = max((len(view.available) for view in self.devices), default=0)
-        rows = [view.available + (0,) * (parts - len(view.available)) for view in self.by_id.values()]
-        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * parts).reshape(len(rows), parts)
+    def _traces(self) -> dict[str, NDArray[np.float64]]:
+        return {}
+
+    @cached_property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(self.by_id)
+
+    def id_at(self, place: int) -> str:
+        """The id at that place in their order."""
+        return self._ids[place]
 
     @cached_property
     def types(self) -> tuple[str, ...]:

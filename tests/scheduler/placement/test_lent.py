@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant, world
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.device import DeviceView
@@ -204,7 +204,6 @@ def test_reports_of_different_lengths_stand_side_by_side() -> None:
     assert found == {"a": 0.25, "b": 0.5, "c": 1.0, "d": 0.5}
     assert best(*nodes, pooled("j")).node == "c"
     assert best(*(replace(view, slots=0) if view.name == "c" else view for view in nodes), pooled("j")).node == "b"
-    assert world(*nodes).nodes["b"].available.tolist() == [[GIB, 3 * GIB]]
 
 
 def test_help_names_the_device_whose_memory_is_short() -> None:

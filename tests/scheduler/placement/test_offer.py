@@ -40,8 +40,8 @@ def request_of(view: JobView) -> Request:
 
 
 def told(fleet: Fleet, request: Request) -> list[list[float]]:
-    offer = fleet.offer(request.appetite, request.job.memory)
-    columns = offer.shares, offer.keys, offer.uncertainties, offer.keeps(request.promise)
+    offer = fleet.offer(request.appetite, request.job.memory).exact()
+    columns = offer.shares, offer.keys, offer.uncertainties, offer.keeps(request.promise), offer.loss, offer.takes
     return [column.tolist() for column in columns]
 
 

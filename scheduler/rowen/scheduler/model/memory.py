@@ -8,6 +8,7 @@ both means are plain means over these numbers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,9 @@ class MemoryCurve:
         return worth
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemoryNeed:
-    """What a job on one device does with memory of the pool."""
+    """What a job on one device does with memory of the pool. It is a key of many look-ups, so its hash is kept."""
 
     curve: MemoryCurve
     want_bytes: int
@@ -42,6 +43,14 @@ class MemoryNeed:
     """κ: throughput that each unit of shortfall costs in addition, for work that has to be done again."""
     doubt: float = 0.0
     """Standard deviation of what the job loses by short memory, over that loss: 0 where φ is known."""
+
+    def __hash__(self) -> int:
+        """Worked out once."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.curve, self.want_bytes, self.loss, self.doubt))
 
     def within(self, most_bytes: int) -> "MemoryNeed":
         """On a device that could not give it more than so much even if it were alone: there that is all it wants."""
@@ -69,9 +78,9 @@ def memory_factors(need: MemoryNeed, available: NDArray[Any], shares: ArrayLike 
     return clipped
 
 
-def memory_factor(need: MemoryNeed | None, available: Sequence[int], share: float = 1.0) -> float:
+def memory_factor(need: MemoryNeed | None, available: Sequence[int] | NDArray[np.float64], share: float = 1.0) -> float:
     """M of one device; 1 for a job without memory of the pool, and where memory does not change its owner."""
-    if need is None or not available:
+    if need is None or not len(available):
         return 1.0
     return float(memory_factors(need, np.asarray(available, float), share))
 

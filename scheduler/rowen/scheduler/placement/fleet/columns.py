@@ -27,6 +27,8 @@ _ROUNDING = 1e-9
 """In devices: what is smaller is rounding."""
 NEVER = float("-inf")
 """The key, or bound, of what is no place."""
+_FEW = 8
+"""So many are looked for one after the other: less work than an order of all."""
 
 
 class Columns:
@@ -70,6 +72,10 @@ class Columns:
         """Bytes that come off what the pool lends by the report (`DeviceState.unseen`)."""
         self.lends: Flags = np.zeros(len(self._nodes), np.bool_)
         """Whether a newcomer's own memory is at the cost of a claim: loss, payer and `takes` are of one without any."""
+        self.lending = False
+        """Whether it is so on any of them."""
+        self._available: dict[int, tuple[Numbers, Flags]] = {}
+        """By the parts in which it is told: memory over time of those rows that have been read, and which these are."""
         self.changed: list[int] = []
         """Rows that were changed, in order."""
         self._group = np.where(slots, 0.0, _FULL)
@@ -91,7 +97,7 @@ class Columns:
 
     @property
     def trades(self) -> bool:
-        """Whether memory changes its owner on any device."""
+        """Whether memory changes its owner on any device, so that a newcomer's own may be at somebody's cost."""
         return bool(self._parts.any())
 
     @cached_property
@@ -106,14 +112,20 @@ class Columns:
             rows += known[view.types]
         return list(codes), np.array(rows, np.intp)
 
-    @cached_property
-    def available(self) -> Numbers:
-        """Memory over time of each row (`NodeView.available`); zeros behind what is shorter."""
-        found = [view.available for view in self._views]
-        most = max((rows.shape[1] for rows in found), default=0)
-        if any(rows.shape[1] < most for rows in found):
-            found = [np.pad(rows, ((0, 0), (0, most - rows.shape[1]))) for rows in found]
-        return np.concatenate(found) if found else np.empty((0, 0))
+    def available(self, rows: Rows, parts: int) -> Numbers:
+        """Memory over time of these rows (`DeviceView.available`), which is told in so many parts."""
+        if parts not in self._available:
+            self._available[parts] = np.empty((len(self.share), parts)), np.zeros(len(self.share), np.bool_)
+        found, read = self._available[parts]
+        new = rows[~read[rows]]
+        if len(new):
+            found[new], read[new] = [self._trace(row) for row in new.tolist()], True
+        return np.take(found, rows, axis=0)
+
+    def _trace(self, row: int) -> Numbers:
+        number = self.node_of(row)
+        view = self._views[number]
+        return view.trace(view.id_at(row - self.first(number)))
 
     def first(self, node: int) -> int:
         """The first row of the node of that number."""
@@ -140,6 +152,7 @@ class Columns:
     def lend(self, row: int, unseen: int, *, lends: bool) -> None:
         """What becomes of the pool's memory there after a claim; before `change`."""
         self.unseen[row], self.lends[row] = unseen, lends
+        self.lending |= lends
 
     def change(
         self, row: int, tenants: int, level: IdleLevel, free: int, impact: Impact, group: int, *, takes: bool
@@ -170,31 +183,10 @@ class Columns:
         np.maximum.at(found, self._nodes, column)
         return found
 
-    def best(self, fits: Flags, keys: Numbers, most: int) -> list[int]:
-        """The rows that fit, by key, then by name; so many at most."""
-        keys = np.where(fits, keys, NEVER)
-        found: list[int] = []
-        for _ in range(min(most, len(keys))):
-            row = int(keys.argmax())
-            if keys[row] == NEVER:
-                break
-            found.append(row)
-            keys[row] = NEVER
-        return found
-
-    def told_first(self, rows: Flags, shares: Numbers, most: int) -> list[int]:
-        """The first of these rows in the order of an explanation, then by name; so many at most.
-
-        `shares`: what the newcomer gets on each row.
-        """
-        chosen = np.flatnonzero(rows)
-        ranks = self._group[chosen] - shares[chosen]
-        if len(chosen) > most:
-            last = np.partition(ranks, most - 1)[most - 1]
-            before, ties = np.flatnonzero(ranks < last), np.flatnonzero(ranks == last)
-            nearest = np.concatenate((before, ties[: most - len(before)]))
-            chosen, ranks = chosen[nearest], ranks[nearest]
-        return [int(chosen[at]) for at in np.lexsort((chosen, ranks))]
+    def told_first(self, shares: Numbers) -> Numbers:
+        """The order of an explanation, where the newcomer gets these shares: the largest come first, NaN last."""
+        order: Numbers = np.nan_to_num(shares - self._group, nan=np.finfo(float).min)
+        return order
 
     def most(self, column: Numbers, rows: Flags) -> int | None:
         """The first of these rows with the largest value; None where there are none."""
@@ -207,3 +199,20 @@ def key_of(gain: "float | Numbers", fraction: "float | Numbers") -> Any:
     Of fractions some 6 digits count, as many as a float has left.
     """
     return np.rint(gain / _ROUNDING) + 0.5 * fraction
+
+
+def best(keys: Numbers, most: int) -> Rows:
+    """The rows by key, then by number, so many at most; none whose key is `NEVER`."""
+    if most > _FEW:
+        last = np.partition(keys, -most)[-most] if most < len(keys) else NEVER
+        rows = np.flatnonzero((keys >= last) & (keys > NEVER))
+        return rows[np.argsort(-keys[rows], kind="stable")[:most]]
+    keys = keys.copy()
+    found: list[int] = []
+    while len(found) < min(most, len(keys)):
+        row = int(keys.argmax())
+        if keys[row] == NEVER:
+            break
+        found.append(row)
+        keys[row] = NEVER
+    return np.array(found, np.intp)

@@ -1,7 +1,6 @@
 """The harvested devices while a pass decides: who holds what, and what a newcomer would change."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -19,13 +18,16 @@ from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers
 from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment
 from rowen.scheduler.placement.fleet.offer import Lending, Offer
 from rowen.scheduler.placement.fleet.states import DeviceState, NodeState, claims_on, node_refusal
-from rowen.scheduler.placement.fleet.toll import Toll
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView
 
 NOWHERE = Prediction(idle=0.0, memory=1.0, alignment=1.0, sharing=1.0)
 """Of a claim whose devices nobody knows."""
 S = TypeVar("S")
+Needs = tuple[MemoryNeed | None, ...]
+"""By kind of device, see `Columns.needs`."""
+_OFFERS = 128
+"""So many are kept. Where every job is unlike all others, none is asked for twice."""
 
 
 class Fleet:
@@ -45,9 +47,10 @@ class Fleet:
         self._eligible: dict[Constraints, frozenset[int]] = {}
         self._rows: dict[Constraints, Flags | None] = {}
         self._sets: dict[tuple[int, Appetite | None, int], Any] = {}
-        self._offers: dict[tuple[Appetite | None, int], Offer] = {}
-        self._by_needs: dict[tuple[tuple[MemoryNeed | None, ...], int], Offer] = {}
-        self._tolls: dict[int, Toll] = {}
+        self._plain = Offer(self.columns)
+        self._needs: dict[Appetite, Needs] = {}
+        self._same: dict[Needs, Needs] = {}
+        self._offers: dict[tuple[Needs, int], Lending] = {}
         self._threshold = policy.alignment_threshold
 
     def node(self, number: int) -> NodeState:
@@ -149,7 +152,7 @@ class Fleet:
         self, count: int, appetite: Appetite | None, own: int, make: Callable[["Fleet", int, Appetite | None, int], S]
     ) -> S:
         """What is known of sets of so many devices for jobs that are alike, made when it is asked for first."""
-        key = count, appetite, self._counts(own)
+        key = count, appetite, own if self.columns.trades else 0
         if key not in self._sets:
             self._sets[key] = make(self, *key)
         return cast("S", self._sets[key])
@@ -186,39 +189,34 @@ class Fleet:
 
     def offer(self, appetite: Appetite | None, own: int) -> Offer:
         """What every device offers a newcomer with so many bytes of its own, as it is now."""
-        self.settled()
-        key = appetite, own if appetite is not None else 0
-        if key not in self._offers:
-            self._offers[key] = self._made(*key)
-        self._offers[key].refresh()
-        return self._offers[key]
+        columns = self.settled()
+        needs = self._needs_of(appetite) if appetite is not None else ()
+        if not needs and not (own and columns.lending):
+            return self._plain
+        key = needs, own
+        offer = self._offers.get(key)
+        if offer is None:
+            if len(self._offers) >= _OFFERS:
+                self._offers.clear()
+            offer = self._offers[key] = Lending(needs, own, columns, self._cost)
+        offer.refresh()
+        return offer
 
-    def toll(self, own: int) -> Toll:
-        """What a newcomer with so many bytes of its own costs those who are there, as far as it is known now."""
-        columns, own = self.settled(), self._counts(own)
-        if own not in self._tolls:
-            self._tolls[own] = Toll(columns, counts=own > 0)
-        self._tolls[own].refresh()
-        return self._tolls[own]
+    def _needs_of(self, appetite: Appetite) -> Needs:
+        """What jobs with the appetite do on each kind of device; empty where memory never changes its owner."""
+        if appetite not in self._needs:
+            needs = self.columns.needs(appetite)
+            # Of those that are equal one object: it is compared at each look-up of an offer.
+            self._needs[appetite] = self._same.setdefault(needs, needs) if any(needs) else ()
+        return self._needs[appetite]
 
-    def _counts(self, own: int) -> int:
-        """A newcomer's own memory, where that changes what anybody gets."""
-        return own if self.columns.trades else 0
-
-    def _made(self, appetite: Appetite | None, own: int) -> Offer:
-        """One offer serves all who do the same with memory on every kind of device."""
-        needs = self.columns.needs(appetite) if appetite is not None else ()
-        needs = needs if any(needs) else ()
-        key = needs, own if needs else 0
-        if key not in self._by_needs:
-            self._by_needs[key] = Lending(needs, own, self.columns) if needs else Offer(self.columns)
-        return self._by_needs[key]
+    def _cost(self, row: int, own: int) -> Impact:
+        return self.impact((self.device(row),), own)
 
     def predict(self, devices: Sequence[DeviceState], job: JobView, appetite: Appetite | None) -> Prediction:
         """The factors for a newcomer on the devices, which are on one node."""
         fits = all(state.view.online_memory is not None and job.memory <= state.free for state in devices)
-        found = self._newcomer(devices, job.memory, appetite)
-        return replace(found, fits=fits, alignment=least_alignment(devices))
+        return self._newcomer(devices, job.memory, appetite, least_alignment(devices), fits=fits)
 
     def standing(
         self, claim: Claim, joined: Collection[str] = (), without: Collection[str] = (), own: int = 0
@@ -231,15 +229,12 @@ class Fleet:
         states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
         if not states:
             return NOWHERE
-        tenants = [
-            len(state.claims) + (state.view.id in joined) - sum(key in state.claims for key in without)
-            for state in states
-        ]
-        taken = [
-            state.unseen + (own if state.view.id in joined else 0)
-            - sum(state.claims[key].memory for key in without if key in state.claims)
-            for state in states
-        ]  # fmt: skip
+        tenants = [len(state.claims) + (state.view.id in joined) for state in states]
+        taken = [state.unseen + (own if state.view.id in joined else 0) for state in states]
+        for at, state in enumerate(states) if without else ():
+            gone = [state.claims[key].memory for key in without if key in state.claims]
+            tenants[at] -= len(gone)
+            taken[at] -= sum(gone)
         return forecast(states, tenants, taken, claim.appetite)
 
     def neighbours(self, claim: Claim) -> list[str]:
@@ -265,9 +260,17 @@ class Fleet:
         """Predicted fraction of a newcomer on the devices, where so many bytes of its own have room."""
         return self._newcomer(devices, own, appetite).fraction
 
-    def _newcomer(self, devices: Sequence[DeviceState], own: int, appetite: Appetite | None) -> Prediction:
+    def _newcomer(
+        self,
+        devices: Sequence[DeviceState],
+        own: int,
+        appetite: Appetite | None,
+        least: float = 1.0,
+        *,
+        fits: bool = True,
+    ) -> Prediction:
         tenants = [len(state.claims) + 1 for state in devices]
-        return forecast(devices, tenants, [state.unseen + own for state in devices], appetite)
+        return forecast(devices, tenants, [state.unseen + own for state in devices], appetite, least=least, fits=fits)
 
     def aligned(self, first: DeviceState, second: DeviceState) -> bool:
         """Whether two devices of a node are aligned."""

@@ -13,12 +13,19 @@ from rowen.scheduler.placement.fleet.states import DeviceState
 
 
 def forecast(
-    devices: Sequence[DeviceState], tenants: Sequence[int], own: Sequence[int], appetite: Appetite | None
+    devices: Sequence[DeviceState],
+    tenants: Sequence[int],
+    own: Sequence[int],
+    appetite: Appetite | None,
+    *,
+    least: float = 1.0,
+    fits: bool = True,
 ) -> Prediction:
     """The factors on the devices, each beside so many tenants, the job itself among them.
 
     The tenants of a device have equal parts of its time and of its pool. In lockstep the least part, and the device
     with the least memory, set the pace. `own`: bytes on each that come off what its pool lends by the report.
+    `least`: their alignment.
     """
     level, part = _idle(devices), sharing(max(tenants))
     memory, doubt = 1.0, 0.0
@@ -26,7 +33,7 @@ def forecast(
         each = zip(devices, tenants, own, strict=True)
         lent = [_lent(state, count, bytes_, appetite) for state, count, bytes_ in each]
         memory, doubt = min(factor for factor, _ in lent), max(doubt for _, doubt in lent)
-    return Prediction(level.fraction, memory, 1.0, part, uncertainty=combined(level, doubt, part))
+    return Prediction(level.fraction, memory, least, part, fits, combined(level, doubt, part))
 
 
 def least_alignment(devices: Sequence[DeviceState]) -> float:
@@ -55,5 +62,5 @@ def _lent(state: DeviceState, tenants: int, own: int, appetite: Appetite) -> tup
     need, known = appetite.on(view.type, view.memory), state.node.view.lent
     key = view.id, need, tenants, own
     if key not in known:
-        known[key] = memory_factor(need, [amount - own for amount in view.available], sharing(tenants))
+        known[key] = memory_factor(need, state.node.view.trace(view.id) - own, sharing(tenants))
     return known[key], memory_doubt(need, known[key])

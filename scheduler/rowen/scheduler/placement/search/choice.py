@@ -8,7 +8,7 @@ import numpy as np
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.placement.fleet.claims import Claim
-from rowen.scheduler.placement.fleet.columns import NEVER
+from rowen.scheduler.placement.fleet.columns import NEVER, Flags, Rows, best
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.search.evaluation import Devices, evaluate
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
@@ -61,9 +61,7 @@ def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:
             yield from shown(request, fleet, fleet.node(number))
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
-    rows = columns.open if eligible is None else columns.open & eligible
-    shares = fleet.offer(request.appetite, request.job.memory).shares
-    yield from ((fleet.device(row),) for row in columns.told_first(rows, shares, EXPLAINED))
+    yield from _told_first(request, fleet, columns.open if eligible is None else columns.open & eligible)
 
 
 def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
@@ -75,16 +73,24 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     if eligible is not None:
-        shares = fleet.offer(request.appetite, request.job.memory).shares
-        rows = columns.told_first(columns.open & ~eligible, shares, EXPLAINED)
-        yield from ((fleet.device(row),) for row in rows)
+        yield from _told_first(request, fleet, columns.open & ~eligible)
+
+
+def _told_first(request: Request, fleet: Fleet, rows: Flags) -> Iterator[Devices]:
+    """The first of these rows: empty devices, then shared and full ones, in each by what the newcomer gets."""
+    columns, offer = fleet.settled(), fleet.offer(request.appetite, request.job.memory)
+
+    def ranked(ahead: int) -> Rows:
+        return best(np.where(rows, columns.told_first(offer.shares), NEVER), ahead)
+
+    return ((fleet.device(row),) for row in offer.first(ranked, EXPLAINED).tolist())
 
 
 def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
     """Open nodes with enough devices, by what these can give at most."""
     columns, allowed = fleet.settled(), fleet.eligible(request.job.constraints)
     shares = columns.nth_best(
-        fleet.offer(request.appetite, request.job.memory).shares, columns.open, request.job.devices
+        fleet.offer(request.appetite, request.job.memory).exact().shares, columns.open, request.job.devices
     )
     for number in map(int, np.argsort(-shares, kind="stable")):
         if shares[number] == NEVER:

@@ -47,7 +47,7 @@ class Sets:
         """Of each node its sets by the rows of the devices of which they are made."""
         self._seen = len(fleet.moved)
         columns = fleet.settled()
-        self.share = columns.nth_best(fleet.offer(appetite, own).shares, columns.takes, count)
+        self.share = columns.nth_best(fleet.offer(appetite, own).exact().shares, columns.takes, count)
         """The least of the `count` best shares of each node; below 0 where there are fewer."""
         self.free = columns.nth_best(columns.free, columns.takes, count)
         self.keys = np.where(self.share >= 0.0, key_of(count * self.share, self.share), NEVER)
@@ -78,7 +78,7 @@ class Sets:
 
     @property
     def _shares(self) -> Numbers:
-        return self._fleet.offer(self._appetite, self._own).shares
+        return self._fleet.offer(self._appetite, self._own).exact().shares
 
     def known(self, number: int) -> bool:
         """Whether the node's sets have been worked out."""
@@ -178,7 +178,7 @@ def _may_fit(request: Request, one: DeviceSet) -> bool:
 
 def in_order(devices: Sequence[DeviceState], fleet: Fleet, request: Request) -> list[DeviceState]:
     """Empty devices first, then shared and full ones, in each by what the newcomer gets, then by id."""
-    return _ordered(devices, fleet.offer(request.appetite, request.job.memory).shares)
+    return _ordered(devices, fleet.offer(request.appetite, request.job.memory).exact().shares)
 
 
 def _ordered(devices: Sequence[DeviceState], shares: Numbers) -> list[DeviceState]:
