@@ -222,3 +222,20 @@ class Snapshot:
             if pod.job is not None:
                 found.setdefault(pod.job, []).append(pod)
         return found
+
+    @cached_property
+    def pods_by_node(self) -> Mapping[str, list[PodView]]:
+        """The pods that hold harvest slots on a node."""
+        found: dict[str, list[PodView]] = {}
+        for pod in self.pods:
+            found.setdefault(pod.node, []).append(pod)
+        return found
+
+    @cached_property
+    def jobs_by_node(self) -> Mapping[str, list[JobView]]:
+        """The jobs that are assigned to a node."""
+        found: dict[str, list[JobView]] = {}
+        for job in self.jobs.values():
+            if job.placement is not None:
+                found.setdefault(job.placement.node, []).append(job)
+        return found

@@ -92,11 +92,11 @@ def _hangs(pod: PodView, now: float) -> bool:
 def _idle(claim: Claim, snapshot: Snapshot, fleet: Fleet) -> set[str]:
     """Keys of the neighbours that take nothing yet: what was measured was measured without them."""
     node = snapshot.nodes.get(claim.node)
-    pods = {pod_key(pod): pod for pod in snapshot.pods if pod.node == claim.node}
-    for uid, job in snapshot.jobs.items():
-        pod = pod_of(job, snapshot) if job.placement is not None and job.placement.node == claim.node else None
+    pods = {pod_key(pod): pod for pod in snapshot.pods_by_node.get(claim.node, ())}
+    for job in snapshot.jobs_by_node.get(claim.node, ()):
+        pod = pod_of(job, snapshot)
         if pod is not None:
-            pods[uid] = pod
+            pods[job.uid] = pod
     taking = {key for key, pod in pods.items() if node is not None and attached(node, pod)}
     return set(fleet.neighbours(claim)) - taking
 
