@@ -187,8 +187,22 @@ def test_the_schedulers_service_leads_to_its_api_and_not_to_its_metrics() -> Non
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] == "metrics"
     (port,) = manifests["Service", "rowen-scheduler"]["spec"]["ports"]
-    assert (port["name"], port["targetPort"]) == ("http", "api")
+    assert (port["name"], port["targetPort"]) == ("https", "api")
     callers = manifests["Role", "rowen-scheduler-caller"]["rules"]
-    assert [rule["resourceNames"] for rule in callers] == [["rowen-scheduler:http"]]
+    assert [rule["resourceNames"] for rule in callers] == [["https:rowen-scheduler:https"]]
     (ingress,) = manifests["NetworkPolicy", "rowen-scheduler"]["spec"]["ingress"]
     assert [entry["port"] for entry in ingress["ports"]] == [9090, 9091]
+
+
+def test_the_schedulers_certificate_comes_out_of_a_secret_where_one_is_named() -> None:
+    own, given = (
+        pod_specs(render(values))["Deployment/rowen-scheduler"] for values in ({}, {"scheduler": {"tlsSecret": "mine"}})
+    )
+    assert [volume["name"] for volume in own["volumes"]] == ["tmp"]
+    assert not any(entry["name"] == "ROWEN_SCHEDULER_TLS_FOLDER" for entry in own["containers"][0]["env"])
+    (volume,) = [volume for volume in given["volumes"] if volume["name"] == "tls"]
+    # The process is not root: it reads by its group.
+    assert volume["secret"] == {"secretName": "mine", "defaultMode": 0o440}
+    (container,) = given["containers"]
+    (folder,) = [entry["value"] for entry in container["env"] if entry["name"] == "ROWEN_SCHEDULER_TLS_FOLDER"]
+    assert {"name": "tls", "mountPath": folder, "readOnly": True} in container["volumeMounts"]

@@ -76,7 +76,7 @@ async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage:
                 f'rowen_predicted_fraction{{job="j",namespace="{stage.namespace}"}} 0.8'
                 in (await client.get("/metrics")).text
             )
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{api_port}", trust_env=False) as client:
+        async with api(api_port) as client:
             assert (await client.get("/metrics")).status_code == 404
             path, headers = f"/v1/explain/{stage.namespace}/j", await reader(stage)
             explained = (await client.get(path, headers=headers)).json()
@@ -91,6 +91,11 @@ async def test_it_runs_with_the_rights_of_its_account_and_ends_on_sigterm(stage:
     assert "Traceback" not in log.decode()
     assert headers["Authorization"].removeprefix("Bearer ") not in log.decode()
     assert '"level": "warning"' not in log.decode(), log.decode()
+
+
+def api(port: int) -> httpx.AsyncClient:
+    """Takes whatever certificate the scheduler has made."""
+    return httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", trust_env=False, verify=False)
 
 
 async def reader(stage: Stage) -> dict[str, str]:
@@ -127,7 +132,7 @@ async def test_the_second_stands_by_and_takes_over(stage: Stage, api_server: Api
         two = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rowen.scheduler", env=environments[1], stderr=subprocess.PIPE
         )
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[1][1]}", trust_env=False) as client:
+        async with api(ports[1][1]) as client:
             await alive(*ports[1])
             client.headers.update(await reader(stage))
             assert (await client.get(f"/v1/explain/{stage.namespace}/j")).status_code == 503
@@ -168,19 +173,23 @@ async def holder(stage: Stage) -> str:
 
 async def alive(port: int, api_port: int) -> None:
     """Waits until it serves on both ports."""
-    waited = {f"http://127.0.0.1:{port}/healthz": 200, f"http://127.0.0.1:{api_port}/v1/explain/a/j": 401}
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False) as client, api(api_port) as asked:
         for _ in range(300):
             with contextlib.suppress(httpx.TransportError):
-                if [(await client.get(url)).status_code for url in waited] == list(waited.values()):
+                told = await client.get(f"http://127.0.0.1:{port}/healthz"), await asked.get("/v1/explain/a/j")
+                if [answer.status_code for answer in told] == [200, 401]:
                     return
             await asyncio.sleep(0.1)
     pytest.fail("it does not serve")
 
 
-async def test_wrong_settings_end_it_with_a_message() -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [("PORT", "none", "wrong settings"), ("TLS_FOLDER", "/none/at/all", "no certificate for the API")],
+)
+async def test_wrong_settings_end_it_with_a_message(name: str, value: str, told: str) -> None:
     environment = os.environ | {
-        "ROWEN_SCHEDULER_PORT": "none",
+        f"ROWEN_SCHEDULER_{name}": value,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     process = await asyncio.create_subprocess_exec(
@@ -188,5 +197,5 @@ async def test_wrong_settings_end_it_with_a_message() -> None:
     )
     _, log = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
-    assert "wrong settings" in log.decode()
+    assert told in log.decode()
     assert "Traceback" not in log.decode()

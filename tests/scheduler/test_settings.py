@@ -1,6 +1,7 @@
 """Settings from the environment."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +26,11 @@ def test_every_number_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAMESPACE", "x")
     monkeypatch.setenv("ROWEN_SCHEDULER_PORT", "1234")
     monkeypatch.setenv("ROWEN_SCHEDULER_API_PORT", "1235")
+    monkeypatch.setenv("ROWEN_SCHEDULER_TLS_FOLDER", "/tls")
     monkeypatch.setenv("ROWEN_SCHEDULER_DWELL_SECONDS", "5")
     found = Settings()
     assert (found.namespace, found.port, found.api_port) == ("x", 1234, 1235)
+    assert found.tls_folder == Path("/tls")
     assert found.policy.dwell_seconds == 5.0
 
 

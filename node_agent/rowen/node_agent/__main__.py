@@ -1,18 +1,16 @@
 """`python -m rowen.node_agent`: the agent of one node."""
 
 import asyncio
-import contextlib
 import resource
-import signal
 import sys
 
 import structlog
-import uvicorn
 import yaml
 
 from rowen.kube import logs, nesting
 from rowen.kube.client import open_client
 from rowen.kube.errors import LoginError
+from rowen.kube.serving import http_server, run
 from rowen.kube.settings import read_settings
 from rowen.node_agent.agent import Agent
 from rowen.node_agent.cluster import Cluster
@@ -25,27 +23,8 @@ log = structlog.get_logger()
 
 async def _serve(settings: Settings, node: Node) -> None:
     async with await open_client() as client:
-        await _serve_with(Agent(settings, node, Cluster(client, settings.node, client.namespace)), settings.port)
-
-
-async def _serve_with(agent: Agent, port: int) -> None:
-    config = uvicorn.Config(create_app(agent), host="0.0.0.0", port=port, log_config=None)  # noqa: S104
-    server = uvicorn.Server(config)
-    # uvicorn's own handlers would raise the signal a second time.
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-    running = asyncio.create_task(agent.run())
-    serving = asyncio.create_task(server.serve())
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((running, serving, stopped), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    server.should_exit = True
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
-    await serving
+        agent = Agent(settings, node, Cluster(client, settings.node, client.namespace))
+        await run([agent.run()], [http_server(create_app(agent), settings.port)])
 
 
 def _allow_descriptors() -> None:

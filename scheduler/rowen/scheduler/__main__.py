@@ -4,20 +4,19 @@ Of several schedulers one works at a time, by the lease `rowen-scheduler`; the o
 """
 
 import asyncio
-import contextlib
-import signal
+import ssl
 import sys
 
 import structlog
-import uvicorn
-from fastapi import FastAPI
 
 from rowen.kube import logs, nesting
 from rowen.kube.client import open_client
 from rowen.kube.election import lead
 from rowen.kube.errors import LoginError
+from rowen.kube.serving import http_server, run
 from rowen.kube.settings import SettingsError, read_settings
 from rowen.scheduler.loop import Loop
+from rowen.scheduler.serve.certificate import keep_current, tls_context
 from rowen.scheduler.serve.health import create_health_app
 from rowen.scheduler.serve.reviews import Reviews
 from rowen.scheduler.serve.server import create_app
@@ -26,41 +25,24 @@ from rowen.scheduler.settings import Settings
 LEASE = "rowen-scheduler"
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, tls: ssl.SSLContext) -> None:
     async with await open_client() as client:
         loop = Loop(client, settings.namespace, settings.agent_namespace, settings.policy)
+        work = [lead(client, settings.namespace, LEASE, loop.run)]
+        if settings.tls_folder is not None:
+            work.append(keep_current(tls, settings.tls_folder))
         servers = (
-            _server(create_health_app(loop, loop.metrics.registry), settings.port),
-            _server(create_app(loop, Reviews(client)), settings.api_port),
+            http_server(create_health_app(loop, loop.metrics.registry), settings.port),
+            http_server(create_app(loop, Reviews(client)), settings.api_port, tls),
         )
-        running = asyncio.create_task(lead(client, settings.namespace, LEASE, loop.run))
-        serving = [asyncio.create_task(_quietly(server)) for server in servers]
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait((running, *serving, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        for server in servers:
-            server.should_exit = True
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-        await asyncio.gather(*serving)
-
-
-def _server(app: FastAPI, port: int) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(app, host="0.0.0.0", port=port, log_config=None))  # noqa: S104
-
-
-async def _quietly(server: uvicorn.Server) -> None:
-    """Serves without uvicorn's own signal handlers, which would raise the signal a second time."""
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-    await server.serve()
+        await run(work, servers)
 
 
 def main() -> int:
-    """Runs until SIGTERM. Exits 2 for wrong settings, 1 where nothing tells how to reach the API server."""
+    """Runs until SIGTERM.
+
+    Exits 2 for wrong settings and a certificate that cannot be read, 1 where nothing tells how to reach the API server.
+    """
     logs.configure()
     nesting.allow()
     try:
@@ -69,7 +51,12 @@ def main() -> int:
         structlog.get_logger().error("wrong settings", error=str(error))
         return 2
     try:
-        asyncio.run(_serve(settings))
+        tls = tls_context(settings.tls_folder, settings.namespace)
+    except OSError as error:
+        structlog.get_logger().error("no certificate for the API", folder=str(settings.tls_folder), error=str(error))
+        return 2
+    try:
+        asyncio.run(_serve(settings, tls))
     except LoginError as error:
         structlog.get_logger().error("no way to the API server", error=str(error))
         return 1

@@ -1,6 +1,7 @@
 """Settings from the environment."""
 
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from rowen.scheduler.policy import Policy
 
 _PREFIX = "ROWEN_SCHEDULER_"
-_OWN = frozenset({"port", "api_port"})
+_OWN = frozenset({"port", "api_port", "tls_folder"})
 
 
 class _PolicyNumbers(PydanticBaseSettingsSource):
@@ -32,8 +33,8 @@ class _PolicyNumbers(PydanticBaseSettingsSource):
 class Settings(BaseSettings):
     """What the process is told.
 
-    POD_NAMESPACE, ROWEN_AGENT_NAMESPACE, ROWEN_SCHEDULER_PORT, ROWEN_SCHEDULER_API_PORT, and ROWEN_SCHEDULER_<NAME> for
-    every number of `Policy`.
+    POD_NAMESPACE, ROWEN_AGENT_NAMESPACE, ROWEN_SCHEDULER_PORT, ROWEN_SCHEDULER_API_PORT, ROWEN_SCHEDULER_TLS_FOLDER,
+    and ROWEN_SCHEDULER_<NAME> for every number of `Policy`.
     """
 
     model_config = SettingsConfigDict(frozen=True, env_prefix=_PREFIX)
@@ -45,7 +46,9 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=1, le=65535)] = 9090
     """Port of health and metrics."""
     api_port: Annotated[int, Field(ge=1, le=65535)] = 9091
-    """Port of the API, to which the Service leads."""
+    """Port of the API, to which the Service leads; TLS alone."""
+    tls_folder: Path | None = None
+    """Where `tls.crt` and `tls.key` of the API are; made at start where absent."""
     policy: Annotated[Policy, NoDecode] = Policy()
     """The policies' numbers."""
 

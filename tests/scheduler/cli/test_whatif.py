@@ -143,7 +143,7 @@ def address() -> str:
 async def published(stage: Stage, port: int) -> None:
     """The scheduler's Service with a pod behind it, as the endpoints controller writes it."""
     space, here = {"namespace": stage.namespace}, address()
-    spec = {"ports": [{"name": "http", "port": 9090, "targetPort": port}]}
+    spec = {"ports": [{"name": "https", "port": 9091, "targetPort": port}]}
     meta = {"name": "rowen-scheduler", **space}
     await apply(stage.client, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}, manager="test")
     await stage.pod("the-scheduler", "none", memory="1Mi")
@@ -152,7 +152,7 @@ async def published(stage: Stage, port: int) -> None:
         stage.client, {**pod, "status": {"phase": "Running", "podIP": here, "podIPs": [{"ip": here}]}}, manager="test"
     )
     behind = {"ip": here, "targetRef": {"kind": "Pod", "name": "the-scheduler", **space}}
-    subsets = [{"addresses": [behind], "ports": [{"name": "http", "port": port}]}]
+    subsets = [{"addresses": [behind], "ports": [{"name": "https", "port": port}]}]
     await stage.client.call(
         "POST", f"/api/v1/namespaces/{stage.namespace}/endpoints",
         body={"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets},

@@ -165,7 +165,7 @@ async def ask(client: Client, service: str, token: str, method: str, path: str, 
     The proxy keeps `Authorization` for itself, so the token goes in a header of its own.
     """
     namespace, name = split_service(service)
-    url = f"/api/v1/namespaces/{namespace}/services/{name}:http/proxy{path}"
+    url = f"/api/v1/namespaces/{namespace}/services/https:{name}:https/proxy{path}"
     try:
         return await client.call(
             method,

@@ -1,0 +1,160 @@
+"""The API by TLS: a real server and real clients."""
+
+import asyncio
+import contextlib
+import ipaddress
+import ssl
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from apiserver import free_port
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from scheduler.builders import device, job, node, world
+from scheduler.serve.test_server import STATUS, Everything, Source
+
+from rowen.kube.serving import http_server
+from rowen.scheduler.serve import certificate
+from rowen.scheduler.serve.certificate import keep_current, tls_context
+from rowen.scheduler.serve.server import create_app
+
+QUESTION = "/v1/explain/ns/y"
+TOKEN = {"Authorization": "Bearer x"}
+
+
+@asynccontextmanager
+async def served(tls: ssl.SSLContext) -> AsyncIterator[int]:
+    """The API with one job, on a port of this machine."""
+    source, port = Source(world(node("a", device("a")), job("y", status=STATUS))), free_port()
+    server = http_server(create_app(source, Everything()), port, tls)
+    serving = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            assert not serving.done()
+            await asyncio.sleep(0.01)
+        yield port
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def ask(port: int, verify: ssl.SSLContext | bool) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", trust_env=False, verify=verify) as client:
+        return await client.get(QUESTION, headers=TOKEN)
+
+
+def issued(folder: Path, number: int) -> ssl.SSLContext:
+    """Writes a certificate with its key for 127.0.0.1; what a client trusts who trusts that one alone."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"certificate {number}")])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(number)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    text = made.public_bytes(pem)
+    (folder / "tls.crt").write_bytes(text)
+    form = serialization.PrivateFormat.PKCS8
+    (folder / "tls.key").write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
+    return ssl.create_default_context(cadata=text.decode())
+
+
+def left_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_a_question_is_answered_by_tls_and_not_in_clear() -> None:
+    async with served(tls_context(None, "rowen-system")) as port:
+        assert (await ask(port, verify=False)).status_code == 200
+        async with httpx.AsyncClient(trust_env=False) as client:
+            with pytest.raises(httpx.TransportError):
+                await client.get(f"http://127.0.0.1:{port}{QUESTION}", headers=TOKEN)
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await ask(port, verify=True)
+
+
+async def test_each_start_makes_another_certificate_and_leaves_no_key_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    load, modes = ssl.SSLContext.load_cert_chain, []
+
+    def look(self: ssl.SSLContext, cert: Path, key: Path, **more: Any) -> None:
+        modes.append([stat.S_IMODE(path.stat().st_mode) for path in (cert, key, key.parent)])
+        load(self, cert, key, **more)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", look)
+    seen = []
+    for _ in range(2):
+        async with served(tls_context(None, "rowen-system")) as port:
+            text = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+            seen.append(x509.load_pem_x509_certificate(text.encode()))
+    assert modes == [[0o600, 0o600, 0o700]] * 2
+    assert left_in(tmp_path) == []
+    assert seen[0].public_key() != seen[1].public_key()
+    (names,) = [e.value for e in seen[0].extensions if isinstance(e.value, x509.SubjectAlternativeName)]
+    assert names.get_values_for_type(x509.DNSName) == ["rowen-scheduler.rowen-system.svc"]
+
+
+def test_nothing_older_than_tls_1_2_is_spoken(tmp_path: Path) -> None:
+    issued(tmp_path, 1)
+    for given in (None, tmp_path):
+        assert tls_context(given, "n").minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+async def test_a_certificate_of_ones_own_is_checked_by_who_trusts_its_issuer(tmp_path: Path) -> None:
+    trusted = issued(tmp_path, 1)
+    async with served(tls_context(tmp_path, "n")) as port:
+        assert (await ask(port, trusted)).status_code == 200
+
+
+async def test_a_renewed_certificate_is_served_and_a_broken_one_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(certificate, "_AGAIN_SECONDS", 0.01)
+    first = issued(tmp_path, 1)
+    context = tls_context(tmp_path, "n")
+    keeping = asyncio.create_task(keep_current(context, tmp_path))
+    async with served(context) as port:
+        whole = (tmp_path / "tls.key").read_text()
+        (tmp_path / "tls.key").write_text("none")
+        await asyncio.sleep(0.2)
+        assert (await ask(port, first)).status_code == 200
+        (tmp_path / "tls.key").write_text(whole)
+        second = issued(tmp_path, 2)
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(httpx.ConnectError):
+                    assert (await ask(port, second)).status_code == 200
+                    break
+                await asyncio.sleep(0.05)
+        with pytest.raises(httpx.ConnectError):
+            await ask(port, first)
+    keeping.cancel()
+
+
+@pytest.mark.parametrize("file", ["tls.crt", "tls.key"])
+def test_files_that_are_no_certificate_end_the_start(tmp_path: Path, file: str) -> None:
+    issued(tmp_path, 1)
+    (tmp_path / file).write_text("none")
+    with pytest.raises(OSError, match=r".+"):
+        tls_context(tmp_path, "n")
+    (tmp_path / file).unlink()
+    with pytest.raises(OSError, match="No such file"):
+        tls_context(tmp_path, "n")
