@@ -117,6 +117,28 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         "spec.profile: .*memoryCurve must have a fraction above 0",
     ),
     (
+        "a curve that falls",
+        offline_job(
+            memoryLimit="8Gi",
+            profile={"memoryCurve": [{"memory": "2Gi", "fraction": 0.5}, {"memory": "1Gi", "fraction": 0.6}]},
+        ),
+        "spec.profile: .*memoryCurve must not fall",
+    ),
+    (
+        "two fractions for one memory",
+        offline_job(
+            memoryLimit="8Gi",
+            profile={"memoryCurve": [{"memory": "1Gi", "fraction": 0.5}, {"memory": "1024Mi", "fraction": 0.6}]},
+        ),
+        "spec.profile: .*memoryCurve must not fall",
+    ),
+    ("a loss without a curve", offline_job(profile={"memoryLoss": 1}), "spec.profile: .*memoryLoss goes with memoryC"),
+    (
+        "a curve without a limit",
+        offline_job(profile={"memoryCurve": [{"memory": "1Gi", "fraction": 1}]}),
+        "spec: .*profile.memoryCurve goes with memoryLimit",
+    ),
+    (
         "limit below an engine's memory",
         changed(SERVICE, "spec.engine.memoryLimit", "1Gi"),
         "spec.engine: .*memoryLimit must not be below memory",

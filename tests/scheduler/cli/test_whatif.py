@@ -75,18 +75,34 @@ def test_a_wrong_manifest_is_told_with_file_and_field(
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("  memoryLimit: 32Mi\n", "memoryLimit"),
-        ("  priority: yes\n", "spec.priority: Invalid value"),
-        ('  devices: "2"\n', "spec.devices: Invalid value"),
-        ("  devices: 2\n  memoryLimit: 128Mi\n", "memoryLimit"),
+        ("  memoryLimit: 32Mi\n", "spec: memoryLimit must not be below memory"),
+        ("  priority: yes\n", "spec.priority: Input should be a valid integer"),
+        ('  devices: "2"\n', "spec.devices: Input should be a valid integer"),
+        ("  devices: 2\n  memoryLimit: 128Mi\n", "spec: memoryLimit goes with one device"),
+        ("  profile: {memoryLoss: 1}\n", "spec: profile: memoryLoss goes with memoryCurve"),
     ],
 )
-def test_what_the_api_server_would_refuse_is_told_as_it_says_it(
+def test_what_breaks_the_apis_rules_is_told_without_the_api_server(
     monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, spec: str, told: str
 ) -> None:
     line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=JOB + spec)
+    assert line == f"error: standard input: {told}"
+
+
+def test_what_only_the_api_server_knows_is_told_as_it_says_it(
+    monkeypatch: pytest.MonkeyPatch, api_server: ApiServer
+) -> None:
+    text = JOB.replace("name: new", "name: new\n  labels: {a: -}")
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
     assert line.startswith("error: standard input: the API server would refuse it: ")
-    assert told in line
+    assert "metadata.labels" in line
+
+
+def test_a_date_in_a_template_is_text(monkeypatch: pytest.MonkeyPatch, api_server: ApiServer) -> None:
+    """YAML makes a date of it, JSON and so the API know none."""
+    text = JOB.replace("image: none", "image: none, env: [{name: DAY, value: 2026-01-01}]")
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
+    assert "serviceaccounts" in line
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api_server: ApiServer) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ import yaml
 from pydantic import ValidationError
 
 from rowen.crds.names import API_VERSION
-from rowen.crds.offline_job import OfflineJobSpec
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import create
 from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import FORBIDDEN, CommandError, checked
-from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf
+from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf, faults
 
 _MOST_CHARACTERS = 2**18
 _ANSWER_SECONDS = 12.0
@@ -26,7 +24,7 @@ _TOKEN_SECONDS = 600
 """The shortest life of a token that the API server gives."""
 _REACH = "ask for the Role rowen-scheduler-caller of the scheduler's namespace (docs/install.md)"
 _CONFLICT = 409
-_WORKLOADS = ("fine_tune", "batch_inference", "template")
+_METADATA = {"namespace", "name"}
 
 
 @dataclass(frozen=True)
@@ -100,25 +98,22 @@ def _job(where: str, found: object, namespace: str | None, context: str) -> Draf
     own = meta.get("namespace")
     if own and namespace and own != namespace:
         raise CommandError(f"{where}: metadata.namespace is {own}, not {namespace}")
+    named = {"namespace": own or namespace or context, "name": meta.get("name") or "hypothetical"}
+    # Of what YAML knows and JSON does not, such as a date, the API takes the text.
+    text = json.dumps({**named, "spec": found["spec"]}, default=str)
     try:
-        spec = OfflineJobSpec.from_wire(found["spec"])
-        job = HypotheticalJob(namespace=own or namespace or context, name=meta.get("name") or "hypothetical", spec=spec)
+        job = HypotheticalJob.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise CommandError(f"{where}: {'; '.join(_faults(error))}") from error
-    if sum(getattr(spec, part) is not None for part in _WORKLOADS) != 1:
-        raise CommandError(f"{where}: spec: exactly one of fineTune, batchInference, template must be set")
+        raise CommandError(f"{where}: {'; '.join(_told(*fault) for fault in faults(error))}") from error
     alone = left_alone(found["spec"])
     if alone is not None:
         raise CommandError(f"{where}: spec.managedBy: {alone}")
-    return Draft(where, job, {**found, "metadata": {**meta, "namespace": job.namespace, "name": job.name}})
+    manifest = {**found, "metadata": {**meta, "namespace": job.namespace, "name": job.name}}
+    return Draft(where, job, json.loads(json.dumps(manifest, default=str)))
 
 
-def _faults(error: ValidationError) -> Iterator[str]:
-    prefix = "" if error.title == "HypotheticalJob" else "spec."
-    for fault in error.errors()[:5]:
-        field = prefix + ".".join(map(str, fault["loc"]))
-        known = {"namespace": "metadata.namespace", "name": "metadata.name"}
-        yield f"{known.get(field, field)}: {fault['msg']}"
+def _told(field: str, fault: str) -> str:
+    return f"metadata.{field}: {fault}" if field in _METADATA else f"{field}: {fault}"
 
 
 async def check(client: Client, draft: Draft) -> None:

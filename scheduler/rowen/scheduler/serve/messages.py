@@ -2,14 +2,29 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from rowen.crds.base import ApiModel, Name
+from rowen.crds.job_rules import broken_rules
 from rowen.crds.offline_job import Assignment, CandidateExplanation, OfflineJobSpec, Throughput
 
 TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
 """The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""
 MOST_ADDED, MOST_REMOVED, MOST_TOLD = 20, 200, 500
+_MOST_FAULTS = 5
+
+
+def faults(error: ValidationError) -> list[tuple[str, str]]:
+    """Field, and what was expected of it, of the first faults; without what was given."""
+    found = error.errors(include_url=False, include_input=False)[:_MOST_FAULTS]
+    return [(".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")) for fault in found]
+
+
+def _ruled(spec: OfflineJobSpec) -> OfflineJobSpec:
+    broken = broken_rules(spec)
+    if broken:
+        raise ValueError("; ".join(broken))
+    return spec
 
 
 class HypotheticalJob(ApiModel):
@@ -17,9 +32,9 @@ class HypotheticalJob(ApiModel):
 
     namespace: Name = "default"
     """Namespace that it would be in."""
-    name: Name = "hypothetical"
+    name: Annotated[Name, Field(max_length=63)] = "hypothetical"
     """Its name."""
-    spec: OfflineJobSpec
+    spec: Annotated[OfflineJobSpec, AfterValidator(_ruled)]
     """Its spec."""
 
 

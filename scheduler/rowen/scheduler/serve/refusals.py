@@ -1,22 +1,29 @@
-"""A wrong field is refused like everything else: in a line, without what was sent."""
+"""A question is read as the API server reads a job; a wrong field is refused in a line, without what was sent."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from fastapi import Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi import HTTPException, Request
+from pydantic import ValidationError
 
-MOST_FAULTS = 5
+from rowen.crds.base import ApiModel
+from rowen.scheduler.serve.messages import faults
 
-
-async def wrong_field(_: Request, error: Exception) -> JSONResponse:
-    """The answer to a `RequestValidationError`."""
-    faults: Sequence[Any] = error.errors() if isinstance(error, RequestValidationError) else ()
-    return JSONResponse({"detail": "; ".join(map(_told, faults[:MOST_FAULTS]))}, 422)
+T = TypeVar("T", bound=ApiModel)
 
 
-def _told(fault: dict[str, Any]) -> str:
-    # Of text that is no JSON the place is a number of characters.
-    _, *path = fault["loc"] if fault["type"] != "json_invalid" else fault["loc"][:1]
-    return f"{'.'.join(map(str, path)) or 'the body'}: {fault['msg']}"
+def read_as(form: type[T]) -> Callable[[Request], Awaitable[T]]:
+    """Reads a request's body: a dependency of what is asked. Types are strict: `"2"` is no number, and `yes` none."""
+
+    async def read(request: Request) -> T:
+        """Raises 422."""
+        try:
+            return form.model_validate_json(await request.body(), strict=True)
+        except ValidationError as error:
+            raise HTTPException(422, "; ".join(_told(*fault) for fault in faults(error))) from None
+
+    return read
+
+
+def _told(field: str, fault: str) -> str:
+    return f"{field or 'the body'}: {fault}"

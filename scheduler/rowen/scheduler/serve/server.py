@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException
-from fastapi.exceptions import RequestValidationError
 
 from rowen.scheduler.history import History
 from rowen.scheduler.policy import Policy
@@ -21,7 +20,7 @@ from rowen.scheduler.serve.messages import (
     WhatIf,
     WhatIfReply,
 )
-from rowen.scheduler.serve.refusals import wrong_field
+from rowen.scheduler.serve.refusals import read_as
 from rowen.scheduler.serve.reviews import Reviewer
 from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.serve.turns import BusyError, Turns
@@ -46,13 +45,14 @@ class Source(Protocol):
 def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
     """The application; every answer comes from `source`, and `reviewer` says who may have it."""
     app = FastAPI(title="Rowen scheduler", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(RequestValidationError, wrong_field)
     app.add_middleware(BodyLimit)
     door, turns = Depends(Door(reviewer)), Turns()
 
     # Plain functions would run in a thread beside the loop that changes what they read.
     @app.post("/v1/predict", response_model_exclude_none=True)
-    async def predict_job(request: HypotheticalJob, guest: Annotated[Guest, door]) -> PredictionReply:
+    async def predict_job(
+        guest: Annotated[Guest, door], request: Annotated[HypotheticalJob, Depends(read_as(HypotheticalJob))]
+    ) -> PredictionReply:
         sight = await guest.jobs([request.namespace])
         async with _turn(turns):
             job, world = hypothetical(request, source.now()), _snapshot(source)
@@ -60,7 +60,9 @@ def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
             return Teller(world, source.history, sight).prediction(choice, job)
 
     @app.post("/v1/what-if", response_model_exclude_none=True)
-    async def ask_what_if(request: WhatIf, guest: Annotated[Guest, door]) -> WhatIfReply:
+    async def ask_what_if(
+        guest: Annotated[Guest, door], request: Annotated[WhatIf, Depends(read_as(WhatIf))]
+    ) -> WhatIfReply:
         if request.remove_nodes:
             await guest.nodes()
         sight = await guest.jobs(request.namespaces)
@@ -116,14 +118,6 @@ def _job(world: Snapshot, namespace: str, name: str) -> JobView:
     return found
 
 
-def _check(request: HypotheticalJob) -> None:
-    """The rule that the API server enforces by CEL. Raises 422."""
-    spec = request.spec
-    if sum(part is not None for part in (spec.fine_tune, spec.batch_inference, spec.template)) != 1:
-        raise HTTPException(422, "spec: exactly one of fineTune, batchInference, template must be set")
-
-
 def hypothetical(request: HypotheticalJob, now: float, number: int = 0) -> JobView:
     """The job as if it had been created now."""
-    _check(request)
     return new_job(request.spec, f"hypothetical-{number}", request.namespace, request.name, now + number * 1e-6)

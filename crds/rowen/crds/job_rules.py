@@ -1,0 +1,87 @@
+"""The rules across fields of an OfflineJob's spec, for one that no API server has seen.
+
+The API server enforces them as CEL, which stands with the models, and no stored object is judged by these here. A test
+holds both against the same examples, and against each other's messages.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+
+from rowen.crds.base import ApiModel, stored_quantity_bytes
+from rowen.crds.common import ModelSource, VolumePath
+from rowen.crds.offline_job import BatchInference, FineTune, OfflineJobSpec, WorkloadProfile
+
+
+def broken_rules(spec: OfflineJobSpec) -> list[str]:
+    """What was expected, as the API server says it, of each rule that is broken; inside of the spec with its field."""
+    return [
+        f"{'.'.join(path)}: {message}" if path else message
+        for path, model in _parts((), spec)
+        for message in _broken(model)
+    ]
+
+
+def _parts(path: tuple[str, ...], model: ApiModel) -> Iterator[tuple[tuple[str, ...], ApiModel]]:
+    yield path, model
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, ApiModel):
+            yield from _parts((*path, field.alias or name), value)
+
+
+def _broken(model: ApiModel) -> Iterator[str]:
+    match model:
+        case OfflineJobSpec():
+            yield from _of_spec(model)
+        case FineTune():
+            yield from _apart(model.output, "dataset", model.dataset)
+            yield from _apart(model.output, "baseModel", model.base_model)
+        case BatchInference():
+            yield from _apart(model.output, "input", model.input)
+        case WorkloadProfile():
+            yield from _of_profile(model)
+        case VolumePath() | ModelSource():
+            if ".." in (model.path or "").split("/"):
+                yield "path must not contain '..'"
+
+
+def _of_spec(spec: OfflineJobSpec) -> Iterator[str]:
+    if sum(part is not None for part in (spec.fine_tune, spec.batch_inference, spec.template)) != 1:
+        yield "exactly one of fineTune, batchInference, template must be set"
+    if spec.template is not None and not _has_container(spec.template):
+        yield "template.spec.containers must name at least one container"
+    if spec.memory_limit is not None:
+        if stored_quantity_bytes(spec.memory_limit) < stored_quantity_bytes(spec.memory):
+            yield "memoryLimit must not be below memory"
+        if spec.devices != 1:
+            yield "memoryLimit goes with one device"
+    elif spec.profile is not None and spec.profile.memory_curve is not None:
+        yield "profile.memoryCurve goes with memoryLimit"
+
+
+def _has_container(template: dict[str, object]) -> bool:
+    pod = template.get("spec")
+    return isinstance(pod, dict) and isinstance(pod.get("containers"), list) and len(pod["containers"]) > 0
+
+
+def _of_profile(profile: WorkloadProfile) -> Iterator[str]:
+    curve = profile.memory_curve
+    if curve is None:
+        if profile.memory_loss is not None:
+            yield "memoryLoss goes with memoryCurve"
+        return
+    points = [(stored_quantity_bytes(point.memory), point.fraction) for point in curve]
+    if any(a[0] <= b[0] and a[1] > b[1] for a, b in product(points, points)):
+        yield "memoryCurve must not fall: with more memory a job is not slower"
+    if not any(fraction > 0.0 for _, fraction in points):
+        yield "memoryCurve must have a fraction above 0"
+
+
+def _apart(output: VolumePath, name: str, other: VolumePath | ModelSource) -> Iterator[str]:
+    if other.path is not None and (output.claim_name, _place(output.path)) == (other.claim_name, _place(other.path)):
+        yield f"output must not be the same path on the same claim as {name}"
+
+
+def _place(path: str) -> list[str]:
+    """`a//b`, `./a/b` and `a/b/` are one path."""
+    return [part for part in path.split("/") if part not in ("", ".")]
