@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from rowen.crds.common import find_condition
 from rowen.scheduler.history import History
+from rowen.scheduler.model.profile import HIGHEST_SLA
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.monitor.lease import Loss, Reason
 from rowen.scheduler.monitor.losses import overdue, taken_away, violations
@@ -89,6 +90,8 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
             outcomes.append(_revoke(job, lost, backoffs, now, policy))
         elif job.finished or job.suspended or job.deleting:
             outcomes.append(_hold(job))
+        elif job.unreadable:
+            outcomes.append(Outcome(job, Action.WAIT, f"the scheduler does not understand it: {job.unreadable}"))
         elif job.placement is None:
             outcomes.append(_place(job, places, waits.get(job.uid, {}), now))
     # 4. Who falls short of his SLA goes where that helps: only to what those who wait have left.
@@ -223,6 +226,9 @@ def _refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
     if job.devices > len(widest.by_id):
         most = f"the node with most, {widest.name}, has {len(widest.by_id)}"
         return f"it can never fit: spec.devices is {job.devices}, {most}"
+    if job.sla is not None and job.sla > HIGHEST_SLA:
+        most = f"{HIGHEST_SLA:.2f} is the most that can be promised, since a promise keeps a margin"
+        return f"it can never be promised: spec.sla.throughputFraction is {job.sla:.3g}, {most}"
     best = choice.candidates[0]
     never = never_fits(job, largest, fleet.roomiest, fleet.unknown)
     told = never or f"no candidate holds: {best.place}: {best.refusal}"

@@ -192,6 +192,8 @@ class JobView:
     deleting: bool = False
     placement: Placement | None = None
     status: OfflineJobStatus = field(default_factory=OfflineJobStatus)
+    unreadable: str = ""
+    """Why nothing else is known of it than that it is there; empty where its spec was read."""
 
     @property
     def label(self) -> str:

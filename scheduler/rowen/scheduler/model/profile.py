@@ -30,6 +30,8 @@ _STEP = 0.1
 _PRIOR_VARIANCE = 0.0025
 _HALF_LIFE_SECONDS = 3600.0
 _BOUND_LEAST, _BOUND_MOST = 0.02, 0.5
+HIGHEST_SLA = 1.0 - _BOUND_LEAST
+"""What leaves room for the least margin below all of a device's time."""
 
 Rate = Annotated[float, Field(gt=0, le=_MOST_RATE)]
 
@@ -107,6 +109,16 @@ class PredictionError:
     variance: Annotated[float, Field(ge=0, le=4)] = _PRIOR_VARIANCE
     time: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """As of when, Unix seconds."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything of the class is left that was measured."""
+        return (self.mean, self.variance) != (0.0, _PRIOR_VARIANCE)
+
+    @property
+    def deviation(self) -> float:
+        """Relative standard deviation of the class."""
+        return sqrt(self.variance)
 
     @property
     def bound(self) -> float:

@@ -88,4 +88,5 @@ def _image(template: dict[str, object]) -> str:
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None
     first = containers[0] if isinstance(containers, list) and containers else None
-    return str(first.get("image", "")) if isinstance(first, dict) else ""
+    image = first.get("image") if isinstance(first, dict) else None
+    return image if isinstance(image, str) else ""

@@ -62,7 +62,8 @@ class Teller:
             condition["message"] = self._words(condition.get("message", ""))
         explanation = None
         if status.explanation is not None:
-            waits = job.placement is None and not (job.finished or job.suspended or job.deleting)
+            held = job.finished or job.suspended or job.deleting or job.unreadable
+            waits = job.placement is None and not held
             told = (
                 self._candidates(look().candidates)
                 if waits

@@ -22,9 +22,9 @@ from rowen.scheduler.world.facts import (
     PodFacts,
     ServiceFacts,
     harvest_facts,
-    job_view,
     node_facts,
     pod_facts,
+    read_job,
     service_facts,
 )
 
@@ -59,7 +59,7 @@ class Cluster:
         def informer(resource: Resource, parse: Callable[[Raw], T | None]) -> Informer[T]:
             return Informer(client, resource, parse, lambda _old, _new: changed())
 
-        self.jobs: Informer[JobView] = informer(OFFLINE_JOBS, job_view)
+        self.jobs: Informer[JobView] = informer(OFFLINE_JOBS, read_job)
         self.harvests: Informer[HarvestFacts] = informer(NODE_HARVESTS, harvest_facts)
         self.services: Informer[ServiceFacts] = informer(ONLINE_SERVICES, service_facts)
         self.nodes: Informer[NodeFacts] = informer(NODES, node_facts)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from rowen.crds import names
 from rowen.crds.base import quantity_bytes
 from rowen.crds.busy import BusyCells, BusyGrid, busy_cells, grid
@@ -18,6 +20,7 @@ from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_cla
 from rowen.scheduler.placement.constraints import Taint, constraints_of
 from rowen.scheduler.snapshot import JobView, Placement
 
+_MOST_LETTERS = 512
 _LEAST_SECONDS = 1.0
 """What a report's window counts as at least, however little of it an engine was there."""
 
@@ -206,6 +209,43 @@ def job_view(raw: Raw) -> JobView | None:
         placement=_placement(status.assignment) if status.assignment else None,
         status=status,
     )
+
+
+def read_job(raw: Raw) -> JobView | None:
+    """As `job_view`; one with a spec that cannot be read is there, and says why.
+
+    Raises what `job_view` raises where it has a place: what a newer release wrote keeps it.
+    """
+    try:
+        return job_view(raw)
+    except (ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
+        spec, status = raw.get("spec"), OfflineJobStatus.from_wire(raw.get("status") or {})
+        managed = spec.get("managedBy") if isinstance(spec, dict) else None
+        if status.assignment is not None:
+            raise
+        if managed not in (None, names.OPERATOR_MANAGER) or is_true(status.conditions, "Finished"):
+            return None
+        meta = raw["metadata"]
+        return JobView(
+            uid=meta["uid"],
+            namespace=meta["namespace"],
+            name=meta["name"],
+            workload="",
+            memory=0,
+            version=meta.get("resourceVersion", ""),
+            generation=meta.get("generation", 1),
+            deleting="deletionTimestamp" in meta,
+            status=status,
+            unreadable=_unread(error),
+        )
+
+
+def _unread(error: Exception) -> str:
+    """The first field that is not understood, and what was expected; a value may be anything, so it is left out."""
+    if isinstance(error, ValidationError):
+        fault = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(('spec', *map(str, fault['loc'])))}: {fault['msg']}"[:_MOST_LETTERS]
+    return "spec: it is nested too deeply" if isinstance(error, RecursionError) else f"spec: {error}"[:_MOST_LETTERS]
 
 
 def _placement(assignment: Assignment) -> Placement:

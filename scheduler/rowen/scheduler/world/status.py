@@ -18,6 +18,7 @@ from rowen.scheduler.serve.sight import Sight
 from rowen.scheduler.snapshot import JobView, Placement
 
 CONDITIONS = ("Admitted", "Placed", "SLAMet")
+UNREADABLE = "Unreadable"
 QUIET_SECONDS = 10.0
 """Least time between two writes that only refresh numbers."""
 _STICKY = frozenset(reason.value for reason in Reason) - {Reason.SUSPENDED, Reason.FINISHED}
@@ -130,6 +131,8 @@ def _admitted(outcome: Outcome, history: History) -> Told | None:
     job = outcome.job
     if job.finished:
         return _previous(job, "Admitted")
+    if job.unreadable:
+        return "Admitted", "False", UNREADABLE, outcome.message
     if job.suspended:
         return "Admitted", "False", "Suspended", "spec.suspend is set"
     if not job.counts_tokens and not history.profiled(job.workload):
@@ -145,6 +148,8 @@ def _placed(outcome: Outcome) -> Told:
         return "Placed", "True", "Placed", outcome.message
     if outcome.loss is not None:
         return "Placed", "False", outcome.loss.reason.value, outcome.message
+    if job.unreadable:
+        return "Placed", "False", UNREADABLE, outcome.message
     if outcome.action is Action.HOLD:
         return "Placed", "False", "Finished" if job.finished else "Suspended", outcome.message
     previous = _previous(job, "Placed")

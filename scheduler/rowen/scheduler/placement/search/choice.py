@@ -1,6 +1,6 @@
 """Chooses where a job goes, and says why not elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 import numpy as np
@@ -10,6 +10,7 @@ from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.columns import NEVER, Flags, Rows, best
 from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.states import DeviceState
 from rowen.scheduler.placement.search.evaluation import Devices, evaluate
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.placement.search.sets import best_sets, in_order, shown
@@ -49,10 +50,37 @@ def _told(request: Request, fleet: Fleet, policy: Policy) -> Iterator[Candidate]
     told.sort(key=lambda candidate: candidate.rank)
     others = (evaluate(request, fleet, devices, policy) for devices in _excluded(request, fleet))
     closed = (
-        Candidate(state.view.node, (state.view.id,), fleet.predict((state,), request.job, request.appetite), reason)
-        for state, reason in fleet.closed()
+        Candidate(
+            devices[0].view.node,
+            tuple(sorted(state.view.id for state in devices)),
+            fleet.predict(devices, request.job, request.appetite),
+            reason,
+        )
+        for devices, reason in _closed(request, fleet)
     )
     return islice(chain(told, others, closed), EXPLAINED)
+
+
+def _closed(request: Request, fleet: Fleet) -> Iterator[tuple[Devices, str]]:
+    """Where nothing is placed, and why: devices, or of each node with enough of them the job's number."""
+    count = request.job.devices
+    if count == 1:
+        yield from (((state,), reason) for state, reason in fleet.closed())
+        return
+    # First those that lack a few devices, then those that are out altogether.
+    for out in (False, True):
+        for number, view in enumerate(fleet.views):
+            if bool(fleet.refusals[number]) is out and len(view.by_id) >= count:
+                node = fleet.node(number)
+                found = node.open_devices()
+                if len(found) < count:
+                    shut = [state for state in node.devices.values() if state not in found]
+                    yield tuple((*found, *shut)[:count]), node.refusal or _too_few(count, found, shut)
+
+
+def _too_few(count: int, found: Sequence[DeviceState], shut: Sequence[DeviceState]) -> str:
+    usable = f"{len(found)} of its {len(found) + len(shut)} devices can be used, the job needs {count}"
+    return f"{usable}: {shut[0].view.id}: {shut[0].view.closed}"
 
 
 def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:

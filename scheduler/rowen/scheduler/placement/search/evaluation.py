@@ -97,7 +97,21 @@ def _shortfall(request: Request, fleet: Fleet, prediction: Prediction, devices: 
     margin = request.promise.margin(prediction.uncertainty)
     told = factors_told(prediction)
     product = f" = {fraction:.2f}" if " x " in told else ""
-    return f"{told}{product} < SLA {request.job.sla:.2f} + margin {margin:.2f}{help_}"
+    # Below the SLA itself it is the factors that decide.
+    source = f" ({_margin_told(request, prediction, devices)})" if fraction >= request.job.sla else ""
+    return f"{told}{product} < SLA {request.job.sla:.2f} + margin {margin:.2f}{source}{help_}"
+
+
+def _margin_told(request: Request, prediction: Prediction, devices: Devices) -> str:
+    """Where the margin comes from: the class, or the factor of this prediction that is least sure."""
+    error, unsure = request.promise.error, prediction.uncertainty
+    if error.deviation >= unsure:
+        off = f"its class is off by up to {error.bound:.0%}"
+        return off if error.measured else "nothing of its class is measured of late"
+    noise = max(state.view.deviation for state in devices) / prediction.idle if prediction.idle else 0.0
+    if 2.0 * noise * noise >= unsure * unsure:
+        return f"its idle time moves by {noise:.0%}"
+    return f"what memory is worth to it is known to {unsure:.0%}" if request.appetite else "beside neighbours"
 
 
 def _help(request: Request, fleet: Fleet, prediction: Prediction, devices: Devices) -> str:
