@@ -82,7 +82,8 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
     # 3. Place the waiting jobs in order; each sees what the ones before it took.
     backoffs, waits = dict(history.backoffs), ahead(history.backoffs, now)
     outcomes: list[Outcome] = []
-    places = Places(fleet, history, policy)
+    standing = ((snapshot.jobs[uid], placement.node) for uid, (placement, _) in held.items())
+    places = Places(fleet, history, policy, standing)
     queue = [job for job in snapshot.jobs.values() if job.uid not in held and not _told_to_be_over(job)]
     for job in sorted(queue, key=lambda job: job.order):
         lost = losses.get(job.uid)
@@ -166,6 +167,7 @@ def _place(job: JobView, places: Places, backoffs: Mapping[str, Backoff], now: f
         return Outcome(job, Action.WAIT, _refused(job, choice, fleet), candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
+    places.spreading.add(job, best.node)
     fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
     candidates = (replace(best, chosen=True), *(other for other in choice.candidates if other is not best))
     message = (

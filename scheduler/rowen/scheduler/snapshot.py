@@ -13,6 +13,7 @@ from rowen.scheduler.device import COLUMNS, DeviceView, TenantView
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.monitor.hearing import Listening
 from rowen.scheduler.placement.constraints import Constraints, Taint
+from rowen.scheduler.placement.spread_rules import Labels, SpreadRule
 
 JobKey = str
 """UID of an OfflineJob."""
@@ -183,6 +184,10 @@ class JobView:
     priority: int = 0
     constraints: Constraints = field(default_factory=Constraints)
     """Nodes that its pod can run on."""
+    labels: Labels = ()
+    """Of its pod, as its template says."""
+    spread: tuple[SpreadRule, ...] = ()
+    """How it is to lie among others."""
     created: float = 0.0
     version: str = ""
     """The API server's version of the job that this is; a write is refused when it is not the newest."""

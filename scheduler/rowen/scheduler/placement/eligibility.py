@@ -86,11 +86,11 @@ def _failure(node: NodeView, term: Term) -> str:
 
 def _failing(node: NodeView, term: Term) -> Iterator[Requirement]:
     """The requirements that do not hold, those of labels first."""
-    yield from (entry for entry in term.labels if not _holds(entry, node.labels.get(entry.key)))
-    yield from (entry for entry in term.fields if not _holds(entry, node.name))
+    yield from (entry for entry in term.labels if not holds(entry, node.labels.get(entry.key)))
+    yield from (entry for entry in term.fields if not holds(entry, node.name))
 
 
-def _holds(requirement: Requirement, value: str | None) -> bool:
+def holds(requirement: Requirement, value: str | None) -> bool:
     """Whether a label of that value fulfils the requirement; None is a label that is absent."""
     match requirement.operator:
         case "In":

@@ -16,9 +16,13 @@ from rowen.scheduler.snapshot import JobView, Snapshot
 
 def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Choice:
     """Where a job would go if it were alone in the queue, with every candidate's factors."""
-    fleet, _ = build_fleet(snapshot, history, (), now, policy)
+    fleet, held = build_fleet(snapshot, history, (), now, policy)
     backoffs = ahead(history.backoffs, now).get(job.uid, {})
-    return survey(Places(fleet, history, policy).request(job, backoffs), fleet, policy)
+    standing = ((snapshot.jobs[uid], placement.node) for uid, (placement, _) in held.items())
+    places = Places(fleet, history, policy, standing)
+    request = places.request(job, backoffs)
+    liked = survey(places.liked(request), fleet, policy)
+    return liked if liked.chosen is not None else survey(request, fleet, policy)
 
 
 def absent(snapshot: Snapshot, remove_jobs: Collection[str], remove_nodes: Collection[str]) -> list[str]:

@@ -18,6 +18,7 @@ from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
 from rowen.scheduler.placement.constraints import Taint, constraints_of
+from rowen.scheduler.placement.spread_rules import labels_of, spread_of
 from rowen.scheduler.snapshot import JobView, Placement
 
 _MOST_LETTERS = 512
@@ -188,6 +189,8 @@ def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: 
         sla=spec.sla.throughput_fraction if spec.sla else None,
         priority=spec.priority,
         constraints=constraints_of(spec.template),
+        labels=labels_of(spec.template),
+        spread=spread_of(spec.template),
         created=created,
         suspended=spec.suspend,
     )

@@ -60,7 +60,7 @@ def _refusal(request: Request, fleet: Fleet, devices: Devices, prediction: Predi
     excluded = exclusion(node.view, request.job.constraints)
     if excluded:
         return excluded
-    waits = _backed_off(request, node.view.name)
+    waits = _backed_off(request, node.view.name) or request.away.get(node.view.name, "")
     if waits:
         return waits
     if prediction.alignment < policy.alignment_threshold:

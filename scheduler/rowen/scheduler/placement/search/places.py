@@ -1,6 +1,7 @@
 """The places that a pass has found for jobs so far: what was refused once is not searched for again."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 
 from rowen.scheduler.history import History
 from rowen.scheduler.model.appetite import Appetite
@@ -10,21 +11,26 @@ from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.search.choice import choose
 from rowen.scheduler.placement.search.request import Choice, Request
+from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView
 
-Shape = tuple[int, int, Appetite | None, Promise, int, Constraints, tuple[tuple[str, float], ...]]
+Shape = tuple[int, int, Appetite | None, Promise, int, Constraints, tuple[tuple[str, float], ...], Hashable]
 """What decides whether a job fits, back-offs apart.
 
-Devices, memory for itself and of the pool, what it is promised, priority, constraints, rates.
+Devices, memory for itself and of the pool, what it is promised, priority, constraints, rates, and how it is to lie
+among others that are there.
 """
 
 
 class Places:
-    """Requests of jobs in one pass, and the choices for them."""
+    """Requests of jobs in one pass, and the choices for them. `standing`: the jobs that have a node."""
 
-    def __init__(self, fleet: Fleet, history: History, policy: Policy) -> None:
+    def __init__(
+        self, fleet: Fleet, history: History, policy: Policy, standing: Iterable[tuple[JobView, str]] = ()
+    ) -> None:
         self.fleet, self.policy = fleet, policy
+        self.spreading = Spreading(fleet, standing)
         self._history = history
         self._refused: dict[Shape, Choice] = {}
 
@@ -35,12 +41,26 @@ class Places:
             place: backoff for place, backoff in backoffs.items() if place == EVERY_NODE or place in self.fleet.number
         }
         rates = history.rates.get(job.workload, {})
-        return Request(job, history.promise(job.workload, job.sla), known, rates, history.appetite(job))
+        away = self.spreading.barred(job, softly=False)
+        return Request(job, history.promise(job.workload, job.sla), known, rates, history.appetite(job), away)
 
     def choice(self, request: Request) -> Choice:
-        """Where the job goes. A request like one that was refused before is refused alike: capacity only shrinks."""
+        """Where the job goes: as its template would like it to lie among others, else as it must."""
+        if not all(rule.must for rule in request.job.spread):
+            found = self._choice(self.liked(request), softly=True)
+            if found.chosen is not None:
+                return found
+        return self._choice(request, softly=False)
+
+    def liked(self, request: Request) -> Request:
+        """The same where what its template only prefers has to hold, too."""
+        return replace(request, away=self.spreading.barred(request.job, softly=True))
+
+    def _choice(self, request: Request, *, softly: bool) -> Choice:
+        """A request like one that was refused before is refused alike: capacity only shrinks."""
         job, rates = request.job, tuple(request.rates.items())
-        shape = job.devices, job.memory, request.appetite, request.promise, job.priority, job.constraints, rates
+        lies = self.spreading.gist(job, softly=softly) if request.away else None
+        shape = job.devices, job.memory, request.appetite, request.promise, job.priority, job.constraints, rates, lies
         found = self._refused.get(shape) if not request.backoffs else None
         if found is None:
             found = choose(request, self.fleet, self.policy)

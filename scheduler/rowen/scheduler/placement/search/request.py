@@ -26,6 +26,13 @@ class Request:
     """Its throughput alone on a device type over that on the type that suits it best; 1 where it is not known."""
     appetite: Appetite | None = None
     """What it does with memory of the pool; None where it may have none."""
+    away: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that its spreading excludes, and why."""
+
+    @property
+    def avoided(self) -> frozenset[str]:
+        """Nodes on which it may not be for what has happened there, or who is there."""
+        return frozenset((*self.backoffs, *self.away))
 
     @property
     def barred(self) -> bool:

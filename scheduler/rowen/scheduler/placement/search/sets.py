@@ -151,7 +151,7 @@ def _bounds(request: Request, fleet: Fleet, sets: Sets) -> Numbers:
     eligible = fleet.eligible(request.job.constraints)
     if len(eligible) < fleet.open_nodes:
         possible &= np.isin(np.arange(len(possible)), list(eligible))
-    for name in request.backoffs:
+    for name in request.avoided:
         if name in fleet.number:
             possible[fleet.number[name]] = False
     keys = sets.keys

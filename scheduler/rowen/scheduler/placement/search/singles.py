@@ -31,9 +31,10 @@ def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]
 
 
 def allowed_rows(request: Request, fleet: Fleet) -> Flags | None:
-    """The rows on nodes where the job's pod can run and has not failed; None for all that are open."""
+    """The rows on nodes where the job may be; None for all that are open."""
     eligible = fleet.eligible_rows(request.job.constraints)
-    if not request.backoffs:
+    avoided = request.avoided
+    if not avoided:
         return eligible
-    failed = fleet.settled().on([fleet.number[name] for name in request.backoffs if name in fleet.number])
-    return ~failed if eligible is None else eligible & ~failed
+    left_out = fleet.settled().on([fleet.number[name] for name in avoided if name in fleet.number])
+    return ~left_out if eligible is None else eligible & ~left_out

@@ -1,0 +1,252 @@
+"""Jobs lie among others as their templates ask."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run, world
+
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.scheduler.decision import Action, Decision
+from rowen.scheduler.history import History
+from rowen.scheduler.placement.census import build_fleet
+from rowen.scheduler.placement.constraints import Requirement, constraints_of
+from rowen.scheduler.placement.spread_rules import SpreadRule, labels_of, spread_of
+from rowen.scheduler.placement.spreading import Spreading
+from rowen.scheduler.serve.whatif import predict
+from rowen.scheduler.snapshot import JobView, NodeView
+from rowen.scheduler.world.facts import new_job
+
+APP = {"app": "x"}
+SELECT = {"labelSelector": {"matchLabels": APP}}
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+def template(*spreads: dict[str, Any], labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    spec = {"topologySpreadConstraints": list(spreads), **spec}
+    return {"metadata": {"labels": APP if labels is None else labels}, "spec": spec}
+
+
+def spread(key: str = HOST, *, most: int = 1, when: str = "DoNotSchedule", **more: Any) -> dict[str, Any]:
+    return {"topologyKey": key, "maxSkew": most, "whenUnsatisfiable": when, **SELECT, **more}
+
+
+def apart(key: str = HOST, **more: Any) -> dict[str, Any]:
+    term = {"topologyKey": key, **SELECT, **more}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def like(name: str, asked: dict[str, Any], **fields: Any) -> JobView:
+    read = {"labels": labels_of(asked), "spread": spread_of(asked), "constraints": constraints_of(asked)}
+    return job(name, **{"created": float(ord(name[-1])), **read, **fields})
+
+
+def host(name: str, idle: float, zone: str | None = None, **fields: Any) -> NodeView:
+    labels = {HOST: name, **({ZONE: zone} if zone else {})}
+    return node(name, device(name, idle=idle), labels=labels, slots=4, **fields)
+
+
+def where(decision: Decision, *names: str) -> str:
+    found = [outcome(decision, name).placement for name in names]
+    return "".join(place.node if place is not None else "-" for place in found)
+
+
+HOSTS = [host("a", 0.9), host("b", 0.5), host("c", 0.1)]
+"""Two on `a` have 0.45 each, so that without any rule it takes the second one before `c` does, if not before `b`."""
+
+
+def test_without_a_rule_jobs_go_where_they_harvest_most() -> None:
+    jobs = [like(f"j{number}", template()) for number in range(3)]
+    assert where(run(*HOSTS[:1], HOSTS[2], *jobs), "j0", "j1") == "ac"
+
+
+def test_hosts_are_filled_evenly() -> None:
+    jobs = [like(f"j{number}", template(spread())) for number in range(5)]
+    assert sorted(where(run(*HOSTS, *jobs), *(f"j{number}" for number in range(3)))) == ["a", "b", "c"]
+    again = run(*HOSTS, placed(jobs[0], "a"), placed(jobs[1], "a"), jobs[2], jobs[3])
+    assert sorted(where(again, "j2", "j3")) == ["b", "c"]
+
+
+def test_where_one_more_would_be_too_many_it_is_told() -> None:
+    """`b` is idle for too little; a spread of two over the rest is one more than may be."""
+    one, two = like("j1", template(spread(), labels=APP)), like("j2", template(spread()), sla=0.3)
+    found = outcome(run(host("a", 0.9), host("b", 0.1), placed(one, "a"), two), "j2")
+    assert found.action is Action.WAIT
+    told = {candidate.place: candidate.refusal for candidate in found.candidates}
+    assert told["a/cpu0"] == f"spread over {HOST} with maxSkew 1: 1 like it there, b has 0"
+    assert told["b/cpu0"].startswith("idle 0.10 < SLA 0.30")
+    wider = like("j2", template(spread(most=2)), sla=0.3)
+    assert where(run(host("a", 0.9), host("b", 0.1), placed(one, "a"), wider), "j2") == "a"
+
+
+def test_zones_count_all_their_nodes() -> None:
+    zones = [host("a", 0.9, "east"), host("b", 0.8, "east"), host("c", 0.2, "west")]
+    rules = template(spread(ZONE))
+    jobs = [like(f"j{number}", rules) for number in range(3)]
+    assert where(run(*zones, placed(jobs[0], "a"), jobs[1]), "j1") == "c"
+    assert where(run(*zones, placed(jobs[0], "a"), placed(jobs[1], "c"), jobs[2]), "j2") == "b"
+
+
+def test_a_node_without_the_label_takes_none() -> None:
+    found = run(host("a", 0.9), host("b", 0.1, "west"), like("j1", template(spread(ZONE))))
+    assert where(found, "j1") == "b"
+    alone = outcome(run(host("a", 0.9), like("j1", template(spread(ZONE)))), "j1")
+    assert f"spread over {ZONE}: the node has no such label" in alone.message
+
+
+def test_a_zone_where_nothing_can_be_placed_is_none() -> None:
+    """A silent node does not hold its likes back, but the jobs that it has still count for its zone."""
+    rules = template(spread(ZONE))
+    one, two = like("j1", rules), like("j2", rules)
+    silent = host("c", 0.9, "west", schedulable=False)
+    assert where(run(host("a", 0.9, "east"), silent, placed(one, "a"), two), "j2") == "a"
+    both = [host("b", 0.1, "east"), host("d", 0.9, "west")]
+    assert where(run(*both, silent, placed(one, "c"), two), "j2") == "b"
+
+
+def test_too_few_zones_count_as_empty_ones() -> None:
+    rules = template(spread(ZONE, minDomains=2))
+    found = outcome(run(host("a", 0.9, "east"), placed(like("j1", rules), "a"), like("j2", rules)), "j2")
+    assert found.action is Action.WAIT
+    assert "1 like it there, minDomains is 2" in found.message
+
+
+def test_a_preference_gives_way_where_no_place_holds_it() -> None:
+    rules = template(spread(when="ScheduleAnyway"))
+    jobs = [like(f"j{number}", rules) for number in range(3)]
+    assert where(run(*HOSTS, placed(jobs[0], "a"), placed(jobs[1], "b"), jobs[2]), "j2") == "c"
+    best = [host("a", 0.9), host("b", 0.0)]
+    assert where(run(*best, placed(jobs[0], "a"), jobs[1]), "j1") == "a"
+
+
+RULES = template(spread())
+
+
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [
+        (like("j1", RULES), True),
+        (like("j1", RULES, namespace="other"), False),
+        (like("j1", template(spread(), labels={"app": "y"})), False),
+        (job("j1"), False),
+        (like("j1", RULES, finished=True), False),
+        (like("j1", RULES, deleting=True), False),
+    ],
+)
+def test_who_counts(other: JobView, counts: bool) -> None:
+    """With one of its like on `a` it would have to go to `b`, where there is nothing to harvest."""
+    two = [host("a", 0.9), host("b", 0.0)]
+    assert where(run(*two, placed(other, "a"), like("j6", RULES)), "j6") == ("-" if counts else "a")
+
+
+def test_who_must_not_be_with_its_like_is_not() -> None:
+    rules = template(affinity=apart())
+    jobs = [like(f"j{number}", rules) for number in range(3)]
+    two = [host("a", 0.9), host("b", 0.1)]
+    decision = run(*two, *jobs)
+    assert where(decision, "j0", "j1", "j2") == "ab-"
+    assert f"podAntiAffinity over {HOST}: such a job is there" in outcome(decision, "j2").message
+
+
+def test_who_keeps_others_away_is_left_alone() -> None:
+    """The newcomer has no rule of its own."""
+    aloof, plain = like("j1", template(affinity=apart(), labels={"app": "y"})), like("j2", template())
+    two = [host("a", 0.9), host("b", 0.1)]
+    assert where(run(*two, placed(aloof, "a"), plain), "j2") == "b"
+    found = outcome(run(host("a", 0.9), placed(aloof, "a"), plain), "j2")
+    assert f"podAntiAffinity over {HOST} of ns/j1: it is there already" in found.message
+    assert where(run(host("a", 0.9), placed(aloof, "a"), like("j2", template(), namespace="other")), "j2") == "a"
+
+
+def test_a_job_does_not_stand_in_its_own_way() -> None:
+    """It falls short and looks for another place: where it is does not count."""
+    rules = template(spread(ZONE))
+    zones = [host("a", 0.9, "east"), host("b", 0.8, "west")]
+    held = placed(like("j1", rules), "a")
+    fleet, _ = build_fleet(world(*zones, held), History(), (), NOW, POLICY)
+    assert Spreading(fleet, [(held, "a")]).barred(held, softly=False) == {}
+    other = like("j2", rules)
+    assert set(Spreading(fleet, [(held, "a")]).barred(other, softly=False)) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "rules"),
+    [
+        (None, ()),
+        (template(spread()), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),)),
+        (
+            template(spread(ZONE, most=3, when="ScheduleAnyway", minDomains=2)),
+            (SpreadRule(ZONE, (Requirement("app", "In", ("x",)),), 3, 2, must=False),),
+        ),
+        (
+            template(spread(matchLabelKeys=["app", "none"], labelSelector={})),
+            (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),),
+        ),
+        (template(spread(labelSelector=None)), ()),
+        (template(spread(most=0)), ()),
+        (template({"topologyKey": 1}, spread()), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),)),
+        (
+            template(spread(labelSelector={"matchExpressions": [{"key": "k", "operator": "Exists"}]})),
+            (SpreadRule(HOST, (Requirement("k", "Exists"),)),),
+        ),
+        (template(affinity=apart()), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),), apart=True),)),
+        (template(affinity=apart(namespaces=["other"])), ()),
+        (template(affinity=apart(namespaceSelector={})), ()),
+        (template(affinity={"podAntiAffinity": "none"}), ()),
+        (template(affinity=apart(mismatchLabelKeys=["a"])), ()),
+        ({"spec": {"topologySpreadConstraints": "none"}}, ()),
+        ({"spec": "none", "metadata": []}, ()),
+    ],
+)
+def test_what_is_read_of_a_template(asked: Any, rules: tuple[SpreadRule, ...]) -> None:
+    assert spread_of(asked) == rules
+
+
+def test_a_job_is_read_with_its_labels_and_rules() -> None:
+    spec = OfflineJobSpec.from_wire({"template": template(spread(), containers=[{"name": "m"}])})
+    view = new_job(spec, "u", "ns", "j", NOW)
+    assert view.labels == (("app", "x"),)
+    assert view.spread == spread_of(template(spread()))
+
+
+def test_a_question_keeps_to_the_spread() -> None:
+    first, hard = placed(like("j1", RULES), "a"), like("j2", RULES)
+    soft = like("j3", template(spread(when="ScheduleAnyway")))
+    two = world(host("a", 0.9), host("b", 0.2), first)
+    for view in (hard, soft):
+        chosen = predict(two, History(), view, NOW, POLICY).chosen
+        assert chosen is not None
+        assert chosen.node == "b"
+    alone = world(host("a", 0.9), host("b", 0.0), first)
+    assert predict(alone, History(), hard, NOW, POLICY).chosen is None
+    chosen = predict(alone, History(), soft, NOW, POLICY).chosen
+    assert chosen is not None
+    assert chosen.node == "a"
+
+
+@given(
+    zones=st.lists(st.sampled_from("xyz"), min_size=1, max_size=6),
+    before=st.lists(st.integers(0, 5), max_size=4),
+    count=st.integers(1, 6),
+    most=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=60)
+def test_no_pass_makes_a_spread_wider_than_it_may_be(
+    zones: list[str], before: list[int], count: int, most: int
+) -> None:
+    """By a count of its own: each job that is placed kept the skew when it was, so that the last one did."""
+    nodes = [host(f"n{number}", 0.2 + number / 10, zone) for number, zone in enumerate(zones)]
+    rules = template(spread(ZONE, most=most))
+    here = [placed(like(f"h{k}", rules), f"n{at % len(zones)}") for k, at in enumerate(before)]
+    jobs = [like(f"j{number}", rules) for number in range(count)]
+    decision = run(*nodes, *here, *jobs)
+    counts = Counter(dict.fromkeys(zones, 0))
+    counts.update(zones[at % len(zones)] for at in before)
+    for view in jobs:
+        place = outcome(decision, view.name).placement
+        if place is not None:
+            zone = zones[int(place.node[1:])]
+            assert counts[zone] + 1 - min(counts.values()) <= most
+            counts[zone] += 1
