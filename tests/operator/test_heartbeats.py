@@ -1,37 +1,17 @@
 """An operator process goes by the nodes' heartbeats, whatever their clocks say."""
 
-import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
+from beats import beating
 from manifests import apply, apply_status
 from operator_builders import placed
 from operator_cluster import ROWEN, FakeCluster
 from operator_process import AGENTS, OperatorProcess
 
-from rowen.kube.client import Client
 from rowen.kube.heartbeat import beat_manifest
 
 HOUR = 3600.0
-
-
-@asynccontextmanager
-async def beating(client: Client, node: str, ahead: float) -> AsyncIterator[None]:
-    """The node renews its Lease all the time, by a clock that is `ahead` of the operator's."""
-
-    async def for_ever() -> None:
-        while True:
-            await apply(client, beat_manifest(AGENTS, node, "agent", time.time() + ahead), manager="agent")
-            await asyncio.sleep(1.0)
-
-    task = asyncio.create_task(for_ever())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 @pytest.mark.parametrize("ahead", [-HOUR, HOUR])
@@ -44,5 +24,9 @@ async def test_a_pod_is_made_once_its_node_is_heard(
     job = {"apiVersion": ROWEN, "kind": "OfflineJob", "metadata": {"name": "job", "namespace": cluster.namespace}}
     await apply_status(cluster.client, {**job, "status": status}, manager="rowen.dev/scheduler")
     await cluster.wait_condition("Running", "LeaseExpired")
-    async with beating(cluster.client, node, ahead):
+
+    async def beat() -> None:
+        await apply(cluster.client, beat_manifest(AGENTS, node, "agent", time.time() + ahead), manager="agent")
+
+    async with beating(beat):
         await cluster.wait_pod("job-1")

@@ -5,7 +5,10 @@ import contextlib
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
+
+from beats import beating
 
 from rowen.crds.names import API_VERSION, ASSIGNMENT_ANNOTATION, HARVEST_RESOURCE, JOB_UID_LABEL, OPERATOR_MANAGER
 from rowen.kube.client import Client
@@ -138,21 +141,9 @@ class Stage:
         """The node's heartbeat, dated by the stage's clock."""
         await apply(self.client, LEASES, beat_manifest(self.agents, node, "agent", self.clock()), manager=MANAGER)
 
-    @contextlib.asynccontextmanager
-    async def alive(self, node: str) -> AsyncIterator[None]:
+    def alive(self, node: str) -> AbstractAsyncContextManager[None]:
         """The node renews its heartbeat all the time."""
-
-        async def for_ever() -> None:
-            while True:
-                await self.beat(node)
-                await asyncio.sleep(0.5)
-
-        task = asyncio.create_task(for_ever())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+        return beating(lambda: self.beat(node))
 
     def tenant(self, pod: str, tokens: int, granted: float) -> dict[str, Any]:
         """A pod's entry in a report."""
