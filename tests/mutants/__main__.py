@@ -15,7 +15,7 @@ from mutants.trial import Outcome, outcomes, unchanged
 
 _BAR = 0.9
 _PATIENCE_SECONDS = 120.0
-"""For the tests of a module, unchanged: those that take longer are not fast."""
+"""Of the processor, for the tests of a module, unchanged: those that take longer are not fast."""
 
 
 class _Result(Counter[str]):
@@ -81,8 +81,8 @@ def _examine_module(name: str, tests: Sequence[Path], equal: Sequence[Equal], co
     known = {(entry.was, entry.becomes) for entry in check_equals(name, equal)}
     asked = [mutant for mutant in drawn if (mutant.was, mutant.becomes) not in known]
     result = _Result(all=len(drawn), equal=len(drawn) - len(asked))
-    timeout_seconds = _check_unchanged(name, tests)
-    for mutant, outcome in outcomes(asked, tests, timeout_seconds):
+    limit_seconds = _check_unchanged(name, tests)
+    for mutant, outcome in outcomes(asked, tests, limit_seconds):
         result[outcome.value] += 1
         if outcome is Outcome.SURVIVED:
             print(_picture(mutant), flush=True)
@@ -123,7 +123,7 @@ def check_equals(module: str, entries: Sequence[Equal]) -> Sequence[Equal]:
 
 
 def _check_unchanged(name: str, tests: Sequence[Path]) -> float:
-    """Seconds to wait for a mutant. Raises `StaleError` where the tests fail as they are, or do not concern it.
+    """Seconds of the processor for a mutant. Raises `StaleError` where tests fail as they are, or do not concern it.
 
     Also where the module itself does not survive as a mutant without a change: then no other would, either.
     """
@@ -132,12 +132,12 @@ def _check_unchanged(name: str, tests: Sequence[Path]) -> float:
         raise StaleError(f"{name}: its tests fail without a change, or are not fast\n{result.output[-3000:]}")
     if not result.loaded:
         raise StaleError(f"tests.toml: the tests for {name} do not import it")
-    timeout_seconds = 20.0 + 10 * result.seconds
+    limit_seconds = 10.0 + 3 * result.seconds
     itself = Mutant(name, 0, path_of(name).read_text(), "", "")
-    for _, outcome in outcomes([itself], tests, timeout_seconds):
+    for _, outcome in outcomes([itself], tests, limit_seconds):
         if outcome is not Outcome.SURVIVED:
             raise StaleError(f"{name}: as a mutant without a change it is {outcome.value}")
-    return timeout_seconds
+    return limit_seconds
 
 
 def _picture(mutant: Mutant) -> str:

@@ -5,6 +5,7 @@ import importlib
 import importlib.machinery
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from math import ceil
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from mutants.policies import ROOT, path_of
 _FORK = multiprocessing.get_context("fork")
 _NOTICED = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
 """A test failed, or could not be imported. Pytest's other troubles say nothing of the tests."""
+_PATIENCE = 5.0
+"""Seconds that a mutant may take for each second of the processor: on a busy machine, or where it hangs."""
 _ELSEWHERE = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -43,6 +47,7 @@ class Unchanged:
     loaded: bool
     """Whether they imported the module at all."""
     seconds: float
+    """Of the processor."""
     output: str
 
 
@@ -65,9 +70,11 @@ class _Mutated(importlib.machinery.SourceFileLoader):
         return None
 
 
-def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, answer: Connection) -> None:
-    """In the child process."""
+def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, limit_seconds: float, answer: Connection) -> None:
+    """In the child process, which ends by SIGXCPU at so many seconds of the processor."""
     os.setsid()
+    limit = ceil(limit_seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     output = os.open(f"{folder}/output", os.O_WRONLY | os.O_CREAT)
     os.dup2(output, 1)
@@ -77,7 +84,23 @@ def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, answer: Connect
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     _forget_our_own()
     sys.meta_path.insert(0, mutated)
-    options = [
+    answer.send((_run(mutated.name, tests, folder), mutated.loaded, time.process_time(), _imported_from_elsewhere()))
+    os._exit(0)
+
+
+def _run(module: str, tests: Sequence[Path], folder: str) -> int:
+    """Pytest's exit code. First the tests that name the module: most mutants fall there, and no other is imported."""
+    near = [path for path in tests if module in path.read_text()]
+    code = 0
+    for part in (near, [path for path in tests if path not in near]):
+        if part and code == 0:
+            code = int(pytest.main([*_options(folder), *map(str, part)]))
+            sys.stdout.flush()
+    return code
+
+
+def _options(folder: str) -> list[str]:
+    return [
         "-x",
         "-q",
         "--tb=no",
@@ -86,10 +109,6 @@ def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, answer: Connect
         f"--basetemp={folder}/tests",
         "--override-ini=log_level=CRITICAL",
     ]
-    code = pytest.main([*options, *map(str, tests)])
-    sys.stdout.flush()
-    answer.send((int(code), mutated.loaded, _imported_from_elsewhere()))
-    os._exit(0)
 
 
 def _imported_from_elsewhere() -> list[str]:
@@ -114,11 +133,11 @@ def _is_api(module: str) -> bool:
 class _Running:
     """A child process with its answer to come."""
 
-    def __init__(self, mutated: _Mutated, tests: Sequence[Path], timeout_seconds: float) -> None:
+    def __init__(self, mutated: _Mutated, tests: Sequence[Path], limit_seconds: float) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rowen-mutant-", ignore_cleanup_errors=True)
         self.answer, theirs = _FORK.Pipe(duplex=False)
-        self.deadline = time.monotonic() + timeout_seconds
-        self._process = _FORK.Process(target=_test, args=(mutated, tests, self._folder.name, theirs))
+        self.deadline = time.monotonic() + _PATIENCE * limit_seconds
+        self._process = _FORK.Process(target=_test, args=(mutated, tests, self._folder.name, limit_seconds, theirs))
         self._process.start()
         assert self._process.pid
         self._group = self._process.pid
@@ -126,6 +145,15 @@ class _Running:
 
     def output(self) -> str:
         return (Path(self._folder.name) / "output").read_text(errors="replace")
+
+    def outcome(self) -> Outcome:
+        """After it has answered, or is gone."""
+        try:
+            code, *_ = self.answer.recv()
+        except EOFError:
+            self._process.join()
+            return Outcome.TIMED_OUT if self._process.exitcode == -signal.SIGXCPU else Outcome.KILLED
+        return Outcome.KILLED if code in _NOTICED else Outcome.SURVIVED
 
     def end(self) -> None:
         """Of the child, and of what it has started."""
@@ -138,15 +166,19 @@ class _Running:
         self._folder.cleanup()
 
 
-def unchanged(module: str, tests: Sequence[Path], timeout_seconds: float) -> Unchanged:
-    """Runs the tests as they are. What they import from elsewhere is then imported here, and by no mutant again."""
-    running = _Running(_Mutated(module, path_of(module).read_text()), tests, timeout_seconds)
+def unchanged(module: str, tests: Sequence[Path], limit_seconds: float) -> Unchanged:
+    """Runs the tests as they are. What they import from elsewhere is then imported here, and by no mutant again.
+
+    `limit_seconds`: of the processor.
+    """
+    running = _Running(_Mutated(module, path_of(module).read_text()), tests, limit_seconds)
     try:
-        began = time.monotonic()
-        if not running.answer.poll(timeout_seconds):
-            return Unchanged(False, False, timeout_seconds, f"no end after {timeout_seconds} s\n{running.output()}")
-        code, loaded, names = running.answer.recv()
-        result = Unchanged(code == 0, loaded, time.monotonic() - began, running.output())
+        if not running.answer.poll(_PATIENCE * limit_seconds):
+            raise EOFError
+        code, loaded, seconds, names = running.answer.recv()
+        result = Unchanged(code == 0, loaded, seconds, running.output())
+    except EOFError:
+        return Unchanged(False, False, limit_seconds, f"no end within {limit_seconds} s\n{running.output()}")
     finally:
         running.end()
     for name in names:
@@ -158,16 +190,19 @@ def unchanged(module: str, tests: Sequence[Path], timeout_seconds: float) -> Unc
 
 
 def outcomes(
-    mutants: Iterable[Mutant], tests: Sequence[Path], timeout_seconds: float
+    mutants: Iterable[Mutant], tests: Sequence[Path], limit_seconds: float
 ) -> Iterator[tuple[Mutant, Outcome]]:
-    """How each fares, as many at a time as there are CPUs, in the order in which they end."""
+    """How each fares, as many at a time as there are CPUs, in the order in which they end.
+
+    `limit_seconds`: of the processor, after which one has timed out.
+    """
     waiting = iter(mutants)
     running: dict[Connection, tuple[Mutant, _Running]] = {}
     at_once = len(os.sched_getaffinity(0))
     try:
         while True:
             while len(running) < at_once and (mutant := next(waiting, None)):
-                started = _Running(_Mutated(mutant.module, mutant.source), tests, timeout_seconds)
+                started = _Running(_Mutated(mutant.module, mutant.source), tests, limit_seconds)
                 running[started.answer] = mutant, started
             if not running:
                 return
@@ -176,18 +211,10 @@ def outcomes(
             now = time.monotonic()
             for answer in [key for key, (_, started) in running.items() if key in answered or started.deadline <= now]:
                 mutant, started = running[answer]
-                outcome = _outcome(answer) if answer in answered else Outcome.TIMED_OUT
+                outcome = started.outcome() if answer in answered else Outcome.TIMED_OUT
                 started.end()
                 del running[answer]
                 yield mutant, outcome
     finally:
         for _, started in running.values():
             started.end()
-
-
-def _outcome(answer: Connection) -> Outcome:
-    try:
-        code, _, _ = answer.recv()
-    except EOFError:
-        return Outcome.KILLED
-    return Outcome.KILLED if code in _NOTICED else Outcome.SURVIVED
