@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.scheduler.model.evidence import MemoryEvidence, features, learned
+from rowen.scheduler.model.evidence import NO_FEATURES, MemoryEvidence, features, learned
 from rowen.scheduler.model.memory import MemoryCurve, MemoryNeed, linear_need, memory_factor
 
 WANT = 400
@@ -31,6 +31,17 @@ def test_evidence_is_a_sum_and_fades_after_an_hour() -> None:
         long = long.updated((1.0, 1.0, 1.0, 1.0, 1.0), 100.0, 20.0)
     assert long.seconds == pytest.approx(3600.0)
     assert long.moment[0] / long.gram[0] == pytest.approx(100.0, abs=0.1)
+
+
+def test_time_in_which_nothing_was_seen_counts_for_nothing() -> None:
+    assert MemoryEvidence().updated(NO_FEATURES, 80.0, 20.0) == MemoryEvidence()
+
+
+def test_stored_evidence_that_makes_no_sense_leaves_what_the_spec_says() -> None:
+    """By it the job would be no faster with any memory: the moment is what takes the prior and the whole away."""
+    nothing = MemoryEvidence(moment=(-600.0, *(-602.5,) * 4))
+    assert learned(PRIOR, nothing, 1.0) is PRIOR
+    assert learned(PRIOR, MemoryEvidence(moment=(-6000.0,) * 5), 1.0) is PRIOR
 
 
 def taught(worth: MemoryCurve, traces: list[list[int]]) -> MemoryEvidence:

@@ -149,7 +149,8 @@ def test_independent_doubts_add_up_by_their_squares() -> None:
 
 
 def test_a_prediction_is_a_product() -> None:
-    assert Prediction(0.5, 0.8, 0.1, 0.5).fraction == pytest.approx(0.2)
+    plain = Prediction(0.5, 0.8, 0.1, 0.5)
+    assert (plain.fraction, plain.uncertainty) == (pytest.approx(0.2), 0.0)
     assert Prediction(0.5, 0.8, 1.0, 0.5, fits=False).fraction == 0.0
 
 
@@ -158,3 +159,5 @@ def test_a_window_counts_once_it_is_twice_as_long_as_the_one_before() -> None:
     assert idle_level(MINUTE, 6, (IdleWindow(119.0, 0.5),)) == alone
     assert idle_level(MINUTE, 6, (IdleWindow(120.0, 0.5),)).fraction < alone.fraction
     assert idle_level(MINUTE, 6, (HOUR, IdleWindow(7199.0, 0.1))) == idle_level(MINUTE, 6, (HOUR,))
+    # The hour after one that is passed over counts all the same.
+    assert idle_level(MINUTE, 6, (IdleWindow(119.0, 0.1), HOUR)) == idle_level(MINUTE, 6, (HOUR,))

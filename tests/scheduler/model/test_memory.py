@@ -77,7 +77,14 @@ def test_a_smaller_device_gives_all_that_it_has() -> None:
     assert memory_factor(linear_need(100).within(50), (25, 75)) == pytest.approx(0.75)
     assert memory_factor(linear_need(100).within(-1), (25,)) == 0.0
     zeros = MemoryNeed(MemoryCurve(((10.0, 0.0), (100.0, 0.0))), 100)
+    assert zeros.within(50).curve.points == ((50.0, 0.0),)
     assert memory_factor(zeros.within(50), (100,)) == 0.0
+
+
+def test_a_job_that_would_lose_work_gets_nothing_where_the_device_has_nothing_to_lend() -> None:
+    """A number, and not what a division by nothing gives."""
+    assert memory_factor(linear_need(100, loss=0.5).within(0), (0, 0)) == 0.0
+    assert memory_factor(MemoryNeed(BENT, 200, 0.5).within(0), (0, 0)) == 1.0
 
 
 AMOUNTS = st.lists(st.integers(0, 300), min_size=1, max_size=32)
