@@ -32,6 +32,7 @@ MAY = [
     (AGENT, "patch", "nodeharvests.rowen.dev", ""),
     (AGENT, "patch", "nodeharvests.rowen.dev/status", ""),
     (AGENT, "list", "pods", ""),
+    (AGENT, "watch", "pods", ""),
     (AGENT, "create", "leases.coordination.k8s.io", "rowen-agent"),
     (AGENT, "patch", "leases.coordination.k8s.io", "rowen-agent"),
     *[
@@ -70,7 +71,7 @@ MAY_NOT = [
     (AGENT, "create", "tokenreviews.authentication.k8s.io", ""),
     (AGENT, "get", "secrets", "default"),
     (AGENT, "delete", "pods", "default"),
-    (AGENT, "watch", "pods", ""),
+    (AGENT, "get", "pods", "default"),
     (AGENT, "get", "nodes", ""),
     (AGENT, "patch", "nodes", ""),
     (AGENT, "get", "nodeharvests.rowen.dev", ""),

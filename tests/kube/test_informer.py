@@ -236,6 +236,68 @@ async def test_a_listing_that_lands_after_a_deletion_does_not_bring_it_back(odd:
     assert informer.values() == []
 
 
+async def test_few_out_of_many_are_listed_out_of_memory_and_never_older_than_was_seen(
+    odd: Odd, odd_client: Client
+) -> None:
+    """A limit, or no version, may make the API server read all objects of the kind out of its store."""
+    informer = Informer(odd_client, THINGS, version_of, field_selector="f=x")
+    odd.say(LIST, listed(10, thing(3)), listed(40, thing(33)))
+    odd.say(WATCH, watched(event("MODIFIED", 20)), EXPIRED[0], hung())
+    async with kept(informer):
+        await until(lambda: len(begun(odd)) == 3)
+    chosen = {"labelSelector": "a=b", "fieldSelector": "f=x"}
+    assert odd.queries(LIST) == [chosen | {"resourceVersion": "0"}, chosen | {"resourceVersion": "20"}]
+    assert {query["fieldSelector"] for query in odd.queries(WATCH)} == {"f=x"}
+    assert informer.values() == [33]
+
+
+async def test_it_follows_while_a_watch_is_open(odd: Odd, informer: Informer[int]) -> None:
+    odd.say(LIST, listed(10), hung())
+    odd.say(WATCH, watched(event("ADDED", 11), then="hang"))
+    assert not informer.follows()
+    await informer.refresh()
+    assert not informer.follows(), "a list alone tells of no change"
+    odd.say(LIST, listed(10), hung())
+    async with kept(informer):
+        await until(lambda: informer.values() == [11])
+        assert informer.follows()
+    assert not informer.follows()
+
+
+@pytest.mark.parametrize("gone", [*EXPIRED, status(503, "ServiceUnavailable", "no"), streamed(b"{", then="cut")])
+async def test_it_does_not_follow_after_a_failure_until_the_next_watch_is_open(
+    odd: Odd, informer: Informer[int], monkeypatch: pytest.MonkeyPatch, gone: Any
+) -> None:
+    seen: list[bool] = []
+
+    def pause(*_: Any, **__: Any) -> float:
+        seen.append(informer.follows())
+        return 0.0
+
+    monkeypatch.setattr(module, "pause_seconds", pause)
+    odd.say(LIST, listed(10), listed(20))
+    odd.say(WATCH, watched(event("ADDED", 11)), gone, watched(event("ADDED", 30, "v"), then="hang"))
+    async with kept(informer):
+        await until(lambda: 30 in informer.values())
+        assert informer.follows()
+    assert seen == [False]
+
+
+async def test_it_does_not_follow_a_watch_that_is_silent_for_too_long_or_deaf(
+    odd: Odd, informer: Informer[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd.say(LIST, listed(10))
+    odd.say(WATCH, watched(event("ADDED", 11), then="hang"))
+    async with kept(informer):
+        await until(lambda: informer.values() == [11])
+        with monkeypatch.context() as patch:
+            patch.setattr(informer, "silent_seconds", lambda: 46.0)
+            assert not informer.follows()
+        assert informer.follows()
+        monkeypatch.setattr(informer, "_deaf", True)
+        assert not informer.follows()
+
+
 async def test_a_kind_that_may_not_be_listed_is_asked_for_ever_more_seldom(odd: Odd, informer: Informer[int]) -> None:
     odd.say(LIST, *[status(403, "Forbidden", "no right")] * 4, listed(10, thing(3)))
     odd.say(WATCH, hung())

@@ -52,7 +52,9 @@ class FakeCluster:
         self.reports = []
         self.events = []
         self.up = True
-        self.renewals = self.looks = 0
+        self.renewals = self.looks = self.lists = 0
+        self.unheard = []
+        """Pods of which the watch has not told."""
         self.pod_list = [
             PodView("shop", "chat-0", service="chat"),
             PodView("lab", "tune-0", job="tune", uid=pod_uid),
@@ -66,10 +68,25 @@ class FakeCluster:
         self._check()
         return NodeHarvestSpec(interval_seconds=1)
 
+    async def follow(self):
+        await asyncio.Event().wait()
+
+    def known_pods(self):
+        return self.pod_list
+
     async def pods(self):
         self._check()
         self.looks += 1
         return self.pod_list
+
+    async def list_pods(self):
+        self._check()
+        self.lists += 1
+        self.pod_list, self.unheard = self.pod_list + self.unheard, []
+        return self.pod_list
+
+    async def pod(self, uid):
+        return next((pod for pod in await self.list_pods() if pod.uid == uid), None)
 
     async def event(self, pod, reason, message):
         self._check()
@@ -340,12 +357,35 @@ async def test_another_pod_does_not_come_in_while_the_slot_s_own_runs(world, fol
         other.remove()
 
 
-async def test_a_pod_that_is_not_in_the_last_report_is_told_of_too(world, pod):
+async def test_a_pod_that_the_watch_has_not_told_of_is_told_too(world, pod):
     agent, cluster, _ = world
     notice = Notice(PodCgroup(pod.uid, pod.freezer, pod.cpuacct), Tell(Reason.UNACKNOWLEDGED, "it did not stop"))
-    agent.node.pods = []
+    cluster.pod_list, cluster.unheard = cluster.pod_list[:1], cluster.pod_list[1:]
     await agent.handle(notice)
     assert cluster.events == [("tune-0", "Unacknowledged", "it did not stop")]
+
+
+async def test_pods_are_listed_where_the_kubelet_has_heard_of_one_earlier(world, kubelet):
+    _, cluster, _ = world
+    await until(lambda: (device := cluster.last()) and device.tenants)
+    assert cluster.lists == 0
+    cluster.unheard = [PodView("lab", "late-0", job="late", fixed_bytes=2**28)]
+    kubelet.held["lab", "late-0"] = {HARVEST_RESOURCE: ["cpu1-1"]}
+    await until(lambda: [tenant.job for tenant in cluster.last().tenants] == ["tune", "late"])
+    assert cluster.lists == 1
+
+
+async def test_a_slot_is_preferred_for_a_pod_that_has_just_come(world, kubelet):
+    """The kubelet asks before the next look at the node."""
+    _, cluster, _ = world
+    await until(lambda: cluster.reports)
+    cluster.pod_list = [PodView("lab", "new-0", phase="Pending", devices=("cpu1",))]
+    containers = [
+        messages.ContainerPreferredAllocationRequest(available_deviceIDs=["cpu0-0", "cpu1-1"], allocation_size=1)
+    ]
+    request = messages.PreferredAllocationRequest(container_requests=containers)
+    response = await kubelet.plugin(HARVEST_RESOURCE).GetPreferredAllocation(request)
+    assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
 
 
 @pytest.mark.parametrize("kill", ["refused", "too slow"])

@@ -1,7 +1,9 @@
 """What the agent asks of the API server, of a real one."""
 
+import asyncio
 import socket
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 from manifests import apply, read
@@ -10,10 +12,18 @@ from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import read_beat
-from rowen.kube.kinds import LEASES
+from rowen.kube.kinds import LEASES, PODS
 from rowen.kube.objects import delete, get
 from rowen.node_agent.cluster import Cluster
 from rowen.operator.pods.security import container_security_context, pod_security_context
+
+
+async def until(holds):
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("it did not come to that")
 
 
 async def make_pod(kube, namespace, name, node):
@@ -47,6 +57,48 @@ async def test_it_sees_the_pods_of_its_own_node_alone(kube, namespace):
     assert [pod.key for pod in await Cluster(kube, node, namespace).pods()] == [(namespace, "mine")]
 
 
+@asynccontextmanager
+async def followed(cluster):
+    task = asyncio.create_task(cluster.follow())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_its_pods_come_out_of_a_watch_and_are_listed_while_there_is_none(kube, namespace, monkeypatch):
+    node, asked = f"node-of-{namespace}", []
+    call = kube.call
+
+    def noted(method, path, **arguments):
+        if (method, path) == ("GET", PODS.path()):
+            asked.append(arguments["query"])
+        return call(method, path, **arguments)
+
+    monkeypatch.setattr(kube, "call", noted)
+    cluster = Cluster(kube, node, namespace)
+    await make_pod(kube, namespace, "first", node)
+    async with followed(cluster):
+        await until(cluster._pods.follows)
+        lists = len(asked)
+        await make_pod(kube, namespace, "second", node)
+        await make_pod(kube, namespace, "other", f"other-{node}")
+        await until(lambda: len(cluster.known_pods()) == 2)
+        assert sorted(pod.name for pod in await cluster.pods()) == ["first", "second"]
+        first = next(pod for pod in cluster.known_pods() if pod.name == "first")
+        assert await cluster.pod(first.uid) == first
+        await delete(kube, PODS, namespace, "first", grace_seconds=0)
+        await until(lambda: [pod.name for pod in cluster.known_pods()] == ["second"])
+        assert len(asked) == lists
+        assert await cluster.pod(first.uid) is None
+    lists = len(asked)
+    await make_pod(kube, namespace, "third", node)
+    assert sorted(pod.name for pod in await cluster.pods()) == ["second", "third"]
+    assert len(asked) == lists + 1
+    assert {query["fieldSelector"] for query in asked} == {f"spec.nodeName={node}"}
+
+
 class Asked:
     """Has no objects, and notes what is asked, and how long it may take."""
 
@@ -59,7 +111,7 @@ class Asked:
         return {"metadata": {"resourceVersion": "1"}, "items": []}
 
 
-async def test_its_pods_come_out_of_the_api_server_s_memory_and_well_within_the_lease():
+async def test_its_pods_are_listed_out_of_the_api_server_s_memory_and_well_within_the_lease():
     """A limit, or no version, may make the API server read all pods of the cluster out of its store."""
     client = Asked()
     assert await Cluster(client, "n", "agents").pods() == []

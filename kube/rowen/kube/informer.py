@@ -11,7 +11,7 @@ import structlog
 from rowen.kube.client import Client, Raw
 from rowen.kube.copy import Copy, ignored
 from rowen.kube.errors import KubeError, RefusedError, StaleListError, UnreachableError
-from rowen.kube.listing import listing, selection, version_of
+from rowen.kube.listing import WHOLE_SECONDS, Listing, cached, listing, selection, version_of
 from rowen.kube.pauses import pause_seconds
 from rowen.kube.resource import Resource
 
@@ -43,14 +43,20 @@ class Informer(Generic[T]):
         parse: Callable[[Raw], T | None],
         changed: Callable[[T | None, T | None], None] = ignored,
         namespace: str | None = None,
+        field_selector: str | None = None,
     ) -> None:
-        """`namespace`: the one whose objects are of interest; None: all."""
+        """`namespace`: the one whose objects are of interest; None: all.
+
+        `field_selector` picks few of them: they are listed out of the API server's memory, never older than was seen.
+        """
         self._client, self._resource, self._namespace = client, resource, namespace
+        self._field_selector = field_selector
         self._copy = Copy(resource.kind, parse, changed)
         self._version = -1
         self._newest = -1
         self._listed = self._contact = float("-inf")
         self._deaf = False
+        self._open = False
 
     def values(self) -> list[T]:
         """The objects that could be read."""
@@ -68,6 +74,13 @@ class Informer(Generic[T]):
         """Seconds since the API server was heard last; infinite before the first list, and while it is not kept."""
         return time.monotonic() - self._contact
 
+    def follows(self) -> bool:
+        """Whether changes are told as they come: the watch is open and, as far as is known, neither deaf nor dead.
+
+        One whose connection is lost without a word is dead after `_SILENCE_SECONDS`.
+        """
+        return self._open and not self._deaf and self.silent_seconds() < _SILENCE_SECONDS
+
     async def run(self) -> None:
         """Lists and watches until it is cancelled; after failures it waits, longer each time.
 
@@ -77,6 +90,7 @@ class Informer(Generic[T]):
             await self._keep()
         finally:
             self._listed = self._contact = float("-inf")
+            self._open = False
 
     async def _keep(self) -> None:
         failures = 0
@@ -88,6 +102,7 @@ class Informer(Generic[T]):
                     failures = 0
                     await asyncio.sleep(_BREATH_SECONDS)
             except KubeError as error:
+                self._open = False
                 # Where the connection was cut or the server is busy, the next watch goes on where this one was.
                 if not isinstance(error, UnreachableError) and not (isinstance(error, RefusedError) and error.passes):
                     self._listed = float("-inf")
@@ -98,10 +113,10 @@ class Informer(Generic[T]):
                 log.warning("watch failed", kind=self._resource.kind, error=str(error), retry_seconds=round(pause, 1))
                 await asyncio.sleep(pause)
 
-    async def refresh(self) -> int:
-        """Lists anew and returns the list's version. Raises `KubeError`."""
+    async def refresh(self, most_seconds: float = WHOLE_SECONDS) -> int:
+        """Lists anew, no request taking longer than `most_seconds`; returns the list's version. Raises `KubeError`."""
         known = self._newest
-        found = await listing(self._client, self._resource, namespace=self._namespace)
+        found = await self._list(most_seconds)
         if found.version < known:
             raise StaleListError(
                 f"the list of {self._resource.plural} is of version {found.version}, {known} has been seen"
@@ -111,17 +126,29 @@ class Informer(Generic[T]):
         self._contact = time.monotonic()
         return found.version
 
+    async def _list(self, most_seconds: float) -> Listing:
+        if self._field_selector is None:
+            return await listing(self._client, self._resource, namespace=self._namespace, most_seconds=most_seconds)
+        return await cached(
+            self._client, self._resource, namespace=self._namespace, field_selector=self._field_selector,
+            least_version=max(self._newest, 0), most_seconds=most_seconds,
+        )  # fmt: skip
+
     async def probe(self) -> None:
         """Asks for one object, to see whether the API server answers. Raises `KubeError`."""
-        query = {**selection(self._resource), "limit": "1"}
+        query = {**self._selection(), "limit": "1"}
         await self._client.call(
             "GET", self._resource.path(self._namespace), query=query, timeout_seconds=_PROBE_SECONDS
         )
+
+    def _selection(self) -> dict[str, str]:
+        return selection(self._resource, self._field_selector)
 
     async def _catch_up(self) -> None:
         """Lists, where that is due; the next watch goes on from there."""
         if time.monotonic() - self._listed < self._resync_seconds():
             return
+        self._open = False
         version = await self.refresh()
         missed = self._copy.missed(self._version)
         if missed:
@@ -138,7 +165,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         """Follows the changes from where it was, for one watch's life."""
         query = {
-            **selection(self._resource),
+            **self._selection(),
             "watch": "1",
             "resourceVersion": str(self._version),
             "allowWatchBookmarks": "true",
@@ -147,6 +174,7 @@ class Informer(Generic[T]):
         try:
             async with self._client.lines(self._resource.path(self._namespace), query, _SILENCE_SECONDS) as lines:
                 self._contact = time.monotonic()
+                self._open = True
                 async for line in lines:
                     self._take(line)
         except RefusedError as error:

@@ -45,16 +45,22 @@ async def listing(
 
 
 async def cached(
-    client: Client, resource: Resource, *, field_selector: str | None = None, most_seconds: float = WHOLE_SECONDS
-) -> list[Raw]:
-    """All objects of a kind out of the API server's memory, in one piece: what it has may be a little old.
+    client: Client,
+    resource: Resource,
+    *,
+    namespace: str | None = None,
+    field_selector: str | None = None,
+    least_version: int = 0,
+    most_seconds: float = WHOLE_SECONDS,
+) -> Listing:
+    """All objects of a kind out of the API server's memory, in one piece: of `least_version` or newer.
 
-    For what is few and asked for often: pages, and what has to be the newest, may cost a scan of its store, whatever
-    the selector picks. Raises `KubeError`.
+    For few out of many: pages, and what has to be the newest, may cost a scan of its store, whatever the selector
+    picks. Raises `KubeError`.
     """
-    query = {**selection(resource, field_selector), "resourceVersion": "0"}
-    body = await client.call("GET", resource.path(None), query=query, timeout_seconds=most_seconds)
-    return _items(body, resource)
+    query = {**selection(resource, field_selector), "resourceVersion": str(least_version)}
+    body = await client.call("GET", resource.path(namespace), query=query, timeout_seconds=most_seconds)
+    return Listing(tuple(_items(body, resource)), version_of(body))
 
 
 async def _paged(

@@ -1,9 +1,8 @@
 """The agent's loops: lease, sampling, who is where, reports, the kubelet."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -23,7 +22,7 @@ from rowen.node_agent.config import Settings
 from rowen.node_agent.errand import errand
 from rowen.node_agent.health import stalled
 from rowen.node_agent.kubelet.plugin import DevicePlugin
-from rowen.node_agent.kubelet.pods import PodView
+from rowen.node_agent.kubelet.pods import PodView, preferred_slots
 from rowen.node_agent.kubelet.registration import Registration, device_holders
 from rowen.node_agent.lease import RENEW_PERIOD
 from rowen.node_agent.memory.shortage import REASON as SHORTAGE
@@ -67,13 +66,14 @@ class Agent:
         self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
             DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online),
-            DevicePlugin(HARVEST_RESOURCE, node.slot_ids, node.allocate_slots, node.prefer_slots),
+            DevicePlugin(HARVEST_RESOURCE, node.slot_ids, node.allocate_slots, self._prefer_slots),
         ]
         self._registration = Registration(settings.device_plugins, plugins)
 
     async def run(self) -> None:
         """Runs until cancelled; raises what a loop could not handle."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._cluster.follow())
             tasks.create_task(self._registration.run())
             tasks.create_task(_every(RENEW_PERIOD, partial(self._beat, "lease", self._renew)))
             tasks.create_task(_every(_SAMPLE_PERIOD, partial(self._beat, "sample", self._sample)))
@@ -119,11 +119,8 @@ class Agent:
                 return
             reason = f"Evicted{reason}"
         try:
-            # One that has just come is not in the last report's list.
-            for pods in (self.node.pods, await self._cluster.pods()):
-                if pod := next((pod for pod in pods if pod.uid == notice.pod.uid), None):
-                    await self._cluster.event(pod, reason, message)
-                    return
+            if pod := await self._cluster.pod(notice.pod.uid):
+                await self._cluster.event(pod, reason, message)
         except KubeError as error:
             log.warning("an event was not accepted", pod=notice.pod.uid, error=str(error) or type(error).__name__)
 
@@ -171,9 +168,7 @@ class Agent:
         """Looks at the node, and writes what matters."""
         if self._spec is None:
             self._spec = await self._cluster.ensure()
-        pods = await self._cluster.pods()
-        with contextlib.suppress(grpc.RpcError):
-            self.node.place(await device_holders(self._settings.pod_resources), pods)
+        await self._place()
         taken, status = time.monotonic(), self.status()
         if due(self._written, status, taken, self._window()):
             await self._cluster.report(status)
@@ -181,6 +176,23 @@ class Agent:
             # A changed report is a sign of life to its readers, also where heartbeats are refused.
             self._accepted(taken)
         self._stands.set()
+
+    async def _place(self) -> None:
+        """Takes note of who is where."""
+        pods = await self._cluster.pods()
+        try:
+            holders = await device_holders(self._settings.pod_resources)
+        except grpc.RpcError:
+            return
+        keys = {key for devices in holders.values() for key in devices.values()}
+        # The kubelet may have heard earlier of a pod; what one has for itself is not to be lent to others meanwhile.
+        if not keys <= {pod.key for pod in pods}:
+            await self._cluster.list_pods()
+        self.node.place(holders, self._cluster.known_pods())
+
+    def _prefer_slots(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+        """Which slots the kubelet should hand out, often as soon as a pod has come."""
+        return preferred_slots(available, required, size, self._cluster.known_pods())
 
     async def _renew_for_ever(self) -> None:
         """The node's heartbeat. It says that the node's report can be relied upon: without one there is none."""

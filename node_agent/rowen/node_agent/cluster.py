@@ -9,8 +9,8 @@ from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import beat_manifest
+from rowen.kube.informer import Informer
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, PODS, SELF_REVIEWS
-from rowen.kube.listing import cached
 from rowen.kube.objects import apply, apply_status, post_event
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
@@ -21,7 +21,7 @@ _NODE_UID = "authentication.kubernetes.io/node-uid"
 
 
 class Cluster:
-    """Reads and writes for one node. All methods raise `KubeError`."""
+    """Reads and writes for one node. What is asked of the API server raises `KubeError`."""
 
     def __init__(self, client: Client, node: str, namespace: str) -> None:
         """`namespace` is the agents' own, where the heartbeats are."""
@@ -31,6 +31,11 @@ class Cluster:
         self._holder = socket.gethostname()
         self._owners: list[dict[str, str]] | None = None
         self._beat_uid = ""
+        self._pods: Informer[PodView] = Informer(client, PODS, pod_view, field_selector=f"spec.nodeName={node}")
+
+    async def follow(self) -> None:
+        """Keeps what is known of the node's pods, until it is cancelled."""
+        await self._pods.run()
 
     def _object(self, **rest: Any) -> dict[str, Any]:
         return {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": self._node}, **rest}
@@ -86,8 +91,20 @@ class Cluster:
             self._client, owner, type="Warning", reason=reason, message=message, component=AGENT_MANAGER, now=now
         )
 
+    def known_pods(self) -> list[PodView]:
+        """The node's pods as last heard."""
+        return self._pods.values()
+
     async def pods(self) -> list[PodView]:
-        """The node's pods, as the API server has them in its memory: each node asks every few seconds."""
-        selector = f"spec.nodeName={self._node}"
-        found = await cached(self._client, PODS, field_selector=selector, most_seconds=_TIMEOUT_SECONDS)
-        return [pod_view(pod) for pod in found]
+        """The node's pods as the API server has them in its memory: by a watch, or a list while that tells nothing."""
+        return self.known_pods() if self._pods.follows() else await self.list_pods()
+
+    async def list_pods(self) -> list[PodView]:
+        """The same, asked for."""
+        await self._pods.refresh(_TIMEOUT_SECONDS)
+        return self.known_pods()
+
+    async def pod(self, uid: str) -> PodView | None:
+        """The pod of that UID; None where the API server does not have it."""
+        found = next((pod for pod in self.known_pods() if pod.uid == uid), None)
+        return found or next((pod for pod in await self.list_pods() if pod.uid == uid), None)

@@ -27,7 +27,7 @@ from rowen.node_agent.devices.faults import Faults
 from rowen.node_agent.devices.lending import Lending
 from rowen.node_agent.devices.served import ServedDevice
 from rowen.node_agent.kubelet.plugin import AllocationRefused
-from rowen.node_agent.kubelet.pods import Holders, PodView, device_and_slot, placements, preferred_slots
+from rowen.node_agent.kubelet.pods import Holders, PodView, device_and_slot, placements
 from rowen.node_agent.lease import lease_until
 from rowen.node_agent.report.metrics import Metrics
 from rowen.node_agent.report.status import DeviceSnapshot
@@ -55,7 +55,6 @@ class Node:
         self.faults: dict[str, str] = {}
         """Why devices cannot be used now, by id."""
         self.metrics = Metrics(settings.node)
-        self.pods: list[PodView] = []
         self.last_accepted: float | None = None
         """When the last heartbeat or report that the API server accepted was sent (monotonic)."""
         self._run.mkdir(parents=True, exist_ok=True)
@@ -178,7 +177,6 @@ class Node:
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""
-        self.pods = pods
         for name, device in self.devices.items():
             device.place(placements(name, holders, pods))
 
@@ -248,10 +246,6 @@ class Node:
                 raise AllocationRefused(f"a process of the last pod is still on {name}-{slot}")
             self.devices[name].used_slots.add(slot)
         return harvest_allocation(self._run, slots, backends)
-
-    def prefer_slots(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
-        """Which slots the kubelet should hand out."""
-        return preferred_slots(available, required, size, self.pods)
 
 
 def unix_offset() -> float:
