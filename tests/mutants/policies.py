@@ -35,7 +35,9 @@ class TestFiles:
     """Which tests concern which modules: `tests.toml`."""
 
     concerning: dict[str, list[str]]
-    """Folders and files under `tests` by a module, or by a package for all modules in it; the longest name counts."""
+    """Folders and files under `tests` by a module, or by a package for all modules in it; the longest name counts.
+
+    They run in this order."""
     slow: frozenset[str]
     """Files that are left out."""
 
@@ -54,16 +56,17 @@ class TestFiles:
             raise StaleError(f"{path.name}: no policy for {', '.join(idle)}")
         return read
 
-    def of(self, module: str) -> list[Path]:
-        """The test files of a module: those that name it come first, since they notice most."""
-        found: list[Path] = []
+    def of(self, module: str) -> list[list[Path]]:
+        """The test files of a module by entry; in each those that name it come first, since they notice most."""
+        found: list[list[Path]] = []
         for name in self.concerning[self._entry(module)]:
             place = TESTS / name
-            found += sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
-        fast = [path for path in dict.fromkeys(found) if path.relative_to(TESTS).as_posix() not in self.slow]
-        if not fast:
+            files = sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
+            fast = [path for path in files if path.relative_to(TESTS).as_posix() not in self.slow]
+            found.append(sorted(fast, key=lambda path: module not in path.read_text()))
+        if not any(found):
             raise StaleError(f"tests.toml: no fast test for {module}")
-        return sorted(fast, key=lambda path: module not in path.read_text())
+        return [files for files in found if files]
 
     def _entry(self, module: str) -> str:
         if not (fitting := self._fitting(module)):

@@ -62,12 +62,12 @@ def test_tests_run_against_the_mutant_and_not_against_the_module(tmp_path: Path)
     importlib.import_module(MODULE)
     test = tmp_path / "test_it.py"
     test.write_text(f"from {MODULE} import number\ndef test(): assert number() in (1, 2)\n")
-    plain = unchanged(MODULE, [test], 60)
+    plain = unchanged(MODULE, [[test]], 60)
     assert (plain.passed, plain.loaded) == (False, True)
 
     def fared(timeout_seconds: float, *bodies: str) -> dict[str, Outcome]:
         made = [Mutant(MODULE, 1, f"def number():\n    {body}\n", "", body) for body in bodies]
-        return {one.becomes: outcome for one, outcome in outcomes(made, [test], timeout_seconds)}
+        return {one.becomes: outcome for one, outcome in outcomes(made, [[test]], timeout_seconds)}
 
     # No tests, a wrong command line: these are no test's verdict.
     troubles = [f"import pytest; pytest.exit('', returncode={code})" for code in (3, 4, 5)]
@@ -90,7 +90,7 @@ def test_a_mutant_is_gone_when_it_is_told_of(tmp_path: Path, monkeypatch: pytest
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     made = [Mutant(MODULE, 1, f"def number(): return {value}\n", "", "") for value in (1, 2)]
-    found = [(outcome, list(folder.iterdir())) for one in made for _, outcome in outcomes([one], [test], 60)]
+    found = [(outcome, list(folder.iterdir())) for one in made for _, outcome in outcomes([one], [[test]], 60)]
     assert found == [(Outcome.SURVIVED, []), (Outcome.KILLED, [])]
 
 
@@ -119,13 +119,13 @@ def test_a_trial_that_no_module_survives_is_an_error(monkeypatch: pytest.MonkeyP
 def test_tests_that_do_not_import_the_module_are_found_out(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test(): pass\n")
-    result = unchanged(MODULE, [test], 60)
+    result = unchanged(MODULE, [[test]], 60)
     assert (result.passed, result.loaded) == (True, False)
 
 
 @pytest.mark.parametrize("module", modules())
 def test_each_policy_has_fast_tests(module: str) -> None:
-    assert all(path.is_file() for path in TestFiles.read().of(module))
+    assert all(path.is_file() for part in TestFiles.read().of(module) for path in part)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ class Unchanged:
     seconds: float
     """Of the processor."""
     output: str
+    as_mutants: bool = False
+    """Whether they found imported all that mutants find imported."""
 
 
 class _Mutated(importlib.machinery.SourceFileLoader):
@@ -70,7 +72,9 @@ class _Mutated(importlib.machinery.SourceFileLoader):
         return None
 
 
-def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, limit_seconds: float, answer: Connection) -> None:
+def _test(
+    mutated: _Mutated, tests: Sequence[Sequence[Path]], folder: str, limit_seconds: float, answer: Connection
+) -> None:
     """In the child process, which ends by SIGXCPU at so many seconds of the processor."""
     os.setsid()
     limit = ceil(limit_seconds)
@@ -84,18 +88,16 @@ def _test(mutated: _Mutated, tests: Sequence[Path], folder: str, limit_seconds: 
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     _forget_our_own()
     sys.meta_path.insert(0, mutated)
-    answer.send((_run(mutated.name, tests, folder), mutated.loaded, time.process_time(), _imported_from_elsewhere()))
+    answer.send((_run(tests, folder), mutated.loaded, time.process_time(), _imported_from_elsewhere()))
     os._exit(0)
 
 
-def _run(module: str, tests: Sequence[Path], folder: str) -> int:
-    """Pytest's exit code. First the tests that name the module: most mutants fall there, and no other is imported."""
-    near = [path for path in tests if module in path.read_text()]
+def _run(tests: Sequence[Sequence[Path]], folder: str) -> int:
+    """Pytest's exit code: one part after the other, up to the first failure. Most mutants fall in the first."""
     code = 0
-    for part in (near, [path for path in tests if path not in near]):
-        if part and code == 0:
-            code = int(pytest.main([*_options(folder), *map(str, part)]))
-            sys.stdout.flush()
+    for part in tests:
+        code = code or int(pytest.main([*_options(folder), *map(str, part)]))
+        sys.stdout.flush()
     return code
 
 
@@ -133,7 +135,7 @@ def _is_api(module: str) -> bool:
 class _Running:
     """A child process with its answer to come."""
 
-    def __init__(self, mutated: _Mutated, tests: Sequence[Path], limit_seconds: float) -> None:
+    def __init__(self, mutated: _Mutated, tests: Sequence[Sequence[Path]], limit_seconds: float) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rowen-mutant-", ignore_cleanup_errors=True)
         self.answer, theirs = _FORK.Pipe(duplex=False)
         self.deadline = time.monotonic() + _PATIENCE * limit_seconds
@@ -166,7 +168,7 @@ class _Running:
         self._folder.cleanup()
 
 
-def unchanged(module: str, tests: Sequence[Path], limit_seconds: float) -> Unchanged:
+def unchanged(module: str, tests: Sequence[Sequence[Path]], limit_seconds: float) -> Unchanged:
     """Runs the tests as they are. What they import from elsewhere is then imported here, and by no mutant again.
 
     `limit_seconds`: of the processor.
@@ -176,7 +178,8 @@ def unchanged(module: str, tests: Sequence[Path], limit_seconds: float) -> Uncha
         if not running.answer.poll(_PATIENCE * limit_seconds):
             raise EOFError
         code, loaded, seconds, names = running.answer.recv()
-        result = Unchanged(code == 0, loaded, seconds, running.output())
+        as_mutants = sys.modules.keys() >= set(names)
+        result = Unchanged(code == 0, loaded, seconds, running.output(), as_mutants)
     except EOFError:
         return Unchanged(False, False, limit_seconds, f"no end within {limit_seconds} s\n{running.output()}")
     finally:
@@ -190,7 +193,7 @@ def unchanged(module: str, tests: Sequence[Path], limit_seconds: float) -> Uncha
 
 
 def outcomes(
-    mutants: Iterable[Mutant], tests: Sequence[Path], limit_seconds: float
+    mutants: Iterable[Mutant], tests: Sequence[Sequence[Path]], limit_seconds: float
 ) -> Iterator[tuple[Mutant, Outcome]]:
     """How each fares, as many at a time as there are CPUs, in the order in which they end.
 
