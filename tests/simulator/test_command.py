@@ -43,8 +43,8 @@ def test_a_trace_in_the_plain_format(tmp_path: Path) -> None:
         (["--device-memory", "much"], "--device-memory: 'much' is no quantity of bytes"),
         (["--device-memory", "0"], "memory_bytes: Input should be greater than or equal to 1"),
         (
-            ["--device-memory", "24Gi"],
-            "memory_bytes are 20Gi, a device has 12Gi beside the 12Gi",
+            ["--device-memory", "60Gi"],
+            "the engine's memory_bytes and pool_bytes are 64Gi together, a device has 60Gi",
         ),
         (["--trace", "none.csv"], "none.csv: a readable CSV file"),
         (["--jobs", "none.json"], "none.json: a JSON file"),
@@ -58,17 +58,17 @@ def test_a_mistake_is_one_line(options: list[str], told: str) -> None:
     assert len(run.stderr.strip().splitlines()) == 1
 
 
-def test_a_device_that_just_holds_the_engine_and_the_jobs() -> None:
-    run = CliRunner().invoke(app, [*SMALL, "--device-memory", "32Gi", "--json"])
+def test_a_device_that_just_holds_the_engine() -> None:
+    run = CliRunner().invoke(app, [*SMALL, "--device-memory", "64Gi", "--json"])
     assert run.exit_code == 0, run.output
-    assert json.loads(run.stdout)["shape"]["memory_bytes"] == 32 << 30
+    assert json.loads(run.stdout)["shape"]["memory_bytes"] == 64 << 30
 
 
 def test_an_engine_larger_than_the_device_is_told(tmp_path: Path) -> None:
     path = tmp_path / "engine.json"
     path.write_text(json.dumps({"memory_bytes": 90 << 30}))
     run = CliRunner().invoke(app, [*SMALL, "--engine", str(path)])
-    assert (run.exit_code, "memory_bytes are 90Gi, a device has 68Gi" in run.stderr) == (1, True)
+    assert (run.exit_code, "are 134Gi together, a device has 80Gi" in run.stderr) == (1, True)
 
 
 def test_an_unknown_constant_of_the_engine_is_named(tmp_path: Path) -> None:

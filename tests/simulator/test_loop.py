@@ -73,10 +73,20 @@ def test_devices_of_one_engine_are_busy_together() -> None:
 
 
 def test_missing_memory_slows_a_job_down() -> None:
-    # The pool has 48 GiB, of which the engine keeps a sixteenth of its 44 GiB at first: 24 GiB is what it wants twice.
-    starved = job(tokens_per_second=100.0, want_bytes=96 << 30, curve=((0, 0.0), (96 << 30, 1.0)))
+    # Of the pool's 60 GiB the engine keeps a sixteenth of its 44 GiB at first, and the job has 9.25 GiB for itself.
+    starved = job(
+        tokens_per_second=100.0, memory_bytes=37 << 28, want_bytes=96 << 30, curve=((0, 0.0), (96 << 30, 1.0))
+    )
     outcome = fixed(ONE, Fixed(), starved)
-    assert 0.4 * 24_000 < outcome.jobs[0].tokens < 0.5 * 24_000
+    assert 0.5 * 24_000 < outcome.jobs[0].tokens < 0.53 * 24_000
+
+
+def test_what_tenants_have_for_themselves_is_taken_off_what_they_share() -> None:
+    """60 GiB less at most 2.75 of the engine's, 3 and 6.25 leave 48, 24 for each of two jobs that want 48."""
+    hungry = {"tokens_per_second": 100.0, "want_bytes": 48 << 30, "curve": ((0, 0.0), (48 << 30, 1.0))}
+    small, large = job(0, memory_bytes=3 << 30, **hungry), job(1, memory_bytes=25 << 28, name="large", **hungry)
+    outcome = fixed(ONE, Fixed(), small, large, name=Name.FIRST_FIT)
+    assert [found.tokens for found in outcome.jobs] == pytest.approx([6_180, 6_180], rel=0.03)
 
 
 def test_a_job_whose_memory_lets_it_make_nothing_harvests_nothing() -> None:

@@ -41,9 +41,17 @@ def test_a_first_report_covers_what_there_was() -> None:
 
 
 @pytest.mark.parametrize("engine", [Engine(), Engine(pool_bytes=10 * GIB), Engine(pool_bytes=48 * GIB)])
-def test_a_device_promises_its_memory_once(engine: Engine) -> None:
-    """What the engine has, what jobs may have for themselves, and the pool are all of it."""
+def test_jobs_have_for_themselves_what_the_engine_never_takes(engine: Engine) -> None:
     shape = Shape(nodes=1)
     hardware = plan(shape, RequestFeed(Example(1.0, 0)), engine, ()).hardware
-    room = device(shape, engine, 0.0).room
-    assert (room, engine.memory_bytes + room + hardware.pool_bytes) == (12 * GIB, 80 * GIB)
+    assert engine.memory_bytes + hardware.pool_bytes == 80 * GIB
+    assert device(shape, engine, 0.0).room == hardware.pool_bytes - engine.pool_bytes
+
+
+def test_memory_is_told_by_device() -> None:
+    """Two devices of one engine: a job on the second has taken 1 GiB of it in the last of two steps."""
+    world = World(Shape(nodes=1, devices_per_node=2, window_seconds=120.0), Engine())
+    for second in (4.0, 3.0):
+        world.step(np.array([0.0]), np.array([0], dtype=np.uint64), np.array([4.0, second]) * GIB)
+    devices = world.snapshot(1000.0, {}, []).nodes["node-00000"].devices
+    assert [found.available for found in devices] == [(4 * GIB, 4 * GIB), (3 * GIB, 4 * GIB)]

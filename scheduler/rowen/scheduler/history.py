@@ -11,6 +11,7 @@ from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
+from rowen.scheduler.monitor.scoring import NOT_SCORED, Score
 from rowen.scheduler.snapshot import JobKey, JobView
 
 
@@ -52,14 +53,14 @@ class Track:
     """Most tenants on any of its devices."""
     beside: float = 0.0
     """Since when they have been so many."""
-    predicted: float | None = None
-    """What was promised for the window, beside the tenants at its start; None: not known."""
-    predicted_at: float = 0.0
+    score: Score = NOT_SCORED
+    """What came of the promise that its assignment was made for."""
     expected: float | None = None
     """What the last report lets expect."""
     drift: float = 0.0
     """Seconds of the promised throughput that reports have fallen short of, beyond what the margin covers."""
-    violating_since: float | None = None
+    shortfall: float = 0.0
+    """Seconds of the throughput of its SLA that are missing, beside the tenants of now."""
     tokens_per_second: float | None = None
     fraction: float | None = None
     """Measured over solo; None while the window is not full or the solo throughput not known."""

@@ -30,8 +30,8 @@ class Policy(BaseModel):
     """Longest back-off."""
     monitor_window_seconds: Seconds = 60.0
     """Window over which throughput is measured."""
-    sustain_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """How long the measured fraction has to stay below the SLA before the job is evicted."""
+    shortfall_seconds: Annotated[float, Field(ge=0)] = 120.0
+    """How many seconds of the throughput of its SLA may be missing before a job counts as short of it."""
     drift_seconds: Annotated[float, Field(ge=0)] = 120.0
     """How many seconds of the promised throughput a node's reports may fall short, beyond the margin and their noise,
     before its pattern counts as changed."""

@@ -58,7 +58,7 @@ def plan(shape: Shape, feed: Feed, engine: Engine, jobs: Iterable[Job]) -> Plan:
     """How the services are worked out."""
     hardware = Hardware(
         devices=shape.devices_per_service,
-        pool_bytes=max(0, shape.memory_bytes - engine.memory_bytes - shape.reserved_bytes),
+        pool_bytes=max(0, shape.memory_bytes - engine.memory_bytes),
         handle_bytes=shape.handle_bytes,
         memory=shape.memory,
     )
@@ -106,10 +106,10 @@ class _Simulation:
         self._reclaims += int(part.reclaims.sum())
         for step in range(len(part.edges) - 1):
             now = float(part.edges[step + 1])
-            harvested = settle(settling, step, list(self._runs.values()))
-            self._ledger.add(busy[:, step], closed[:, step], harvested)
+            settled = settle(settling, step, list(self._runs.values()))
+            self._ledger.add(busy[:, step], closed[:, step], settled.harvested)
             self._remove_finished()
-            self._world.step(closed[:, step], part.cells[:, step], part.available[:, step])
+            self._world.step(closed[:, step], part.cells[:, step], settled.available)
             self._steps += 1
             if self._steps % self._shape.steps_per_pass == 0:
                 self._arrive(now)

@@ -1,8 +1,9 @@
 """What the jobs do in a step: `settle`.
 
 1. A job computes while the gates of all its devices are open, from the moment on at which it has started.
-2. Tenants of a device share its open time equally, and the pool too. A job in lockstep goes at the pace of the device
-   with the most tenants, and with the least memory.
+2. Tenants of a device share its open time equally, and what the pool lends too, from which the memory that each has for
+   itself is taken off first. A job in lockstep goes at the pace of the device with the most tenants, and with the least
+   memory.
 3. Its throughput is that alone, times its part of the time, times M of the memory that it has
    (`JobClass.memory_factor`): the formula that the scheduler predicts by, here on the memory of this very step.
 4. A device is harvested while a job on it computes: not while its memory lets it make nothing (M = 0). What two jobs
@@ -40,16 +41,29 @@ class Settling:
         return self._open[services]
 
 
-def settle(settling: Settling, step: int, runs: list[Run]) -> Floats:
-    """Lets the jobs run for a step of the stretch; returns for how many seconds each device was harvested."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """A step that is over, by device."""
+
+    harvested: Floats
+    """Seconds in which offline work computed."""
+    available: Floats
+    """Bytes of the pool that the jobs could share, beside what each has for itself."""
+
+
+def settle(settling: Settling, step: int, runs: list[Run]) -> Settled:
+    """Lets the jobs run for a step of the stretch."""
     shape, part = settling.shape, settling.part
     begin, end = float(part.edges[step]), float(part.edges[step + 1])
     harvested = np.zeros(shape.devices)
+    available = np.repeat(part.available[:, step], shape.devices_per_service)
     tenants = [0] * shape.devices
     for run in runs:
         for device in run.devices:
             tenants[device] += 1
-    factors = _Factors(part.available[:, step])
+            available[device] -= run.progress.job.kind.memory_bytes
+    available = np.maximum(available, 0.0)
+    factors = _Factors(available)
     for run in runs:
         if run.ready >= end:
             continue
@@ -58,11 +72,11 @@ def settle(settling: Settling, step: int, runs: list[Run]) -> Floats:
         used = _advance(run, seconds, most, min(factors.of(run, most)), max(begin, run.ready), end)
         for device in run.devices:
             harvested[device] = max(harvested[device], used)
-    return harvested
+    return Settled(harvested, available)
 
 
 class _Factors:
-    """M of each service, worked out once for each class of jobs and number of tenants."""
+    """M of each device, worked out once for each class of jobs and number of tenants."""
 
     def __init__(self, available: Floats) -> None:
         self._available = available
@@ -73,7 +87,7 @@ class _Factors:
         key = kind.name, tenants
         if key not in self._known:
             self._known[key] = _factor(kind, self._available / tenants)
-        return [self._known[key][service] for service in run.services]
+        return [self._known[key][device] for device in run.devices]
 
 
 def _factor(kind: JobClass, available: Floats) -> list[float]:

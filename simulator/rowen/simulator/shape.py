@@ -25,8 +25,6 @@ class Shape(BaseModel):
     memory_bytes: Count = 80 * _GIB
     """Of a device."""
     handle_bytes: Count = 2 << 20
-    reserved_bytes: Annotated[int, Field(ge=0)] = 12 * _GIB
-    """Of a device, for what jobs have for themselves: the engine's part of the pool leaves it free."""
     memory: HarvestMemory = HarvestMemory()
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 86_400.0
     step_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0

@@ -47,7 +47,7 @@ def variant(name: Name, policy: Policy) -> Variant:
     if name is Name.NO_ALIGNMENT:
         return Variant(decide, policy.model_copy(update={"alignment_threshold": 0.0}), _without_bitmaps)
     if name is Name.NO_MONITOR:
-        return Variant(decide, policy.model_copy(update={"sustain_seconds": inf, "drift_seconds": inf}), _all)
+        return Variant(decide, policy.model_copy(update={"shortfall_seconds": inf, "drift_seconds": inf}), _all)
     return Variant(decide, policy, _all)
 
 

@@ -27,6 +27,8 @@ from rowen.simulator.shape import Shape
 NAMESPACE = "simulated"
 _TYPE = "simulated"
 _STATUS = OfflineJobStatus()
+Service = tuple[float, BusyCells, tuple[IdleWindow, ...]]
+"""Idle fraction, bitmap, longer windows."""
 
 
 def node_name(number: int) -> str:
@@ -59,8 +61,7 @@ class World:
 
     def __init__(self, shape: Shape, engine: Engine) -> None:
         self._shape = shape
-        # Jobs have no more for themselves than what the pool leaves free for them.
-        self._online_memory = max(engine.memory_bytes + engine.pool_bytes, shape.memory_bytes - shape.reserved_bytes)
+        self._online_memory = engine.memory_bytes + engine.pool_bytes
         self._window = round(shape.window_seconds / shape.step_seconds)
         most = max(self._window, round(max(WINDOWS_SECONDS) / shape.step_seconds))
         self._closed: deque[Floats] = deque([np.zeros(shape.services)], maxlen=most + 1)
@@ -70,7 +71,7 @@ class World:
         self._ids = tuple(f"gpu{index}" for index in range(shape.devices_per_node))
 
     def step(self, closed: Floats, cells: Cells, available: Floats) -> None:
-        """One step more of every service: seconds closed in it, its bitmap, and bytes of the pool in it."""
+        """One step more: seconds closed in it and a bitmap, by service, and bytes that the pool lent, by device."""
         self._closed.append(self._closed[-1] + closed)
         self._cells.append(cells)
         self._available.append(available)
@@ -87,14 +88,15 @@ class World:
             tenant = TenantView(NAMESPACE, run.pod.name, int(run.tokens), run.granted)
             for device in run.devices:
                 tenants.setdefault(device, []).append(tenant)
-        services = self._services()
+        services, available = self._services(), np.sort(np.stack(self._available), axis=0).T.astype(np.int64)
+        lent = list(map(tuple, available.tolist()))
         per_service, per_node = self._shape.devices_per_service, self._shape.devices_per_node
         nodes: dict[str, NodeView] = {}
         for number, name in enumerate(self._names):
             first = number * per_node
             devices = tuple(
-                self._device(name, id_, services[(first + index) // per_service], tenants.get(first + index, ()))
-                for index, id_ in enumerate(self._ids)
+                self._device(name, id_, services[device // per_service], lent[device], tenants.get(device, ()))
+                for device, id_ in enumerate(self._ids, first)
             )
             nodes[name] = NodeView(
                 name,
@@ -111,10 +113,11 @@ class World:
         self,
         node: str,
         id_: str,
-        service: tuple[float, BusyCells, tuple[IdleWindow, ...], tuple[int, ...]],
+        service: Service,
+        available: tuple[int, ...],
         tenants: Sequence[TenantView],
     ) -> DeviceView:
-        idle, busy, idles, available = service
+        idle, busy, idles = service
         seen = DeviceView(
             node,
             id_,
@@ -134,21 +137,19 @@ class World:
         """That the reports cover: less than a window at the beginning."""
         return len(self._cells) * self._shape.step_seconds
 
-    def _services(self) -> list[tuple[float, BusyCells, tuple[IdleWindow, ...], tuple[int, ...]]]:
-        """Idle fraction, bitmap, longer windows and memory of each service."""
+    def _services(self) -> list[Service]:
+        """What is reported of each."""
         idle = self._idle(len(self._cells))
         longer = [(seconds, fractions.tolist()) for seconds, fractions in self._longer()]
         bits = [int(cells) for cells in self._cells[0]]
         for index in range(1, len(self._cells)):
             bits = [old | int(new) << CELLS * index for old, new in zip(bits, self._cells[index], strict=True)]
-        available = np.sort(np.stack(self._available), axis=0).T.astype(np.int64).tolist()
         width = CELLS * len(self._cells)
         return [
             (
                 fraction,
                 BusyCells(bits[service], width),
                 tuple(IdleWindow(seconds, fractions[service]) for seconds, fractions in longer),
-                tuple(available[service]),
             )
             for service, fraction in enumerate(idle.tolist())
         ]

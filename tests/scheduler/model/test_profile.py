@@ -165,16 +165,16 @@ def test_the_bound_is_the_mean_and_two_of_the_larger_deviation(
 def test_an_error_moves_the_mean_and_the_variance_by_a_tenth() -> None:
     first = PredictionError().updated(0.5, 0.4, 0.0)
     assert first.mean == pytest.approx(0.1 * 0.2)
-    assert first.variance == pytest.approx(0.9 * (0.0025 + 0.1 * 0.04))
+    assert first.variance == pytest.approx(0.9 * (0.0025 + 0.1 * 2 * 0.04))
     second = first.updated(0.5, 0.5, 0.0)
     assert second.mean == pytest.approx(0.9 * 0.02)
-    assert second.variance == pytest.approx(0.9 * (first.variance + 0.1 * 0.0004))
+    assert second.variance == pytest.approx(0.9 * first.variance)
     assert PredictionError().updated(0.1, 10.0, 0.0).mean == pytest.approx(-0.1)
 
 
 def test_one_window_of_half_the_promise_does_not_rule_a_class_out() -> None:
-    """Mean 0.05, variance 0.9 · (0.0025 + 0.1 · 0.25): less than the bound's limit of a half."""
-    assert PredictionError().updated(0.8, 0.4, NOW).bound == pytest.approx(0.05 + 2 * 0.02475**0.5)
+    """Mean 0.05, variance 0.9 · (0.0025 + 0.1 · 2 · 0.25): less than the bound's limit of a half."""
+    assert PredictionError().updated(0.8, 0.4, NOW).bound == pytest.approx(0.05 + 2 * 0.04725**0.5)
 
 
 def test_what_a_class_was_off_by_fades_by_half_in_an_hour() -> None:

@@ -9,7 +9,7 @@ from scheduler.builders import NOW, POLICY, device, job, node, placed, pod, tena
 from rowen.scheduler.history import History
 from rowen.scheduler.model.idle import sampling_deviation
 from rowen.scheduler.model.profile import PredictionError, Profile
-from rowen.scheduler.monitor.drift import drifted
+from rowen.scheduler.monitor.drift import missing
 from rowen.scheduler.monitor.observation import observe
 
 VIEW = placed(job("j", sla=0.5), "n", at=NOW)
@@ -92,7 +92,7 @@ def test_stationary_traffic_is_no_changed_pattern(busy: float, idle: float) -> N
     promised, fallen, found, since = idle / (busy + idle), 0.0, 0, 0.0
     for at, seen, bursts in reports(busy, idle, hours=40.0):
         noise = 2.0 * sampling_deviation(seen, bursts) / promised
-        fallen = drifted(fallen, promised, seen, max(PredictionError().bound, noise), 5.0)
+        fallen = missing(fallen, promised, seen, 5.0, max(PredictionError().bound, noise))
         if fallen >= POLICY.drift_seconds and seen < 0.7 * promised and at - since >= POLICY.dwell_seconds:
             found, fallen, since = found + 1, 0.0, at
     assert found <= 3

@@ -128,7 +128,7 @@ def test_the_cause_is_told_where_a_pod_cannot_start_because_of_it(
 
 def test_a_pod_that_cannot_start_is_told_before_the_sla() -> None:
     view = not_started(placed(job("j", sla=0.3), "n"))
-    history = History(tracks={"uid-j": track(view, violating_since=NOW - 90, fraction=0.2)})
+    history = History(tracks={"uid-j": track(view, shortfall=150.0, fraction=0.2)})
     assert outcome(run(node("n"), view, history=history), "j").loss == Loss(
         Reason.NOT_STARTED, "n: ImagePullBackOff: no such image"
     )
@@ -163,24 +163,26 @@ def test_the_assignment_follows_the_device_that_the_kubelet_chose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("violating", "placed_for", "seen", "evicted"),
-    [(59, 600, 0, False), (60, 600, 0, True), (600, 119, 0, False), (None, 600, 0, False), (600, 600, 31, False)],
+    ("missing", "placed_for", "seen", "evicted"),
+    [(119.9, 600, 0, False), (120, 600, 0, True), (600, 119, 0, False), (0, 600, 0, False), (600, 600, 31, False)],
 )
-def test_the_monitor_waits_for_dwell_and_a_sustained_shortfall(
-    violating: float | None, placed_for: float, seen: float, evicted: bool
+def test_the_monitor_waits_for_dwell_and_a_large_shortfall(
+    missing: float, placed_for: float, seen: float, evicted: bool
 ) -> None:
     view = placed(job("j", sla=0.3), "n", at=NOW - placed_for)
-    since = None if violating is None else NOW - violating
-    history = History(tracks={"uid-j": track(view, violating_since=since, fraction=0.2, time=NOW - seen)})
+    history = History(tracks={"uid-j": track(view, shortfall=missing, fraction=0.2, time=NOW - seen)})
     found = outcome(run(node("n"), node("z"), view, history=history), "j")
     assert (found.action is Action.REVOKE) == evicted
     if evicted:
-        assert found.message == ("n/cpu0: measured 0.20 < SLA 0.30 for 60 s over a window of 60 s (predicted 0.80)")
+        assert found.message == (
+            "n/cpu0: 120 s of the throughput of its SLA 0.30 are missing, "
+            "measured 0.20 over the last 60 s (predicted 0.80)"
+        )
 
 
 def test_of_two_violators_on_a_device_the_last_in_order_goes() -> None:
     first, second = placed(job("a", sla=0.3, priority=1), "n"), placed(job("b", sla=0.3), "n")
-    tracks = {view.uid: track(view, violating_since=NOW - 90, fraction=0.2) for view in (first, second)}
+    tracks = {view.uid: track(view, shortfall=150.0, fraction=0.2) for view in (first, second)}
     decision = run(*running(node("n"), first, second), history=History(tracks=tracks))
     assert outcome(decision, "a").action is Action.KEEP
     assert outcome(decision, "b").action is Action.REVOKE
@@ -189,7 +191,7 @@ def test_of_two_violators_on_a_device_the_last_in_order_goes() -> None:
 def test_an_eviction_begins_a_backoff_that_doubles() -> None:
     view = placed(job("j", sla=0.3), "n")
     history = History(
-        tracks={"uid-j": track(view, violating_since=NOW - 90, fraction=0.2)},
+        tracks={"uid-j": track(view, shortfall=150.0, fraction=0.2)},
         backoffs={("uid-j", "n"): Backoff(2, NOW - 200, "SLAViolated")},
     )
     assert run(node("n"), node("z"), view, history=history).backoffs["uid-j", "n"] == Backoff(

@@ -11,9 +11,9 @@ from rowen.scheduler.snapshot import JobView
 
 
 def shortfall(view: JobView, **changed: Any) -> History:
-    """The job has been below its SLA for 90 s."""
+    """The job is below its SLA, and 150 s of that throughput are missing."""
     assert view.placement is not None
-    fields = {"assignment": view.placement.id, "violating_since": NOW - 90, "fraction": 0.2, **changed}
+    fields = {"assignment": view.placement.id, "shortfall": 150.0, "fraction": 0.2, **changed}
     base: dict[str, Any] = {"pod": "p", "workload": "class", "device_type": "cpu", "tokens": 0, "granted": 0.0}
     times = {"since": view.placement.time, "time": NOW}
     return History(tracks={view.uid: Track(**{**base, **times, **fields})})
@@ -73,13 +73,13 @@ def test_an_assignment_that_stays_is_told_with_its_prediction() -> None:
     ("changed", "action"),
     [
         ({}, Action.REVOKE),
-        ({"violating_since": NOW - 60}, Action.REVOKE),
-        ({"violating_since": NOW - 59}, Action.KEEP),
+        ({"shortfall": 120.0}, Action.REVOKE),
+        ({"shortfall": 119.9}, Action.KEEP),
         ({"time": NOW - 30}, Action.REVOKE),
         ({"time": NOW - 30.1}, Action.KEEP),
         ({"assignment": "older"}, Action.KEEP),
         ({"fraction": None}, Action.KEEP),
-        ({"violating_since": None}, Action.KEEP),
+        ({"fraction": 0.3}, Action.KEEP),
     ],
 )
 def test_what_counts_as_a_shortfall(changed: dict[str, Any], action: Action) -> None:
@@ -104,7 +104,7 @@ def test_a_job_without_a_track_is_not_evicted() -> None:
 
 def changed(view: JobView, **fields: Any) -> History:
     """Its node's reports have fallen short of the promise for 120 s, and let expect less than the SLA."""
-    fields = {"violating_since": None, "fraction": 0.25, "drift": 120.0, "expected": 0.2, **fields}
+    fields = {"shortfall": 0.0, "fraction": 0.25, "drift": 120.0, "expected": 0.2, **fields}
     return shortfall(view, **fields)
 
 
@@ -121,11 +121,11 @@ def changed(view: JobView, **fields: Any) -> History:
         ({"time": NOW - 30.1}, None),
         ({"since": NOW - 119.9}, None),
         ({"assignment": "another"}, None),
-        ({"violating_since": NOW - 90, "fraction": 0.2}, "SLAViolated"),
-        ({"violating_since": NOW - 59, "fraction": 0.2}, "PatternChanged"),
+        ({"shortfall": 150.0, "fraction": 0.2}, "SLAViolated"),
+        ({"shortfall": 119.9, "fraction": 0.2}, "PatternChanged"),
     ],
 )
-def test_a_changed_pattern_ends_an_assignment_before_the_shortfall_is_sustained(
+def test_a_changed_pattern_ends_an_assignment_before_too_much_is_missing(
     fields: dict[str, Any], reason: str | None
 ) -> None:
     view = placed(job("j", sla=0.3), "n")
@@ -151,6 +151,6 @@ def test_why_the_throughput_is_short_is_told() -> None:
     view = placed(job("j", sla=0.3), "n")
     history = shortfall(view, granted_part=0.5, speed=0.4)
     assert outcome(run(node("n"), node("z"), view, pod(view, "n"), history=history), "j").message == (
-        "n/cpu0: measured 0.20 < SLA 0.30 for 90 s over a window of 60 s (predicted 0.80; "
-        "it could run 0.50 of the time, at 0.40 of its speed alone)"
+        "n/cpu0: 150 s of the throughput of its SLA 0.30 are missing, measured 0.20 over the last 60 s "
+        "(predicted 0.80; it could run 0.50 of the time, at 0.40 of its speed alone)"
     )

@@ -129,17 +129,36 @@ def test_the_fraction_is_measured_over_the_window() -> None:
     history = drive(known(), [60.0] * 12)
     assert history.tracks["uid-j"].fraction == pytest.approx(0.6, abs=0.01)
     assert history.tracks["uid-j"].tokens_per_second == pytest.approx(60.0)
-    assert history.tracks["uid-j"].violating_since is None
+    assert history.tracks["uid-j"].shortfall == 0.0
 
 
 def test_nothing_is_measured_before_the_window_is_nearly_full() -> None:
     assert drive(known(), [60.0] * 9).tracks["uid-j"].fraction is None
 
 
-def test_a_shortfall_is_dated_and_ends_when_the_sla_holds_again() -> None:
+def test_what_is_missing_of_the_sla_adds_up_and_is_made_up_for() -> None:
+    """At 30 of the 50 that the SLA says two fifths of the time are missing; at 60 a fifth of it is paid back."""
+    assert drive(known(), [30.0] * 14).tracks["uid-j"].shortfall == pytest.approx(70 * 0.4)
+    assert drive(known(), [30.0] * 14 + [60.0] * 10).tracks["uid-j"].shortfall == pytest.approx(28 - 50 * 0.2)
+    assert drive(known(), [30.0] * 14 + [90.0] * 12).tracks["uid-j"].shortfall == 0.0
+
+
+def test_a_bad_minute_is_no_missed_sla() -> None:
+    """A job that keeps its SLA over ten minutes, in bursts: nothing in every other minute."""
+    history, most = known(), 0.0
+    tokens, granted = 10, 0.1
+    for step in range(240):
+        rate = 0.0 if step // 12 % 2 else 120.0
+        tokens, granted = tokens + round(5 * rate), granted + 5 * rate / 100
+        history = report(history, 5.0 * step, tokens, granted).history
+        most = max(most, history.tracks["uid-j"].shortfall)
+    assert most == pytest.approx(60.0)
+    assert most < POLICY.shortfall_seconds
+
+
+def test_neighbours_that_come_or_go_begin_the_shortfall_anew() -> None:
     history = drive(known(), [30.0] * 14)
-    assert history.tracks["uid-j"].violating_since == NOW + 50
-    assert drive(known(), [30.0] * 14 + [90.0] * 12).tracks["uid-j"].violating_since is None
+    assert report(history, 75, 2500, 25.0, others=1).history.tracks["uid-j"].shortfall == 0.0
 
 
 def measured(history: History, at: float, tokens: int, *, clock: float = 0.0) -> History:
@@ -156,7 +175,7 @@ def test_a_node_whose_clock_is_wrong_is_measured_all_the_same(clock: float) -> N
         history = measured(history, 5.0 * step, 5 + 150 * step, clock=clock)
     track = history.tracks["uid-j"]
     assert track.fraction == pytest.approx(0.3)
-    assert track.violating_since == NOW + 50
+    assert track.shortfall == pytest.approx(65 * 0.4)
     assert track.time == NOW + 65
 
 
@@ -170,12 +189,14 @@ def test_a_silence_or_a_clock_that_is_set_begins_a_new_window(
     history = known()
     for step in range(14):
         history = measured(history, 5.0 * step, 5 + 150 * step)
-    assert history.tracks["uid-j"].violating_since is not None
+    before = history.tracks["uid-j"].shortfall
+    assert before == pytest.approx(65 * 0.4)
     tenants = (tenant(VIEW, 2000, 20.0),)
     seen = node("n", device("n", tenants=tenants), reported=NOW + stamp, heard=NOW + at, steady=NOW + steady)
     track = observe(history, world(seen, VIEW, pod(VIEW, "n")), NOW + at, POLICY).history.tracks["uid-j"]
     assert (len(track.samples) == 1) == begins
-    assert (track.violating_since is None) == begins
+    # What was missing before stays so; of the time in between nothing is known.
+    assert track.shortfall == pytest.approx(before + (0.0 if begins else 5 * (1 - 0.09 / 0.5)))
     assert (track.fraction is None) == begins
     assert (track.tokens_per_second is None) == begins
     assert track.time == NOW + at
@@ -188,8 +209,7 @@ def test_a_shortfall_is_seen_however_far_apart_passes_are(every: int) -> None:
         history = measured(history, float(at), 5 + 30 * at)
     track = history.tracks["uid-j"]
     assert track.fraction == pytest.approx(0.3)
-    assert track.violating_since is not None
-    assert NOW + 240 - track.violating_since >= POLICY.sustain_seconds
+    assert track.shortfall == pytest.approx(0.4 * (240 // every * every))
 
 
 def test_an_absence_does_not_lie_ahead() -> None:
@@ -206,7 +226,7 @@ def test_loading_does_not_count_as_shortfall_until_the_start_is_overdue() -> Non
     for at in range(310, 371, 10):
         history = report(history, at, 0, 0.0).history
     assert history.tracks["uid-j"].fraction == 0.0
-    assert history.tracks["uid-j"].violating_since is not None
+    assert history.tracks["uid-j"].shortfall == pytest.approx(60.0)
 
 
 def test_a_template_without_tokens_is_not_blamed() -> None:
@@ -224,26 +244,70 @@ def test_a_new_pod_begins_anew() -> None:
     assert len(restarted.tracks["uid-j"].samples) == 1
 
 
-def test_an_error_is_measured_per_window() -> None:
-    history, errors = known(), []
-    for step in range(30):
-        seen = report(history, 5.0 * step, 5 + 300 * step, 3.0 * step)
+def scores(seconds: int, history: History | None = None, rate: int = 60, **fields: Any) -> Observation:
+    """A report every 5 s for so long; with the errors of all of them."""
+    history, errors = history or known(), []
+    for at in range(0, seconds + 1, 5):
+        seen = report(history, float(at), 5 + rate * at, rate * at / 100, **fields)
         history = seen.history
         errors += seen.errors
-    assert [round(error.predicted, 3) for error in errors] == [0.8, 0.8]
-    assert [round(error.measured, 2) for error in errors] == [0.6, 0.6]
-    # Two errors of a quarter, a tenth each.
-    assert history.errors["class"].mean == pytest.approx(0.1 * 0.25 + 0.9 * 0.1 * 0.25, abs=1e-3)
-    assert history.errors["class"].time == NOW + 120
+    return Observation(history, tuple(errors))
 
 
-def test_a_window_with_a_change_of_tenants_says_nothing() -> None:
+def test_a_promise_is_scored_once_over_ten_minutes() -> None:
+    assert scores(595).errors == ()
+    found = scores(1500)
+    assert [(round(error.predicted, 3), round(error.measured, 2)) for error in found.errors] == [(0.8, 0.6)]
+    assert found.history.errors["class"].mean == pytest.approx(0.1 * 0.25, abs=1e-3)
+    assert found.history.errors["class"].time == NOW + 600
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(55, False), (60, True), (595, True)])
+def test_a_promise_that_ends_before_is_scored_after_a_minute(seconds: int, counts: bool) -> None:
+    """By the job's end, by an eviction, and by a new pod."""
+    began = scores(seconds).history
+    at = NOW + seconds + 5
+    finished = world(node("n", reported=at), replace(VIEW, finished=True))
+    evicted = world(node("n", reported=at), replace(VIEW, placement=None))
+    for over in (
+        observe(began, finished, at, POLICY),
+        observe(began, evicted, at, POLICY),
+        report(began, seconds + 5, 1, 0.1),
+    ):
+        assert [round(error.measured, 2) for error in over.errors] == [0.6] * counts
+
+
+def test_a_pod_that_starts_again_on_the_same_assignment_is_not_scored_again() -> None:
+    again = scores(1500, history=scores(595).history)
+    assert len(again.errors) == 1
+    assert again.history.tracks["uid-j"].score.closed
+
+
+def test_an_outage_is_no_part_of_what_is_scored() -> None:
+    history = scores(300).history
+    tenants = (tenant(VIEW, 18_005, 180.0),)
+    seen = node("n", device("n", tenants=tenants), reported=NOW + 900, steady=NOW + 890)
+    after = observe(history, world(seen, VIEW, pod(VIEW, "n")), NOW + 900, POLICY).history
+    assert after.tracks["uid-j"].score.seconds == 300.0
+
+
+def test_a_promise_is_not_scored_while_the_throughput_alone_is_not_known() -> None:
+    view, history = replace(VIEW, counts_tokens=True), History()
+    for at in range(0, 900, 5):
+        found = report(history, float(at), 5 + at, 0.0, view=view)
+        history = found.history
+        assert found.errors == ()
+    assert not history.tracks["uid-j"].score.closed
+
+
+def test_a_change_of_tenants_begins_the_score_anew() -> None:
     history, errors = known(), []
-    for step in range(15):
+    for step in range(130):
         seen = report(history, 5.0 * step, 5 + 300 * step, 3.0 * step, others=step % 2)
         history = seen.history
         errors += seen.errors
     assert errors == []
+    assert history.tracks["uid-j"].score.seconds == 0.0
 
 
 def test_the_margin_follows_the_errors() -> None:
@@ -384,31 +448,27 @@ def test_a_spec_says_the_throughput_alone_until_it_is_measured() -> None:
 
 def test_the_promise_that_was_made_is_scored_and_not_the_last_report() -> None:
     view = replace(VIEW, placement=replace(VIEW.placement, predicted=0.7)) if VIEW.placement else VIEW
-    history, errors = known(), []
-    for step in range(20):
-        seen = report(history, 5.0 * step, 5 + 300 * step, 3.0 * step, view=view, idle=0.6)
-        history = seen.history
-        errors += seen.errors
-    assert [(round(error.predicted, 3), round(error.measured, 2)) for error in errors] == [(0.7, 0.6)]
-    assert history.tracks["uid-j"].expected == pytest.approx(0.6)
+    found = scores(600, view=view, idle=0.6)
+    assert [(round(error.predicted, 3), round(error.measured, 2)) for error in found.errors] == [(0.7, 0.6)]
+    assert found.history.tracks["uid-j"].expected == pytest.approx(0.6)
 
 
 def test_a_promise_is_divided_by_the_tenants_that_came_after_it() -> None:
     history = report(known(), 0, 10, 0.1).history
-    assert history.tracks["uid-j"].predicted == pytest.approx(0.8)
-    assert report(history, 5, 400, 4.0, others=1).history.tracks["uid-j"].predicted == pytest.approx(0.4)
+    assert history.tracks["uid-j"].score.promised == pytest.approx(0.8)
+    assert report(history, 5, 400, 4.0, others=1).history.tracks["uid-j"].score.promised == pytest.approx(0.4)
     shared = placed(job("j", sla=0.5), "n", at=NOW, predicted=0.4, tenants=2)
     began = report(known(), 0, 10, 0.1, view=shared, others=1).history
-    assert began.tracks["uid-j"].predicted == pytest.approx(0.4)
-    assert report(began, 5, 400, 4.0, view=shared).history.tracks["uid-j"].predicted == pytest.approx(0.8)
+    assert began.tracks["uid-j"].score.promised == pytest.approx(0.4)
+    assert report(began, 5, 400, 4.0, view=shared).history.tracks["uid-j"].score.promised == pytest.approx(0.8)
     # A scheduler that has just been started sees two tenants where one was promised to be alone.
-    assert report(known(), 0, 10, 0.1, others=1).history.tracks["uid-j"].predicted == pytest.approx(0.4)
+    assert report(known(), 0, 10, 0.1, others=1).history.tracks["uid-j"].score.promised == pytest.approx(0.4)
 
 
 def scored(first: JobView, second: JobView, *, rate: float) -> Observation:
-    """Two jobs that share a device for 70 s, each at so many of its 100 tokens a second alone."""
+    """Two jobs that share a device for ten minutes, each at so many of its 100 tokens a second alone."""
     history = known()
-    for step in range(15):
+    for step in range(121):
         tokens = round(5 + 5 * rate * step)
         tenants = (tenant(first, tokens, 4.0 * step), tenant(second, tokens, 4.0 * step))
         seen = node("n", device("n", tenants=tenants), reported=NOW + 5 * step)
@@ -448,7 +508,7 @@ def test_what_the_report_lets_expect_knows_neighbours_and_memory() -> None:
 def test_a_promise_falls_with_the_memory_that_a_neighbour_takes() -> None:
     """It was made alone for 0.8; beside another half the time is left, and half of what the memory is worth."""
     shared = told(known(), 0, 10, 0.1, (200, 400), tenants=(tenant(POOLED, 10, 0.1), tenant(job("other"))))
-    assert shared.tracks["uid-j"].predicted == pytest.approx(0.8 / 2 * 0.375 / 0.75)
+    assert shared.tracks["uid-j"].score.promised == pytest.approx(0.8 / 2 * 0.375 / 0.75)
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from scheduler import builders
 
 
 def short(*views: JobView, fraction: float = 0.2, **backoffs: Backoff) -> History:
-    """The jobs have measured so much for 90 s."""
+    """The jobs have measured so much, and 150 s of the throughput of their SLA are missing."""
     tracks = {}
     for view in views:
         assert view.placement is not None
         tracks[view.uid] = Track(
-            view.placement.id, "p", "class", "cpu", NOW - 600, NOW, 0, 0.0, violating_since=NOW - 90, fraction=fraction
+            view.placement.id, "p", "class", "cpu", NOW - 600, NOW, 0, 0.0, shortfall=150.0, fraction=fraction
         )
     return History(tracks=tracks, backoffs={(view.uid, at): held for view in views for at, held in backoffs.items()})
 
@@ -201,11 +201,11 @@ def test_a_change_of_neighbours_is_given_the_dwell_to_show(beside: float, action
     assert actions(run(node("n"), node("z"), view, history=History(tracks=tracks))) == {"j": action}
 
 
-@pytest.mark.parametrize(("low", "action"), [(59, "place"), (60, "wait")])
+@pytest.mark.parametrize(("low", "action"), [(119.9, "place"), (120.0, "wait")])
 def test_nobody_joins_who_falls_short_though_the_prediction_would_let_him(low: float, action: str) -> None:
     """Beside another it is predicted 0.4, which is above 0.3: but it measures 0.2 already."""
     view = placed(job("j", sla=0.3), "n")
-    tracks = {uid: replace(track, violating_since=NOW - low) for uid, track in short(view).tracks.items()}
+    tracks = {uid: replace(track, shortfall=low) for uid, track in short(view).tracks.items()}
     decision = run(node("n"), view, job("w"), history=History(tracks=tracks))
     assert actions(decision) == {"w": action, "j": "keep"}
     if action == "wait":

@@ -8,7 +8,7 @@ from scheduler.builders import NOW, job, node, not_started, outcome, placed, run
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import PredictionError
 from rowen.scheduler.monitor.backoff import Backoff
-from rowen.scheduler.monitor.observation import ErrorSample
+from rowen.scheduler.monitor.scoring import ErrorSample
 from rowen.scheduler.serve.metrics import Metrics
 from rowen.scheduler.snapshot import JobView, NodeView
 

@@ -13,7 +13,7 @@ from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.world.store import Store
 
-POLICY = Policy(dwell_seconds=0.0, monitor_window_seconds=20.0, sustain_seconds=10.0)
+POLICY = Policy(dwell_seconds=0.0, monitor_window_seconds=20.0, shortfall_seconds=20.0)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_a_job_that_makes_nothing_is_evicted_with_the_numbers(stage: Stage
                 break
         status = (await stage.await_job("j", lambda status: "assignment" not in status))["status"]
         assert condition(status, "Placed")["reason"] == "SLAViolated"
-        assert "< SLA 0.30" in condition(status, "Placed")["message"]
+        assert "of the throughput of its SLA 0.30 are missing" in condition(status, "Placed")["message"]
         assert condition(status, "SLAMet")["status"] == "False"
         async with stage.alive(node):
             waiting = await stage.await_job("j", lambda status: "back-off until" in status["explanation"]["message"])

@@ -16,12 +16,13 @@ from rowen.scheduler.world.status import Wanted, owned, wanted, worth_writing
 FOR_EVER = float("inf")
 
 
-def at(fraction: float, *, sla: float = 0.5, solo: float = 100.0) -> tuple[JobView, History]:
-    """A job that runs at so much of its speed alone."""
+def at(fraction: float, *, sla: float = 0.5, solo: float = 100.0, short: float = 0.0) -> tuple[JobView, History]:
+    """A job that runs at so much of its speed alone, with so many seconds of its SLA's throughput missing."""
     view = placed(job("j", sla=sla), "n")
     track = Track(
-        "id-j", "j-1", "class", "cpu", NOW - 600, NOW, 0, 0.0, fraction=fraction, tokens_per_second=solo * fraction
-    )
+        "id-j", "j-1", "class", "cpu", NOW - 600, NOW, 0, 0.0, fraction=fraction, tokens_per_second=solo * fraction,
+        shortfall=short,
+    )  # fmt: skip
     return view, History(profiles={("class", "cpu"): Profile(solo, 60, NOW)}, tracks={"uid-j": track})
 
 
@@ -71,10 +72,12 @@ def test_figures_that_come_or_go_are_told() -> None:
 
 
 def test_a_status_that_turns_brings_its_own_words_however_small_the_step() -> None:
-    """0.51 and 0.49 are within a twentieth, and both messages have the same letters."""
-    old, new = moved(0.51, 0.49)
+    """0.491 and 0.49 are within a twentieth, and both messages have the same letters."""
+    view, history = at(0.491, short=119.0)
+    view = stored(view, told(view, history))
+    old, new = owned(view.status), told(view, at(0.49, short=121.0)[1])
     assert (old.conditions[2].status, new.conditions[2].status) == ("True", "False")
-    assert new.conditions[2].message == "measured 0.49 < SLA 0.50 over 60 s"
+    assert new.conditions[2].message == "measured 0.49 < SLA 0.50 over 60 s; 121 s of its throughput are missing"
     assert worth_writing(new, old, 0.0)
 
 

@@ -101,8 +101,9 @@ class Profile:
 class PredictionError:
     """Running mean and variance of (promised - measured) / promised of a workload class.
 
-    The start is a prior: no bias, a standard deviation of 5 %. What was seen fades into it with time: half in an hour.
-    A class that was far off is not placed, so nothing else would tell that it no longer is.
+    The variance is of shortfalls alone, counted twice: a class that often makes more than was promised needs no margin
+    for it. The start is a prior: no bias, a standard deviation of 5 %. What was seen fades into it with time: half in
+    an hour. A class that was far off is not placed, so nothing else would tell that it no longer is.
     """
 
     mean: Annotated[float, Field(ge=-1, le=1)] = 0.0
@@ -154,7 +155,8 @@ class PredictionError:
         """With one more pair of fractions; older ones fade. `predicted` is above zero."""
         before = self.faded(now)
         delta = max(-1.0, min(1.0, (predicted - measured) / predicted)) - before.mean
-        variance = (1.0 - _STEP) * (before.variance + _STEP * delta * delta)
+        short = max(0.0, delta)
+        variance = (1.0 - _STEP) * (before.variance + _STEP * 2.0 * short * short)
         return PredictionError(before.mean + _STEP * delta, variance, before.time)
 
 

@@ -1,13 +1,12 @@
-"""Whether a node is no longer what a promise was made for, before the throughput over a whole window says so."""
+"""How much of what is due is missing: a bad minute is little of it, a node that is not what it was soon is much."""
 
 
-def drifted(drift: float, promised: float, expected: float, covered: float, elapsed: float) -> float:
-    """Seconds of the promised throughput that reports have fallen short of: a one-sided CUSUM (Page, 1954).
+def missing(before: float, due: float, got: float, elapsed: float, covered: float = 0.0) -> float:
+    """Seconds of the throughput `due` that are missing: a one-sided CUSUM (Page, 1954).
 
-    `promised` and `expected` (by the latest report) are fractions; what the margin or the report's own noise covers,
-    the relative shortfall `covered`, counts as nothing, and what exceeds the promise pays back. `elapsed`: seconds
-    since the report before.
+    `due` and `got` are fractions of the throughput alone. A relative shortfall of `covered` counts as nothing, and what
+    exceeds what is due pays back. `elapsed`: seconds since the report before.
     """
-    if promised <= 0.0:
+    if due <= 0.0:
         return 0.0
-    return max(0.0, drift + elapsed * (1.0 - covered - expected / promised))
+    return max(0.0, before + elapsed * (1.0 - covered - got / due))

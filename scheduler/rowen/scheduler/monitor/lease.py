@@ -150,19 +150,16 @@ def shortfall(job: JobView, history: History, now: float, policy: Policy) -> Los
     if track.assignment != placement.id or now - track.time > _STALE_SECONDS:
         return None
     place = f"{placement.node}/{'+'.join(placement.devices)}"
-    return _shortfall(job.sla, track, placement, place, now, policy) or _drift(job.sla, track, placement, place, policy)
+    return _shortfall(job.sla, track, placement, place, policy) or _drift(job.sla, track, placement, place, policy)
 
 
-def _shortfall(sla: float, track: Track, placement: Placement, place: str, now: float, policy: Policy) -> Loss | None:
-    """The measured throughput has been below the SLA for long, and why: it could run less, or was slower meanwhile."""
-    if track.violating_since is None or track.fraction is None:
-        return None
-    lasted = now - track.violating_since
-    if lasted < policy.sustain_seconds:
+def _shortfall(sla: float, track: Track, placement: Placement, place: str, policy: Policy) -> Loss | None:
+    """Too much of the SLA's throughput is missing, and still is; why: it could run less, or was slower meanwhile."""
+    if track.shortfall < policy.shortfall_seconds or track.fraction is None or track.fraction >= sla:
         return None
     told = (
-        f"{place}: measured {track.fraction:.2f} < SLA {sla:.2f} for {lasted:.0f} s over a window of "
-        f"{policy.monitor_window_seconds:.0f} s (predicted {placement.predicted:.2f}"
+        f"{place}: {track.shortfall:.0f} s of the throughput of its SLA {sla:.2f} are missing, measured "
+        f"{track.fraction:.2f} over the last {policy.monitor_window_seconds:.0f} s (predicted {placement.predicted:.2f}"
     )
     if track.granted_part is not None and track.speed is not None:
         told += f"; it could run {track.granted_part:.2f} of the time, at {track.speed:.2f} of its speed alone"

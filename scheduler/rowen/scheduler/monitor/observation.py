@@ -9,23 +9,15 @@ from dataclasses import dataclass, replace
 from rowen.scheduler.history import History, Sample, Track
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest
 from rowen.scheduler.monitor.backoff import kept
-from rowen.scheduler.monitor.drift import drifted
+from rowen.scheduler.monitor.drift import missing
 from rowen.scheduler.monitor.learning import gathered, learn
 from rowen.scheduler.monitor.reading import Reading, readings_of
+from rowen.scheduler.monitor.scoring import LEAST_SECONDS, SCORED_SECONDS, ErrorSample, Score, error_of
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, Snapshot
 
 _FULL = 0.8
 _REMNANT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorSample:
-    """A prediction and what came of it, as fractions of solo throughput."""
-
-    workload: str
-    predicted: float
-    measured: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +32,31 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
     """Reads every fresh report that has not been read yet."""
     profiles, errors = dict(history.profiles), dict(history.errors)
     tracks: dict[str, Track] = {}
-    met: list[ErrorSample] = []
+    met: list[ErrorSample | None] = []
     readings, known = readings_of(history, snapshot, now, policy)
     for uid, track in history.tracks.items():
-        if uid in known or (uid not in readings and _still_placed(snapshot.jobs.get(uid), track)):
-            tracks[uid] = track
-        elif uid not in readings:
+        if _has_ended(track, readings.get(uid), snapshot.jobs.get(uid), known=uid in known):
             learn(profiles, uid, track, now, _REMNANT_SECONDS)
+            met.append(error_of(track.score, track.workload, _solo(profiles, track), LEAST_SECONDS))
+        elif uid not in readings:
+            tracks[uid] = track
     for uid, reading in readings.items():
         previous = history.tracks.get(uid)
-        if previous is not None and not _continues(previous, reading):
-            learn(profiles, uid, previous, now, _REMNANT_SECONDS)
-            previous = None
-        track = _advance(previous, reading, policy)
-        track = _watched(previous, track, reading, history.error(track.workload), policy)
+        before = previous if previous is not None and _continues(previous, reading) else None
+        track = _advance(before, reading, policy)
+        if before is None and previous is not None and previous.assignment == track.assignment:
+            track = replace(track, score=previous.score.ended)
+        track = _watched(before, track, reading, history.error(track.workload), policy)
         track = learn(profiles, uid, track, now, policy.profile_seconds, reading.job.solo)
-        solo = profiles.get((track.workload, track.device_type))
-        track = _measure(track, solo, reading.job.sla, policy)
-        track, sample = _compare(track, reading, policy)
-        if sample is not None:
-            met.append(sample)
-            error = errors.get(sample.workload, PredictionError())
-            errors[sample.workload] = error.updated(sample.predicted, sample.measured, now)
+        solo = _solo(profiles, track)
+        track = _measure(track, solo, policy)
+        track, sample = _judged(track, reading, _since(before, reading), solo)
+        met.append(sample)
         tracks[uid] = track
+    samples = tuple(sample for sample in met if sample is not None)
+    for sample in samples:
+        error = errors.get(sample.workload, PredictionError())
+        errors[sample.workload] = error.updated(sample.predicted, sample.measured, now)
     profiles = newest(profiles)
     after = replace(
         history,
@@ -73,7 +67,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
         absences=_absences(history, snapshot, now),
         time=now,
     )
-    return Observation(after, tuple(met))
+    return Observation(after, samples)
 
 
 def _in_use(
@@ -82,6 +76,17 @@ def _in_use(
     """The errors of classes that have a profile or a job."""
     known = {workload for workload, _ in profiles} | {job.workload for job in snapshot.jobs.values()}
     return {workload: error for workload, error in errors.items() if workload in known}
+
+
+def _solo(profiles: Mapping[ProfileKey, Profile], track: Track) -> float | None:
+    profile = profiles.get((track.workload, track.device_type))
+    return profile.tokens_per_second if profile is not None else None
+
+
+def _has_ended(track: Track, reading: Reading | None, job: JobView | None, *, known: bool) -> bool:
+    if reading is not None:
+        return not _continues(track, reading)
+    return not known and not _still_placed(job, track)
 
 
 def _still_placed(job: JobView | None, track: Track) -> bool:
@@ -102,8 +107,8 @@ def _advance(track: Track | None, reading: Reading, policy: Policy) -> Track:
     elif not _follows(track, reading):
         since = min(track.since, reading.heard)
         track = replace(
-            track, since=since, samples=(), violating_since=None, tokens_per_second=None, fraction=None,
-            granted_part=None, speed=None, drift=0.0,
+            track, since=since, samples=(), tokens_per_second=None, fraction=None, granted_part=None, speed=None,
+            drift=0.0,
         )  # fmt: skip
     samples = track.samples
     if reading.tokens > 0 or samples:
@@ -130,7 +135,7 @@ def _watched(before: Track | None, track: Track, reading: Reading, error: Predic
     elapsed = min(policy.lease_seconds, reading.heard - before.time) if before is not None and follows else 0.0
     promised, expected = reading.promised or 0.0, reading.expected
     noise = 2.0 * expected.deviation / promised if promised > 0.0 else 0.0
-    drift = drifted(track.drift, promised, expected.fraction, max(error.bound, noise), elapsed)
+    drift = missing(track.drift, promised, expected.fraction, elapsed, max(error.bound, noise))
     return replace(track, expected=expected.fraction, drift=drift)
 
 
@@ -159,8 +164,7 @@ def _begin(reading: Reading) -> Track:
         node=reading.placement.node,
         tenants=reading.tenants,
         beside=min(reading.placement.time, reading.heard),
-        predicted=reading.promised,
-        predicted_at=reading.heard,
+        score=Score(reading.promised),
     )
 
 
@@ -172,8 +176,8 @@ def _within(samples: tuple[Sample, ...], start: float) -> tuple[Sample, ...]:
     return samples[first:]
 
 
-def _measure(track: Track, solo: Profile | None, sla: float | None, policy: Policy) -> Track:
-    """Throughput over the window, and since when it is below the SLA."""
+def _measure(track: Track, solo: float | None, policy: Policy) -> Track:
+    """Throughput over the window."""
     if len(track.samples) < 2:
         return track
     first, last = track.samples[0], track.samples[-1]
@@ -181,37 +185,38 @@ def _measure(track: Track, solo: Profile | None, sla: float | None, policy: Poli
     if span < _FULL * policy.monitor_window_seconds:
         return track
     rate = (last.tokens - first.tokens) / span
-    fraction = rate / solo.tokens_per_second if solo else (0.0 if rate == 0.0 else None)
-    below = fraction is not None and sla is not None and fraction < sla
-    since = (track.violating_since or track.time) if below else None
+    fraction = rate / solo if solo else (0.0 if rate == 0.0 else None)
     granted = (last.granted - first.granted) / track.tenants
-    speed = (last.tokens - first.tokens) / granted / solo.tokens_per_second if solo and granted > 0.0 else None
-    return replace(
-        track,
-        tokens_per_second=rate,
-        fraction=fraction,
-        violating_since=since,
-        granted_part=granted / span,
-        speed=speed,
-    )
+    speed = (last.tokens - first.tokens) / granted / solo if solo and granted > 0.0 else None
+    return replace(track, tokens_per_second=rate, fraction=fraction, granted_part=granted / span, speed=speed)
 
 
-def _compare(track: Track, reading: Reading, policy: Policy) -> tuple[Track, ErrorSample | None]:
-    """Closes the promise's window: what the assignment was made for against what was measured.
+def _since(before: Track | None, reading: Reading) -> tuple[float, int]:
+    """Seconds by the node's clock, and tokens, since the report before; nothing before the first token."""
+    if before is None or not before.samples or not _follows(before, reading):
+        return 0.0, 0
+    return reading.stamp - before.samples[-1].time, reading.tokens - before.tokens
 
-    A window in which the number of tenants changed says nothing about the predictor and is dropped.
+
+def _judged(
+    track: Track, reading: Reading, since: tuple[float, int], solo: float | None
+) -> tuple[Track, ErrorSample | None]:
+    """The track with what is missing of its SLA, and its promise with what came of it.
+
+    Both are of the tenants of now: where their number has changed, they begin anew.
     """
-    beside = track.beside if reading.tenants == track.tenants else reading.heard
-    restart = replace(
-        track, tenants=reading.tenants, beside=beside, predicted=reading.promised, predicted_at=reading.heard
-    )
-    if reading.tenants != track.tenants or len(track.samples) < 2:
-        return restart, None
-    if track.fraction is None or reading.heard - track.predicted_at < policy.monitor_window_seconds:
+    if reading.tenants != track.tenants:
+        score = track.score if track.score.closed else Score(reading.promised)
+        return replace(track, tenants=reading.tenants, beside=reading.heard, shortfall=0.0, score=score), None
+    seconds, tokens = since
+    if seconds <= 0.0:
         return track, None
-    if track.predicted is None or track.predicted <= 0.0:
-        return restart, None
-    return restart, ErrorSample(track.workload, track.predicted, track.fraction)
+    score = track.score.measured(seconds, tokens)
+    sample = error_of(score, track.workload, solo, SCORED_SECONDS)
+    # Where nothing is made at all, it need not be known how fast it would be alone.
+    got = tokens / seconds / solo if solo else track.fraction
+    shortfall = track.shortfall if got is None else missing(track.shortfall, reading.job.sla or 0.0, got, seconds)
+    return replace(track, shortfall=shortfall, score=score if sample is None else score.ended), sample
 
 
 def _absences(history: History, snapshot: Snapshot, now: float) -> dict[tuple[str, str], float]:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from rowen.scheduler.decision import Action, Decision, Outcome
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import ahead
-from rowen.scheduler.monitor.observation import ErrorSample
+from rowen.scheduler.monitor.scoring import ErrorSample
 from rowen.scheduler.snapshot import JobKey, Snapshot
 
 _FLAP_SECONDS = 1800.0

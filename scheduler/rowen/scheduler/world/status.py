@@ -23,6 +23,7 @@ QUIET_SECONDS = 10.0
 """Least time between two writes that only refresh numbers."""
 _STICKY = frozenset(reason.value for reason in Reason) - {Reason.SUSPENDED, Reason.FINISHED}
 _SLA_LOSSES = frozenset((Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED))
+_BELOW_SLA: tuple[ConditionStatus, str] = ("False", "BelowSLA")
 _STEADY = 0.05
 
 
@@ -174,12 +175,19 @@ def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Po
         if not history.profiled(job.workload):
             return "SLAMet", "Unknown", "Profiling", "the throughput alone is not known yet"
         return "SLAMet", "Unknown", "Measuring", f"less than {policy.monitor_window_seconds:.0f} s measured so far"
-    met = track.fraction >= job.sla
-    message = (
-        f"measured {track.fraction:.2f} {'≥' if met else '<'} SLA {job.sla:.2f} "
-        f"over {policy.monitor_window_seconds:.0f} s"
-    )
-    return "SLAMet", "True" if met else "False", "Met" if met else "BelowSLA", message
+    sign, over = "≥" if track.fraction >= job.sla else "<", policy.monitor_window_seconds
+    message = f"measured {track.fraction:.2f} {sign} SLA {job.sla:.2f} over {over:.0f} s"
+    if track.shortfall >= 0.5:
+        message += f"; {track.shortfall:.0f} s of its throughput are missing"
+    return ("SLAMet", *_keeps_sla(track, previous, policy), message)
+
+
+def _keeps_sla(track: Track, previous: Told | None, policy: Policy) -> tuple[ConditionStatus, str]:
+    """By what is missing of its throughput. What was missed counts as met again when all of it was made up for."""
+    missed = previous is not None and previous[1:3] == _BELOW_SLA
+    if track.shortfall >= policy.shortfall_seconds or (missed and track.shortfall > 0.0):
+        return _BELOW_SLA
+    return "True", "Met"
 
 
 def _assignment(placement: Placement, before: Assignment | None) -> Assignment:

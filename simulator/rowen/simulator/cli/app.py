@@ -125,11 +125,11 @@ def simulate_command(
         _fail(_problems(error))
     except (TraceError, JobsError) as error:
         _fail(str(error))
-    left = shape.memory_bytes - shape.reserved_bytes
-    if constants.memory_bytes > left:
+    online = constants.memory_bytes + constants.pool_bytes
+    if online > shape.memory_bytes:
         _fail(
-            f"the engine's memory_bytes are {quantity_text(constants.memory_bytes)}, a device has "
-            f"{quantity_text(max(0, left))} beside the {quantity_text(shape.reserved_bytes)} that are kept for jobs"
+            f"the engine's memory_bytes and pool_bytes are {quantity_text(online)} together, a device has "
+            f"{quantity_text(shape.memory_bytes)}"
         )
     arriving_jobs = arriving(kinds, shape.devices, demand, first_jobs, shape.seconds, seed)
     beside = max(0, (os.cpu_count() or 1) - 1) if processes is None else processes

@@ -26,7 +26,7 @@ class Hardware:
     devices: int
     """Over which the engine is spread: they are busy together and share its KV cache evenly."""
     pool_bytes: int
-    """Of each: its memory less what pods have for themselves."""
+    """Of each: its memory less what the engine has for itself."""
     handle_bytes: int
     memory: HarvestMemory
 
@@ -53,7 +53,7 @@ class Stretch:
     cells: Cells
     """When it is closed, between each two edges: `CELLS` equal parts, the oldest in the lowest bit."""
     available: Floats
-    """Bytes of a device's pool that offline work could have, between each two edges."""
+    """Bytes of a device's pool that the engine leaves, between each two edges."""
     reclaims: int
     requests: int
     """That have arrived."""
