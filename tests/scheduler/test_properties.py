@@ -219,9 +219,8 @@ def test_a_placement_lowers_the_total_only_for_a_job_that_goes_before_all_who_pa
             continue
         assert found.placement is not None
         had = fractions(fleet)
-        fleet.add(
-            claim_of(found.job, found.placement.node, found.placement.devices, NO_PROMISE, HISTORY.appetite(found.job))
-        )
+        devices, appetite = found.placement.devices, HISTORY.appetite(found.job)
+        fleet.add(claim_of(found.job, found.placement.node, devices, NO_PROMISE, appetite, 1.0))
         has = fractions(fleet)
         payers = [uid for uid, fraction in had.items() if has[uid] < fraction - 1e-9]
         if sum(has.values()) < sum(had.values()) - 1e-6:
@@ -324,7 +323,7 @@ def test_a_neighbour_counts_the_same_before_and_after(snapshot: Snapshot, new: J
     assert found is not None
     if found.placement is not None:
         fleet = Fleet(snapshot.nodes, NOW, POLICY)
-        claim = claim_of(new, found.placement.node, found.placement.devices, NO_PROMISE, HISTORY.appetite(new))
+        claim = claim_of(new, found.placement.node, found.placement.devices, NO_PROMISE, HISTORY.appetite(new), 1.0)
         fleet.add(claim)
         assert abs(fleet.standing(claim).fraction - found.placement.predicted) < 1e-9
 

@@ -66,5 +66,5 @@ def test_each_choice_is_the_best_of_all_places(found: tuple[NodeView, ...], aske
         fitting = [candidate for candidate in everything if not candidate.refusal]
         assert chosen == min(fitting, key=lambda candidate: candidate.rank, default=None)
         if chosen is not None:
-            claims.append(claim_of(request.job, chosen.node, chosen.devices, request.promise, request.appetite))
+            claims.append(claim_of(request.job, chosen.node, chosen.devices, request.promise, request.appetite, 1.0))
             fleet.add(claims[-1])

@@ -149,6 +149,14 @@ def test_a_set_needs_a_slot_for_each_device() -> None:
     assert "no free harvest slot (1 of 3 free on the node)" in found.message
 
 
+def test_a_set_needs_a_slot_on_each_device() -> None:
+    """Two slots of the node are free, both of them on the other device."""
+    world = [node("n", device("n", "g0"), device("n", "g1")), *(placed(job(name), "n", "g0") for name in "ab")]
+    found = outcome(run(*world, job("j", devices=2)), "j")
+    assert found.action is Action.WAIT
+    assert "no free harvest slot (2 of 4 free on the node)" in found.message
+
+
 def test_two_slots_on_one_device_hold_the_memory_of_two() -> None:
     world = [node("n", slots=4), placed(job("wide", devices=2, memory=2 * GIB), "n", "cpu0")]
     assert outcome(run(*world, job("j", memory=2 * GIB)), "j").action is Action.PLACE

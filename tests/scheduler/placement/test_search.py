@@ -61,6 +61,8 @@ def chosen(parts: Iterable[Part], asked: JobView, history: History | None = None
 
 
 EVERYWHERE = History(backoffs={("uid-j", EVERY_NODE): Backoff(1, NOW + 60, "NotStarted")})
+AWAY = History(backoffs={("uid-j", "n000"): Backoff(1, NOW + 60, "NodeLost")})
+ONE_SMALL = node("n", *(device("n", f"g{i}", memory=size * GIB) for i, size in enumerate((3, 8, 8))))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,8 @@ EVERYWHERE = History(backoffs={("uid-j", EVERY_NODE): Backoff(1, NOW + 60, "NotS
         (many(40, devices=2, jobs=2), job("j", devices=2), None, 16),
         (many(40, devices=2), job("j", devices=2, constraints=IN_A), None, 16),
         (many(40, devices=2), job("j", devices=2), EVERYWHERE, 16),
+        (many(40, devices=2), job("j", devices=2), AWAY, 1),
+        ([ONE_SMALL], job("j", devices=2, memory=2 * GIB), None, 1),
     ],
 )
 def test_a_search_evaluates_no_more_than_it_tells(
@@ -178,6 +182,14 @@ def test_empty_devices_come_before_shared_ones() -> None:
     assert chosen([*many(20, jobs=1, idle=0.9), *many(1, name="z", idle=0.2)], job("j")) == "z000"
 
 
+def test_a_set_is_made_of_what_an_earlier_one_of_the_pass_has_left() -> None:
+    decision = run(
+        node("n", *(device("n", f"g{i}") for i in range(4)), slots=4), *(job(f"j{i}", devices=2) for i in range(3))
+    )
+    found = [outcome(decision, f"j{i}").placement for i in range(3)]
+    assert [placement and placement.devices for placement in found] == [("g0", "g1"), ("g2", "g3"), None]
+
+
 def test_the_idlest_device_comes_first_wherever_its_node_stands() -> None:
     assert chosen([*many(20, idle=0.3), *many(1, name="z", idle=0.9)], job("j")) == "z000"
 
@@ -220,7 +232,9 @@ def test_closed_devices_are_told_by_name() -> None:
     found = outcome(run(*nodes, job("j")), "j")
     assert [candidate.node for candidate in found.candidates] == [f"z{i:02}" for i in range(16)]
     assert {candidate.refusal for candidate in found.candidates} == {"node is cordoned"}
-    assert {candidate.prediction.fraction for candidate in found.candidates} == {0.0}
+    assert {(candidate.prediction.fraction, candidate.gain, candidate.rate) for candidate in found.candidates} == {
+        (0.0, 0.0, 1.0)
+    }
 
 
 @pytest.mark.parametrize(("age", "action"), [(15, Action.PLACE), (15.1, Action.WAIT)])

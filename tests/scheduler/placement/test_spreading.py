@@ -121,6 +121,34 @@ def test_a_preference_gives_way_where_no_place_holds_it() -> None:
     assert where(run(*best, placed(jobs[0], "a"), jobs[1]), "j1") == "a"
 
 
+def wide(name: str, idle: float) -> NodeView:
+    """A host with two devices, so that a second job costs the first one nothing."""
+    return node(name, device(name, "g0", idle=idle), device(name, "g1", idle=idle), labels={HOST: name})
+
+
+def test_a_preference_is_kept_though_another_place_would_harvest_more() -> None:
+    held = placed(like("j1", template()), "a", "g0")
+    hosts = [wide("a", 0.9), host("b", 0.1)]
+    assert where(run(*hosts, held, like("j2", template())), "j2") == "a"
+    assert where(run(*hosts, held, like("j2", template(spread(when="ScheduleAnyway")))), "j2") == "b"
+
+
+def test_a_preference_gives_way_beside_a_rule_that_does_not() -> None:
+    """It must not be on `a`, and would like the other zone, where there is nothing to harvest."""
+    rules = template(spread(ZONE, when="ScheduleAnyway"), affinity=apart())
+    zones = [host("a", 0.9, "east"), host("b", 0.5, "east"), host("c", 0.0, "west")]
+    assert where(run(*zones, placed(like("j1", rules), "a"), like("j2", rules)), "j2") == "b"
+
+
+def test_a_job_is_not_refused_for_where_the_likes_of_another_lie() -> None:
+    """Each keeps away from its own like: `x` from the one place with idle time, `y` from the other."""
+    apps = {app: {"labelSelector": {"matchLabels": {"app": app}}} for app in "xy"}
+    jobs = {app: template(affinity=apart(**apps[app]), labels={"app": app}) for app in "xy"}
+    held = [placed(like(f"{app}1", template(labels={"app": app})), at) for app, at in (("x", "a"), ("y", "b"))]
+    found = run(host("a", 0.9), host("b", 0.0), *held, like("x2", jobs["x"]), like("y3", jobs["y"]))
+    assert where(found, "x2", "y3") == "-a"
+
+
 RULES = template(spread())
 
 

@@ -133,7 +133,7 @@ def claim_of(
     devices: tuple[str, ...],
     promise: Promise,
     appetite: Appetite | None,
-    rate: float = 1.0,
+    rate: float,
     pod: PodKey | None = None,
 ) -> Claim:
     """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
