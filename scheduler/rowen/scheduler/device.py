@@ -81,16 +81,3 @@ class DeviceView:
         if self.online_memory is None:
             return "memory 0: the online pod's memory is not known (it declares none)"
         return ""
-
-    @property
-    def figures(self) -> tuple[float, ...]:
-        """See `COLUMNS`."""
-        return (
-            self.idle, self.deviation, self.memory, self.room, self.online_memory is not None, not self.closed,
-            len(self.available),
-        )  # fmt: skip
-
-
-COLUMNS = ("idle", "deviation", "memory", "room", "known", "open", "parts")
-"""Figures of a device, see `DeviceView`; 1 where what the online pod may have is known, and where it is not closed;
-`parts`: how many `available` has."""

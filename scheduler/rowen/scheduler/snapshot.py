@@ -1,6 +1,6 @@
 """The world as one pass of the scheduler sees it: frozen, without any Kubernetes client."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rowen.crds.offline_job import OfflineJobStatus
-from rowen.scheduler.device import COLUMNS, DeviceView, TenantView
+from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.monitor.hearing import Listening
 from rowen.scheduler.placement.constraints import Constraints, Taint
@@ -62,10 +62,9 @@ class NodeView:
         return -(-self.slots // max(1, len(self.devices)))
 
     @cached_property
-    def columns(self) -> NDArray[np.float64]:
-        """Its devices side by side, one column each in the order of their ids; the rows are `COLUMNS`."""
-        rows = [view.figures for view in self.by_id.values()]
-        return np.array(rows, np.float64).reshape(-1, len(COLUMNS)).T
+    def figures(self) -> dict[Hashable, NDArray[np.float64]]:
+        """Of its devices side by side, by what makes them (`side_by_side`): filled in as it is worked out."""
+        return {}
 
     def trace(self, id_: str) -> NDArray[np.float64]:
         """The device's memory over time (`DeviceView.available`); read when it is asked for first."""

@@ -28,7 +28,7 @@ def open_nodes(draw: st.DrawFn, name: str) -> NodeView:
     """Each device takes up to three."""
     devices: list[Any] = []
     for number in range(draw(st.integers(1, 3))):
-        lent = draw(st.lists(st.integers(0, 8), max_size=3))
+        lent = draw(st.lists(st.integers(0, 8), max_size=3) | st.lists(st.integers(0, 8), min_size=8, max_size=8))
         idle, doubt = draw(st.sampled_from([0.3, 0.5, 0.7, 0.9])), draw(st.sampled_from([0.0, 0.05]))
         available = tuple(sorted(amount * GIB for amount in lent))
         devices.append(device(name, f"g{number}", idle=idle, deviation=doubt, available=available, memory=64 * GIB))

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rowen.scheduler.device import COLUMNS
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import combined
 from rowen.scheduler.placement.fleet.claims import Impact, sharing
+from rowen.scheduler.side_by_side import basics, outlines, side_by_side
 from rowen.scheduler.snapshot import NodeView
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
+At = Rows | slice
+"""Some rows, or all."""
+ALL = slice(None)
 
 EMPTY, SHARED, FULL = 0, 1, 2
 _GROUP = 4.0
@@ -36,11 +39,11 @@ class Columns:
 
     def __init__(self, nodes: Sequence[NodeView], refusals: Sequence[str]) -> None:
         self._views = nodes
-        parts = [view.columns for view in nodes]
+        parts = side_by_side(nodes, basics)
         sizes = np.array([part.shape[1] for part in parts], np.intp)
         self._starts: Rows = np.concatenate(([0], np.cumsum(sizes))).astype(np.intp)
         self._nodes: Rows = np.repeat(np.arange(len(nodes), dtype=np.intp), sizes)
-        joined = np.concatenate(parts, axis=1) if parts else np.empty((len(COLUMNS), 0))
+        joined = np.concatenate(parts, axis=1) if parts else basics(())
         self.share, deviation, self.memory, self.room = (joined[at].copy() for at in range(4))
         """Fraction that a newcomer gets whose memory has all it wants; bytes of the device, and those beside what the
         online pod may have."""
@@ -122,6 +125,14 @@ class Columns:
             found[new], read[new] = [self._trace(row) for row in new.tolist()], True
         return np.take(found, rows, axis=0)
 
+    def outline(self, rows: Rows) -> Numbers:
+        """The most that these rows lent in each part of the time (`outlines`)."""
+        return np.take(self._outlines, rows, axis=0)
+
+    @cached_property
+    def _outlines(self) -> Numbers:
+        return np.concatenate(side_by_side(self._views, outlines), axis=1).T
+
     def _trace(self, row: int) -> Numbers:
         number = self.node_of(row)
         view = self._views[number]
@@ -183,9 +194,9 @@ class Columns:
         np.maximum.at(found, self._nodes, column)
         return found
 
-    def told_first(self, shares: Numbers) -> Numbers:
+    def told_first(self, rows: At, shares: Numbers) -> Numbers:
         """The order of an explanation, where the newcomer gets these shares: the largest come first, NaN last."""
-        order: Numbers = np.nan_to_num(shares - self._group, nan=np.finfo(float).min)
+        order: Numbers = np.nan_to_num(shares - self._group[rows], nan=np.finfo(float).min)
         return order
 
     def most(self, column: Numbers, rows: Flags) -> int | None:
@@ -204,15 +215,18 @@ def key_of(gain: "float | Numbers", fraction: "float | Numbers") -> Any:
 def best(keys: Numbers, most: int) -> Rows:
     """The rows by key, then by number, so many at most; none whose key is `NEVER`."""
     if most > _FEW:
-        last = np.partition(keys, -most)[-most] if most < len(keys) else NEVER
-        rows = np.flatnonzero((keys >= last) & (keys > NEVER))
-        return rows[np.argsort(-keys[rows], kind="stable")[:most]]
+        rows = np.flatnonzero(keys > NEVER)
+        found = keys[rows]
+        if most < len(rows):
+            first = found >= np.partition(found, -most)[-most]
+            rows, found = rows[first], found[first]
+        return rows[np.argsort(-found, kind="stable")[:most]]
     keys = keys.copy()
-    found: list[int] = []
-    while len(found) < min(most, len(keys)):
+    few: list[int] = []
+    while len(few) < min(most, len(keys)):
         row = int(keys.argmax())
         if keys[row] == NEVER:
             break
-        found.append(row)
+        few.append(row)
         keys[row] = NEVER
-    return np.array(found, np.intp)
+    return np.array(few, np.intp)

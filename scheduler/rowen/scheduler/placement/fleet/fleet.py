@@ -190,7 +190,7 @@ class Fleet:
     def offer(self, appetite: Appetite | None, own: int) -> Offer:
         """What every device offers a newcomer with so many bytes of its own, as it is now."""
         columns = self.settled()
-        needs = self._needs_of(appetite) if appetite is not None else ()
+        needs = self.needs(appetite) if appetite is not None else ()
         if not needs and not (own and columns.lending):
             return self._plain
         key = needs, own
@@ -202,7 +202,7 @@ class Fleet:
         offer.refresh()
         return offer
 
-    def _needs_of(self, appetite: Appetite) -> Needs:
+    def needs(self, appetite: Appetite) -> Needs:
         """What jobs with the appetite do on each kind of device; empty where memory never changes its owner."""
         if appetite not in self._needs:
             needs = self.columns.needs(appetite)

@@ -8,10 +8,12 @@ from rowen.scheduler.model.memory import MemoryNeed, memory_doubts, memory_facto
 from rowen.scheduler.model.prediction import combined_each
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.placement.fleet.claims import Impact
-from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers, Rows, key_of
+from rowen.scheduler.placement.fleet.columns import ALL, At, Columns, Flags, Numbers, Rows, best, key_of
 
-_LENT = 64
+_LENT = 16
 """So many rows are worked out first: the factors of many devices are little work."""
+_SLACK = 1e-9
+"""A bound is above what it is a bound of by more than rounding."""
 
 
 class Offer:
@@ -56,22 +58,25 @@ class Offer:
     def charge(self, rows: Rows) -> None:
         """Works out what these rows cost others."""
 
-    def first(self, ranked: Callable[[int], Rows], most: int) -> Rows:
+    def first(self, order: Callable[[At], Numbers], most: int) -> Rows:
         """The first rows of an order in which a bound never stands behind what it is a bound of; so many at most.
 
-        `ranked`: the first rows as they are now, so many at most.
+        `order`: the keys of those rows as they are now, largest first, `NEVER` for what is no place.
         """
-        lent, charged = most, most
+        keys, lent, charged = order(ALL), _LENT, most
         while True:
-            rows = ranked(max(lent, charged))
-            if not self.bounds[rows[:most]].any():
-                return rows[:most]
-            if self.unlent[rows[:most]].any():
+            rows = best(keys, most)
+            if not self.bounds[rows].any():
+                return rows
+            if self.unlent[rows].any():
+                rows = best(keys, lent)
                 self.lend(rows)
-                lent = max(_LENT, 2 * lent)
+                lent *= 2
             else:
-                self.charge(rows[:charged])
+                rows = best(keys, charged)
+                self.charge(rows)
                 charged *= 2
+            keys[rows] = order(rows)
 
     def exact(self) -> "Offer":
         """The same with every row worked out."""
@@ -83,9 +88,9 @@ class Offer:
 class Lending(Offer):
     """To one who wants memory of the pool, or whose `own` bytes are at the cost of others.
 
-    It begins with the columns, which are bounds: nobody gets more than with M = 1, or costs others less than without
-    memory. A row is worked out when a search comes to it. `needs`: see `Columns.needs`; M is 1 where there is none.
-    `cost`: what the newcomer does to those on the device of that row.
+    It begins with bounds: nobody gets more memory than with the most of each part of the time, or costs others less
+    than without memory. A row is worked out when a search comes to it. `needs`: see `Columns.needs`; M is 1 where
+    there is none. `cost`: what the newcomer does to those on the device of that row.
     """
 
     def __init__(
@@ -101,13 +106,33 @@ class Lending(Offer):
             for need, (_, _, parts) in zip(needs, kinds, strict=True)
         ]
         self._number_of: Rows = np.array(numbers or [-1], np.intp)[of_rows]
-        self.shares, self.uncertainties = columns.share.copy(), columns.uncertainties.copy()
+        rows = np.flatnonzero(self._number_of >= 0)
+        self._factors, self._doubts = np.ones(len(columns.share)), np.zeros(len(columns.share))
+        """M and its doubt, or the most and the least that they can be."""
+        self._factors[rows], self._doubts[rows] = self._memory(rows, outlined=True)
+        self.shares, self.uncertainties = np.empty(len(columns.share)), np.empty(len(columns.share))
         self.loss, self.payer, self.takes = columns.loss.copy(), columns.payer.copy(), columns.takes.copy()
-        self.keys = columns.keys.copy()
-        self.unlent = self._number_of >= 0
-        self.bounds = self.unlent | (columns.lends & (own > 0))
+        self.keys = np.empty(len(columns.share))
+        self.unlent, self.bounds = np.empty_like(self.takes), np.empty_like(self.takes)
+        self._begin(ALL)
         self.changed = []
         self._seen = len(columns.changed)
+
+    def _begin(self, rows: At) -> None:
+        """Takes the columns and what is known of memory, which is a bound: each claim leaves less of it."""
+        columns = self._columns
+        self.loss[rows], self.payer[rows] = columns.loss[rows], columns.payer[rows]
+        self.takes[rows], self.unlent[rows] = columns.takes[rows], self._number_of[rows] >= 0
+        self.bounds[rows] = self.unlent[rows] | (columns.lends[rows] & (self._own > 0))
+        self._put(rows)
+
+    def _put(self, rows: At) -> None:
+        columns = self._columns
+        shares = columns.share[rows] * self._factors[rows]
+        shared = columns.tenants[rows] > 0
+        self.shares[rows] = shares
+        self.uncertainties[rows] = combined_each(columns.of_idle[rows], self._doubts[rows], shared)
+        self.keys[rows] = key_of(shares - self.loss[rows], shares)
 
     def refresh(self) -> None:
         """Takes into account who has come since."""
@@ -118,23 +143,17 @@ class Lending(Offer):
         self._seen = len(columns.changed)
         self.changed += changed
         rows = np.array(changed, np.intp)
-        known = rows[~self.unlent[rows]]
-        self.shares[rows], self.uncertainties[rows] = columns.share[rows], columns.uncertainties[rows]
-        self.loss[rows], self.payer[rows] = columns.loss[rows], columns.payer[rows]
-        self.takes[rows], self.keys[rows] = columns.takes[rows], columns.keys[rows]
-        self.unlent[rows] = self._number_of[rows] >= 0
-        self.bounds[rows] = self.unlent[rows] | (columns.lends[rows] & (self._own > 0))
-        # A search that came to them once will come to them again.
-        self.lend(known)
+        self._factors[rows] = np.minimum(1.0, self._factors[rows] + _SLACK)
+        self._doubts[rows] = np.maximum(0.0, self._doubts[rows] - _SLACK)
+        self._begin(rows)
 
     def lend(self, rows: Rows) -> None:
         """Works out the memory factor on these rows."""
-        columns, rows = self._columns, rows[self.unlent[rows]]
-        factors, doubts = self._memory(rows)
-        self.shares[rows] = columns.share[rows] * factors
-        self.uncertainties[rows] = combined_each(columns.of_idle[rows], doubts, columns.tenants[rows] > 0)
-        self.unlent[rows], self.bounds[rows] = False, columns.lends[rows] & (self._own > 0)
-        self._rank(rows)
+        rows = rows[self.unlent[rows]]
+        self._factors[rows], self._doubts[rows] = self._memory(rows)
+        self.unlent[rows], self.bounds[rows] = False, self._columns.lends[rows] & (self._own > 0)
+        self._put(rows)
+        self.changed += rows.tolist()
 
     def charge(self, rows: Rows) -> None:
         """Works out what these rows cost others."""
@@ -144,21 +163,20 @@ class Lending(Offer):
             self.loss[row], self.payer[row] = impact.loss, impact.priority
             self.takes[row] &= impact.broken is None
         self.bounds[rows] = False
-        self._rank(rows)
-
-    def _rank(self, rows: Rows) -> None:
-        self.keys[rows] = key_of(self.shares[rows] - self.loss[rows], self.shares[rows])
+        self._put(rows)
         self.changed += rows.tolist()
 
-    def _memory(self, rows: Rows) -> tuple[Numbers, Numbers]:
-        """M on these rows, and its doubt."""
+    def _memory(self, rows: Rows, *, outlined: bool = False) -> tuple[Numbers, Numbers]:
+        """M on these rows, and its doubt; `outlined`: the most and the least that these can be."""
         columns, numbers = self._columns, self._number_of[rows]
         factors, doubts = np.ones(len(rows)), np.zeros(len(rows))
         for (need, parts), number in self._needs.items():
             at = np.flatnonzero(numbers == number)
             if len(at):
                 found = rows[at]
-                left = columns.available(found, parts) - (columns.unseen[found] + self._own)[:, None]
-                factors[at] = memory_factors(need, left, 1.0 / (columns.tenants[found] + 1))
+                available = columns.outline(found) if outlined else columns.available(found, parts)
+                left = available - (columns.unseen[found] + self._own)[:, None]
+                worth = memory_factors(need, left, 1.0 / (columns.tenants[found] + 1))
+                factors[at] = np.minimum(1.0, worth + _SLACK) if outlined else worth
                 doubts[at] = memory_doubts(need, factors[at])
         return factors, doubts

@@ -4,22 +4,21 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from rowen.scheduler.history import History
-from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.placement.constraints import Constraints
-from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.fleet import Fleet, Needs
 from rowen.scheduler.placement.search.choice import choose
 from rowen.scheduler.placement.search.request import Choice, Request
 from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView
 
-Shape = tuple[int, int, Appetite | None, Promise, int, Constraints, tuple[tuple[str, float], ...], Hashable]
-"""What decides whether a job fits, back-offs apart.
+Shape = tuple[int, int, int, Needs | None, Promise, int, Constraints, tuple[tuple[str, float], ...], Hashable]
+"""What decides whether a job fits, and what is told where it does not, back-offs apart.
 
-Devices, memory for itself and of the pool, what it is promised, priority, constraints, rates, and how it is to lie
-among others that are there.
+Devices, memory for itself, most of the pool and what it does with that, what it is promised, priority, constraints,
+rates, and how it is to lie among others that are there.
 """
 
 
@@ -60,7 +59,9 @@ class Places:
         """A request like one that was refused before is refused alike: capacity only shrinks."""
         job, rates = request.job, tuple(request.rates.items())
         lies = self.spreading.gist(job, softly=softly) if request.away else None
-        shape = job.devices, job.memory, request.appetite, request.promise, job.priority, job.constraints, rates, lies
+        needs = self.fleet.needs(request.appetite) if request.appetite is not None else None
+        own = job.devices, job.memory, job.pool, needs
+        shape = *own, request.promise, job.priority, job.constraints, rates, lies
         found = self._refused.get(shape) if not request.backoffs else None
         if found is None:
             found = choose(request, self.fleet, self.policy)

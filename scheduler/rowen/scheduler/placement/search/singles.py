@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rowen.scheduler.placement.fleet.columns import NEVER, Flags, Rows, best, key_of
+from rowen.scheduler.placement.fleet.columns import NEVER, At, Flags, Numbers, key_of
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import DeviceState
 from rowen.scheduler.placement.search.request import Request
@@ -16,18 +16,17 @@ def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]
     offer = fleet.offer(request.appetite, job.memory)
     rates = fleet.rates(request.rates) if request.rates else None
 
-    def ranked(ahead: int) -> Rows:
-        enough = offer.shares >= request.least() if job.sla is None else offer.keeps(request.promise)
-        fits = (columns.free >= job.memory) & enough & offer.takes
-        fits = fits if allowed is None else fits & allowed
-        keys = offer.keys if rates is None else key_of(offer.shares * rates - offer.loss, offer.shares)
-        rows = best(np.where(fits, keys, NEVER), ahead)
-        if len(rows) and keys[rows[-1]] < 0.0:
-            # Only who goes before all who pay may lower the total.
-            rows = best(np.where(fits & ((keys >= 0.0) | (offer.payer < job.priority)), keys, NEVER), ahead)
-        return rows
+    def order(at: At) -> Numbers:
+        shares = offer.shares[at]
+        enough = shares >= request.least() if job.sla is None else offer.keeps(request.promise)[at]
+        fits = (columns.free[at] >= job.memory) & enough & offer.takes[at]
+        fits = fits if allowed is None else fits & allowed[at]
+        keys = offer.keys[at] if rates is None else key_of(shares * rates[at] - offer.loss[at], shares)
+        # Only who goes before all who pay may lower the total.
+        fits &= (keys >= 0.0) | (offer.payer[at] < job.priority)
+        return np.where(fits, keys, NEVER)
 
-    return [fleet.device(row) for row in offer.first(ranked, most).tolist()]
+    return [fleet.device(row) for row in offer.first(order, most).tolist()]
 
 
 def allowed_rows(request: Request, fleet: Fleet) -> Flags | None:
