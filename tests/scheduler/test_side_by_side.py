@@ -15,7 +15,7 @@ def test_figures_stand_in_the_order_of_ids() -> None:
     ]
     first, none, last = side_by_side(views, basics)
     assert first[0].tolist() == [0.5, 0.25]
-    assert first[3:6].tolist() == [[first[2, 0], 0.0], [1.0, 0.0], [0.0, 0.0]]
+    assert first[3:6].tolist() == [[6.0 * GIB, 0.0], [1.0, 0.0], [0.0, 0.0]]
     assert none.shape == (7, 0)
     assert last[:, 0].tolist() == [0.75, 0.5, 4.0 * GIB, 3.0 * GIB, 1.0, 1.0, 2.0]
 
