@@ -15,6 +15,7 @@ from rowen.kube.election import ensure_held
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import CONFLICT, NOT_FOUND, apply_status, get
+from rowen.scheduler import garbage
 from rowen.scheduler.decision import Action, Decision, Outcome, backoff_key, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
@@ -179,7 +180,7 @@ class Loop:
         self._waited_for = decision.waited_for
 
     def _decide(self) -> tuple[Snapshot, Decision]:
-        with self._working(), self.metrics.decision_seconds.time():
+        with self._working(), self.metrics.decision_seconds.time(), garbage.kept():
             now = self.now()
             snapshot = self.cluster.snapshot(now)
             observation = observe(self.history, snapshot, now, self.policy)
