@@ -214,6 +214,10 @@ def test_a_job_does_not_stand_in_its_own_way() -> None:
         ),
         (template(spread(labelSelector=None)), ()),
         (template(spread(most=0)), ()),
+        (template(spread("k" * 318), affinity=apart("k" * 318)), ()),
+        (template(spread("k" * 317)), (SpreadRule("k" * 317, (Requirement("app", "In", ("x",)),)),)),
+        (template(spread(labelSelector={"matchLabels": {str(number): "" for number in range(65)}})), ()),
+        (template(*[spread()] * 9), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),) * 8),
         (template({"topologyKey": 1}, spread()), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),)),
         (
             template(spread(labelSelector={"matchExpressions": [{"key": "k", "operator": "Exists"}]})),

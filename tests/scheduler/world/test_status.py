@@ -285,6 +285,12 @@ def test_the_manifest_names_the_object_by_uid_and_version() -> None:
     assert written["status"]["explanation"]["message"] == "no node reports a harvested device"
 
 
+def test_a_message_that_is_too_long_is_cut_and_ends_no_pass() -> None:
+    found = outcome(run(node("n"), job("j")), "j")
+    written = status_of(replace(found, message="x" * 40_000))
+    assert {len(condition.message) for condition in written.conditions if condition.type == "Placed"} == {4096}
+
+
 def test_a_finished_job_keeps_what_was_told_of_it() -> None:
     view = job("j")
     first = outcome(run(node("n"), view), "j")

@@ -16,6 +16,11 @@ Labels = tuple[tuple[str, str], ...]
 """Of a pod, sorted by key."""
 _MOST_LABELS = 64
 _MOST_RULES = 8
+_MOST_REQUIREMENTS = 16
+_MOST_VALUES = 256
+
+Key = Annotated[str, Field(max_length=317)]
+"""Of a label: a prefix of 253 letters, a slash and a name of 63. Nobody has checked a template's, and it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +42,27 @@ class SpreadRule:
 
 
 class _Expression(ReadModel):
-    key: str
+    key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[str] | None = None
+    values: Annotated[list[str], Field(max_length=_MOST_VALUES)] | None = None
 
 
 class _Selector(ReadModel):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_Expression] | None = None
+    match_labels: Annotated[dict[str, str], Field(max_length=_MOST_LABELS)] | None = None
+    match_expressions: Annotated[list[_Expression], Field(max_length=_MOST_REQUIREMENTS)] | None = None
 
 
 class _Spread(ReadModel):
-    topology_key: str
+    topology_key: Key
     max_skew: Annotated[int, Field(ge=1)]
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: _Selector | None = None
     min_domains: Annotated[int, Field(ge=1)] | None = None
-    match_label_keys: list[str] | None = None
+    match_label_keys: Annotated[list[str], Field(max_length=_MOST_LABELS)] | None = None
 
 
 class _Apart(ReadModel):
-    topology_key: str
+    topology_key: Key
     label_selector: _Selector | None = None
     namespaces: list[str] | None = None
     namespace_selector: Any = None

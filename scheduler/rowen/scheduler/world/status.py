@@ -25,6 +25,8 @@ _STICKY = frozenset(reason.value for reason in Reason) - {Reason.SUSPENDED, Reas
 _SLA_LOSSES = frozenset((Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED))
 _BELOW_SLA: tuple[ConditionStatus, str] = ("False", "BelowSLA")
 _STEADY = 0.05
+_MOST_LETTERS = 4096
+"""As many as the API takes of an explanation's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ def wanted(outcome: Outcome, labels: Collection[str], history: History, now: flo
     def words(text: str) -> str:
         return sight.words(text, labels)
 
-    outcome = replace(outcome, message=words(outcome.message))
+    # It may repeat what a template says, which nobody has checked: one that is too long would end the pass.
+    outcome = replace(outcome, message=words(outcome.message)[:_MOST_LETTERS])
     track = _track(history, job, placement)
     assignment = _assignment(placement, job.status.assignment) if placement else None
     stamp = rfc3339(now)
