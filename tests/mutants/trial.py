@@ -124,7 +124,7 @@ def _forget_our_own() -> None:
     elsewhere = set(_imported_from_elsewhere())
     for name, module in list(sys.modules.items()):
         ours = (getattr(module, "__file__", None) or "").startswith(str(ROOT))
-        if ours and name not in elsewhere and not name.startswith("mutants."):
+        if ours and name not in elsewhere and name != "__main__" and not name.startswith("mutants."):
             del sys.modules[name]
 
 

@@ -19,7 +19,6 @@ from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.loop import Loop
 from rowen.scheduler.monitor.backoff import Backoff
-from rowen.scheduler.pace import pause_seconds
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.world.refusal import Refusal
 
@@ -352,12 +351,3 @@ async def test_a_status_that_changes_all_the_time_is_tried_each_pass(stage: Stag
     tap.errors.clear()
     await loop.step()
     assert condition((await stage.get_job("j"))["status"], "Placed")["status"] == "False"
-
-
-@pytest.mark.parametrize(
-    ("worked", "failures", "pause"),
-    [(0.0, 0, 0.2), (0.05, 0, 0.2), (0.1, 0, 0.4), (5.0, 0, 20.0), (9.0, 0, 20.0), (0.0, 1, 2.0), (0.0, 3, 8.0),
-     (0.0, 99, 20.0), (1.0, 1, 4.0)],
-)  # fmt: skip
-def test_pauses_follow_the_work_and_the_failures(worked: float, failures: int, pause: float) -> None:
-    assert pause_seconds(worked, failures) == pytest.approx(pause)

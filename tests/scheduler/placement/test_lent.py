@@ -110,6 +110,22 @@ def test_a_job_in_lockstep_has_the_memory_of_its_tightest_device() -> None:
     assert found.gain == pytest.approx(2 * 0.8 * 0.25)
 
 
+def test_a_job_with_all_the_memory_it_wants_is_as_sure_as_one_without_any() -> None:
+    """SLA 0.75 with the least margin is 0.765 of 0.8; the 5 % of a shared device would be 0.83."""
+    assert outcome(run(node("n", lending("n", 8)), pooled("j", sla=0.75), history=EXACT), "j").action is Action.PLACE
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_job_in_lockstep_is_as_unsure_as_the_device_of_which_least_is_known(first: int) -> None:
+    """Idle 0.8 ± 0.08 on one, ± 0.04 on the other: 0.1. With 2 of 4 GiB on one a doubt of 0.5 x 0.5 / 0.5 more."""
+    deviations = [0.08, 0.04] if first == 0 else [0.04, 0.08]
+    devices = [lending("n", 4, id_=f"g{at}", deviation=deviation) for at, deviation in enumerate(deviations)]
+    found = best(node("n", *devices), pooled("j", devices=2, doubt=0.5))
+    assert found.prediction.uncertainty == pytest.approx(0.1)
+    devices = [lending("n", 2 if at == first else 4, id_=f"g{at}") for at in range(2)]
+    assert best(node("n", *devices), pooled("j", devices=2, doubt=0.5)).prediction.uncertainty == pytest.approx(0.5)
+
+
 def test_sets_go_by_memory_too() -> None:
     """Of three devices the two with memory, though the third is idler; and the node that gives most."""
     devices = [lending("n", 4, id_="g0"), lending("n", 0, id_="g1", idle=0.9), lending("n", 4, id_="g2")]

@@ -164,3 +164,8 @@ def test_a_limit_above_every_device_is_told_of_jobs_that_wait_and_that_are_place
     messages = [outcome(run(*world), "j").message for world in worlds]
     assert [message.endswith(told) for message in messages] == [True] * 4
     assert [message.startswith("placed on n/cpu0") for message in messages] == [True, True, False, False]
+
+
+def test_a_job_as_large_as_the_largest_device_waits_for_what_its_service_leaves() -> None:
+    found = outcome(run(node("n"), job("j", memory=8 * GIB)), "j")
+    assert found.message.startswith("no device has room for it, whichever jobs end: spec.memory is 8.00Gi")

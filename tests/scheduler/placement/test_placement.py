@@ -157,6 +157,24 @@ def test_a_set_needs_a_slot_on_each_device() -> None:
     assert "no free harvest slot (2 of 4 free on the node)" in found.message
 
 
+@pytest.mark.parametrize(
+    ("held", "idles", "first"),
+    [
+        ({"g0": 1}, (0.9, 0.3, 0.3), ("g1", "g2")),
+        ({"g0": 2, "g1": 1, "g2": 1}, (0.9, 0.4, 0.4), ("g0", "g1")),
+        ({"g0": 4, "g1": 1, "g2": 1}, (0.9, 0.4, 0.4), ("g1", "g2")),
+    ],
+)
+def test_the_set_that_is_told_has_empty_devices_first_then_shared_and_full_ones(
+    held: dict[str, int], idles: tuple[float, ...], first: tuple[str, ...]
+) -> None:
+    """In each by what a newcomer would get there; none has the memory that is asked for."""
+    devices = [device("n", f"g{at}", idle=idle) for at, idle in enumerate(idles)]
+    jobs = [placed(job(f"{id_}{number}"), "n", id_) for id_, count in held.items() for number in range(count)]
+    found = outcome(run(node("n", *devices, slots=12), *jobs, job("j", devices=2, memory=7 * GIB)), "j")
+    assert found.candidates[0].devices == first
+
+
 def test_two_slots_on_one_device_hold_the_memory_of_two() -> None:
     world = [node("n", slots=4), placed(job("wide", devices=2, memory=2 * GIB), "n", "cpu0")]
     assert outcome(run(*world, job("j", memory=2 * GIB)), "j").action is Action.PLACE

@@ -64,6 +64,11 @@ def test_the_highest_sla_is_promised_on_a_device_that_is_always_idle() -> None:
     assert found.action is Action.PLACE
 
 
+def test_the_highest_sla_may_find_a_place_later() -> None:
+    found = outcome(run(node("n", device("n", idle=0.9)), job("j", sla=HIGHEST_SLA)), "j")
+    assert found.message.startswith("no candidate holds")
+
+
 FOUR = tuple(device("n", f"g{number}") for number in range(4))
 
 

@@ -70,6 +70,19 @@ def test_a_job_whose_own_node_has_the_likeliest_places_says_so() -> None:
     assert found.message.endswith("no place on another node is better: the likeliest places are all on its own")
 
 
+def test_of_two_that_fall_short_of_their_slas_the_later_one_makes_way() -> None:
+    first, second = (placed(job(name, sla=0.3, created=at), "n") for name, at in (("b", 1.0), ("a", 2.0)))
+    decision = run(node("n"), first, second, history=short(first, second))
+    assert actions(decision) == {"b": "keep", "a": "MadeWay"}
+
+
+def test_a_job_on_a_device_that_is_not_idle_any_more_is_told_of_and_stays() -> None:
+    """It measured something a while ago; nothing is expected there, with or without its neighbour."""
+    view, other = placed(job("j", sla=0.3), "n"), placed(job("other"), "n")
+    decision = run(node("n", device("n", idle=0.0)), view, other, history=short(view))
+    assert actions(decision) == {"j": "keep", "other": "keep"}
+
+
 def test_a_place_that_has_failed_it_is_no_better_place() -> None:
     view = placed(job("j", sla=0.3), "n")
     held = Backoff(1, NOW + 60, "SLAViolated")

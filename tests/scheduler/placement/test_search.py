@@ -9,8 +9,10 @@ from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
+from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError, Profile
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
+from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.placement.constraints import Constraints, constraints_of
 from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.fleet import fleet
@@ -73,6 +75,7 @@ ONE_SMALL = node("n", *(device("n", f"g{i}", memory=size * GIB) for i, size in e
         (many(40, jobs=2), job("j"), None, 16),
         ([*many(1, jobs=1, idle=0.9), *many(40, name="o", devices=2, jobs=1)], job("j", priority=1), None, 2),
         (many(40, idle=0.3), job("j", sla=0.4), None, 16),
+        (many(40, jobs=1, available=(4 * GIB,)), job("j", sla=0.38, need=linear_need(GIB), memory=0), EXACT, 16),
         (many(40, idle=0.004), job("j"), None, 16),
         (many(40, memory=3 * GIB), job("j", memory=2 * GIB), None, 16),
         (many(40, devices=2, jobs=1), job("j"), None, 16),
@@ -237,6 +240,13 @@ def test_closed_devices_are_told_by_name() -> None:
     }
 
 
+@pytest.mark.parametrize(("age", "action"), [(LATE_SECONDS, Action.PLACE), (LATE_SECONDS + 0.1, Action.WAIT)])
+def test_a_node_whose_agent_is_heard_takes_jobs_until_its_report_is_late(age: float, action: Action) -> None:
+    found = outcome(run(node("n", told=NOW - age), job("j")), "j")
+    assert found.action is action
+    assert ("its last report is" in found.message) == (action is Action.WAIT)
+
+
 @pytest.mark.parametrize(("age", "action"), [(15, Action.PLACE), (15.1, Action.WAIT)])
 def test_a_node_takes_jobs_for_as_long_as_a_lease_lasts(age: float, action: Action) -> None:
     assert outcome(run(node("n", reported=NOW - age), job("j")), "j").action is action
@@ -278,6 +288,22 @@ def test_full_devices_do_not_use_up_a_nodes_share_of_the_search() -> None:
     found = outcome(run(node("n", *devices), *held, job("j", devices=2)), "j")
     assert found.placement is not None
     assert found.placement.devices == ("g6", "g7")
+
+
+def test_the_other_devices_of_a_node_without_slots_do_not_stand_before_a_free_one() -> None:
+    """Of its two slots both are taken, so that the three that nobody holds are none."""
+    held = placed(job("h", devices=2), "n", "g0", "g1")
+    full = node("n", *(device("n", f"g{i}", idle=0.9) for i in range(5)), slots=2)
+    assert chosen([full, held, *many(1, name="z", idle=0.2)], job("j")) == "z000"
+
+
+def test_a_job_joins_one_that_another_has_slowed_down_already() -> None:
+    """`w` is on both devices; once `a` has halved it on one of them, who joins it on the other costs it nothing."""
+    held = placed(job("w", devices=2), "n", "g0", "g1")
+    parts = [*many(20, name="a", idle=1.0, memory=2 * GIB), node("n", device("n", "g0"), device("n", "g1")), held]
+    decision = run(*parts, job("a", priority=1), job("b"))
+    found = [outcome(decision, name).placement for name in "ab"]
+    assert [placement and placement.devices for placement in found] == [("g0",), ("g1",)]
 
 
 def test_devices_that_just_fit_are_found_behind_one_that_does_not() -> None:
@@ -473,6 +499,14 @@ def test_throughput_is_compared_and_not_fractions() -> None:
     ]  # fmt: skip
     assert chosen([node("a", slow), node("b", fast)], job("j", workload="other"), known) == "a"
     assert chosen([node("a", slow), node("b", replace(fast, type="new"))], job("j"), known) == "b"
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_type_on_which_the_class_was_never_seen_is_tried_before_one_that_is_known_to_be_slow(devices: int) -> None:
+    known = History(profiles={("class", "cpu"): Profile(100.0, 60.0, NOW), ("class", "gpu"): Profile(300.0, 60.0, NOW)})
+    new = node("z", *(replace(device("z", f"g{i}", idle=0.5), type="new") for i in range(devices)))
+    parts = [*many(20, devices=devices, idle=0.9), new]
+    assert chosen(parts, job("j", devices=devices), known) == "z"
 
 
 def test_a_set_goes_at_the_pace_of_its_slowest_device() -> None:

@@ -188,6 +188,18 @@ def test_who_keeps_others_away_is_left_alone() -> None:
     assert where(run(host("a", 0.9), placed(aloof, "a"), like("j2", template(), namespace="other")), "j2") == "a"
 
 
+def test_who_keeps_others_away_keeps_its_like_away_and_nobody_else() -> None:
+    other = {"labelSelector": {"matchLabels": {"app": "y"}}}
+    two = [wide("a", 0.9), host("b", 0.1)]
+    aloof = placed(like("j1", template(affinity=apart(**other))), "a", "g0")
+    assert where(run(*two, aloof, like("j2", template())), "j2") == "a"
+    assert where(run(*two, aloof, like("j2", template(labels={"app": "y"}))), "j2") == "b"
+    # A rule of its own about its place is none about the places of others.
+    rules = template(spread(labelSelector={"matchLabels": {"app": "z"}}), affinity=apart(**other))
+    both = placed(like("j1", rules), "a", "g0")
+    assert where(run(*two, both, like("j2", template(labels={"app": "z"}))), "j2") == "a"
+
+
 def test_a_job_does_not_stand_in_its_own_way() -> None:
     """It falls short and looks for another place: where it is does not count."""
     rules = template(spread(ZONE))

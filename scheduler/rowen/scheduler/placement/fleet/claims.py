@@ -43,7 +43,7 @@ class Fall:
     claim: Claim
     before: float
     after: float
-    need: float = 0.0
+    need: float
     """Least fraction that it was promised, unsure as `after` is; 0 for best effort."""
 
     @property
