@@ -4,6 +4,7 @@ import random
 
 import placement
 import pytest
+from reporting.report import Missing
 from scheduling import optimum, worlds
 
 from rowen.scheduler.decision import Action, decide
@@ -48,8 +49,17 @@ def test_the_optimum_worked_out_by_hand(idles, jobs, best):
 
 
 def test_no_decision_is_better_than_the_optimum():
-    gaps = [optimum.gap(seed, 0.4, HISTORY, POLICY) for seed in range(3)]
-    assert all(-1e-6 <= gap < 0.5 for gap in gaps)
+    gaps = [optimum.gap(seed, 0.4, 0.0, HISTORY, POLICY) for seed in range(3)]
+    assert all(-1e-6 <= gap.decided <= 0.05 for gap in gaps)
+    assert all(gap.decided <= gap.queue + 1e-6 for gap in gaps)
+
+
+def test_a_cluster_without_a_proven_optimum_is_told_as_such(monkeypatch):
+    monkeypatch.setattr(optimum, "most", lambda places: None)
+    assert optimum.gap(0, 0.4, 0.0, HISTORY, POLICY) is None
+    figures = placement.gap_figures(0, quick=True)
+    assert figures["optimum_unsolved"] == (60.0, "clusters")
+    assert isinstance(figures["optimality_gap_max"][0], Missing)
 
 
 def test_the_clusters_have_what_they_are_asked_for():
@@ -106,6 +116,8 @@ def test_every_figure_is_there(monkeypatch):
         "full_pass_s",
         "pass_full_s",
         "optimality_gap_max",
+        "queue_gap_max",
+        "joint_ms_lockstep_p99",
         "growth",
     } <= figures.keys()
     assert all(row["value"] is not None for row in figures.values())

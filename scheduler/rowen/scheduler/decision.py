@@ -1,10 +1,12 @@
 """One pass: from a snapshot and the history to what shall be done with every job."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
 
 from rowen.crds.common import find_condition
 from rowen.scheduler.history import History
@@ -15,6 +17,7 @@ from rowen.scheduler.monitor.losses import overdue, taken_away, violations
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.joint.plan import Joint, Plan
 from rowen.scheduler.placement.memory_words import above_all_devices, gib, never_fits
 from rowen.scheduler.placement.remedy import Remedies, remedies
 from rowen.scheduler.placement.search.choice import claim_of
@@ -79,9 +82,10 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
     losses = taken_away(snapshot, history, lost_nodes, now, policy)
     # 2. Enter what stays, and every pod that still holds slots, into the fleet.
     fleet, held = build_fleet(snapshot, history, losses, now, policy)
-    # 3. Place the waiting jobs in order; each sees what the ones before it took.
+    # 3. Place the waiting jobs in order of priority; each sees what the ones before it took.
     backoffs, waits = dict(history.backoffs), ahead(history.backoffs, now)
     outcomes: list[Outcome] = []
+    waiting: list[JobView] = []
     standing = ((snapshot.jobs[uid], placement.node) for uid, (placement, _) in held.items())
     places = Places(fleet, history, policy, standing)
     queue = [job for job in snapshot.jobs.values() if job.uid not in held and not _told_to_be_over(job)]
@@ -94,7 +98,8 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
         elif job.unreadable:
             outcomes.append(Outcome(job, Action.WAIT, f"the scheduler does not understand it: {job.unreadable}"))
         elif job.placement is None:
-            outcomes.append(_place(job, places, waits.get(job.uid, {}), now))
+            waiting.append(job)
+    outcomes += _place_all(waiting, places, waits, now)
     # 4. Who falls short of his SLA goes where that helps: only to what those who wait have left.
     elsewhere = partial(_elsewhere, places=places, waits=waits, now=now)
     short = violations(snapshot, held, history, now, policy)
@@ -160,11 +165,27 @@ def _short_told(uid: JobKey, placement: Placement, found: Remedies, fleet: Fleet
     return f"; it falls short of its SLA and stays: no place on another node is better: {next(others, none)}"
 
 
-def _place(job: JobView, places: Places, backoffs: Mapping[str, Backoff], now: float) -> Outcome:
-    fleet, request = places.fleet, places.request(job, backoffs)
-    choice = places.choice(request)
+def _place_all(
+    waiting: Iterable[JobView], places: Places, waits: Mapping[JobKey, Mapping[str, Backoff]], now: float
+) -> Iterator[Outcome]:
+    """What becomes of jobs in the queue's order; few of one priority may choose together."""
+    joint = Joint(places.fleet, places.policy, now)
+
+    def request(job: JobView) -> Request:
+        return places.request(job, waits.get(job.uid, {}))
+
+    for _, equals in groupby(waiting, key=attrgetter("priority")):
+        jobs = list(equals)
+        plan = joint.plan(jobs, request)
+        yield from (_place(request(job), plan, places, now) for job in plan.in_order(jobs))
+
+
+def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
+    job, fleet = request.job, places.fleet
+    choice = plan.choices.get(job.uid) or places.choice(request)
+    told = plan.told.get(job.uid, "")
     if choice.chosen is None:
-        return Outcome(job, Action.WAIT, _refused(job, choice, fleet), candidates=choice.candidates)
+        return Outcome(job, Action.WAIT, _refused(job, choice, fleet) + told, candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
@@ -172,7 +193,7 @@ def _place(job: JobView, places: Places, backoffs: Mapping[str, Backoff], now: f
     candidates = (replace(best, chosen=True), *(other for other in choice.candidates if other is not best))
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"({product_told(best.prediction)}){rate_told(best.rate)}{_memory_told(job, fleet)}"
+        f"({product_told(best.prediction)}){rate_told(best.rate)}{_memory_told(job, fleet)}{told}"
     )
     return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
 

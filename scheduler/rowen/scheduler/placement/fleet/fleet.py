@@ -93,6 +93,17 @@ class Fleet:
             state.add(claim)
         self._soil(node, states)
 
+    def remove(self, claim: Claim) -> None:
+        """Takes back a claim that was added."""
+        node = self.node(self.number[claim.node])
+        states = node.of(claim)
+        self._soil(node, states)
+        node.free_slots += claim.slots
+        node.impacts.clear()
+        self.moved.append(self.number[claim.node])
+        for state in states:
+            state.remove(claim)
+
     def _soil(self, node: NodeState, states: Sequence[DeviceState]) -> None:
         """Rows that a new claim on the devices changes: those of all who share a device with it."""
         soiled = list(states)

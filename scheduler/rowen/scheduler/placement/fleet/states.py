@@ -31,9 +31,17 @@ class DeviceState:
         """Takes the claim into account."""
         self.claims[claim.key] = claim
         self.free -= claim.memory
+        self.unseen += self._unseen_of(claim)
+
+    def remove(self, claim: Claim) -> None:
+        """Takes back a claim that was added."""
+        del self.claims[claim.key]
+        self.free += claim.memory
+        self.unseen -= self._unseen_of(claim)
+
+    def _unseen_of(self, claim: Claim) -> int:
         seen = self.node.view.tenancies.get(claim.pod, ()) if claim.pod is not None else ()
-        if not any(device.id == self.view.id for device, _ in seen):
-            self.unseen += claim.memory
+        return 0 if any(device.id == self.view.id for device, _ in seen) else claim.memory
 
     @property
     def lends(self) -> bool:

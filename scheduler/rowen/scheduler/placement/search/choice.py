@@ -26,14 +26,17 @@ _ALTERNATIVES = 2
 
 def choose(request: Request, fleet: Fleet, policy: Policy) -> Choice:
     """The candidate that adds most promised throughput and keeps every promise; if none does, why not."""
+    return Choice(tuple(fitting(request, fleet, policy) or _told(request, fleet, policy)))
+
+
+def fitting(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
+    """The best candidates that fit, best first."""
     if request.job.devices == 1:
         devices = best_devices(request, fleet, _ALTERNATIVES)
         found = [evaluate(request, fleet, (state,), policy) for state in devices]
     else:
         found = best_sets(request, fleet, policy)
-    if found:
-        return Choice(tuple(sorted(found, key=lambda candidate: candidate.rank)[:_ALTERNATIVES]))
-    return Choice(tuple(_told(request, fleet, policy)))
+    return sorted(found, key=lambda candidate: candidate.rank)[:_ALTERNATIVES]
 
 
 def survey(request: Request, fleet: Fleet, policy: Policy) -> Choice:

@@ -1,0 +1,82 @@
+"""The places that each of a few jobs could take, before any of the others has one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from math import comb
+
+import numpy as np
+
+from rowen.scheduler.placement.fleet.fleet import Fleet
+from rowen.scheduler.placement.fleet.states import DeviceState, claims_on
+from rowen.scheduler.placement.search.evaluation import Devices, evaluate
+from rowen.scheduler.placement.search.request import Candidate, Request
+from rowen.scheduler.placement.search.singles import allowed_rows, best_devices
+from rowen.scheduler.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One place of one job. Its gain is exact as long as no other newcomer touches what it touches."""
+
+    number: int
+    """The job's place among those that are asked about."""
+    candidate: Candidate
+    touched: frozenset[int | str]
+    """The rows of its devices, and the keys of the claims that have a part of them."""
+
+
+def option(number: int, candidate: Candidate, devices: Sequence[DeviceState]) -> Option:
+    """The place as an option of that job."""
+    keys = (claim.key for claim in claims_on(devices))
+    return Option(number, candidate, frozenset((*(state.row for state in devices), *keys)))
+
+
+def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: int) -> list[Option] | None:
+    """The options of all jobs, of each the best first; None where there are more than `most`.
+
+    Of a job on one device as many of its best places as the others can take devices, and one: among empty devices no
+    others can be of use, since one of these stays free whatever the others do. Of a job in lockstep every set.
+    """
+    wanted = sum(request.job.devices for request in requests)
+    found: list[Option] = []
+    for number, request in enumerate(requests):
+        if request.job.devices == 1:
+            places: Iterator[Devices] = ((state,) for state in best_devices(request, fleet, wanted))
+        elif _sets_number(request, fleet, most) > most:
+            return None
+        else:
+            places = _sets(request, fleet)
+        looked_at = ((evaluate(request, fleet, devices, policy), devices) for devices in places)
+        fitting = [option(number, candidate, devices) for candidate, devices in looked_at if not candidate.refusal]
+        found += sorted(fitting, key=lambda one: one.candidate.rank)
+        if len(found) > most:
+            return None
+    return found
+
+
+def _sets_number(request: Request, fleet: Fleet, most: int) -> int:
+    """How many sets would have to be looked at; no further than beyond `most`."""
+    count = 0
+    for _, rows in _able(request, fleet):
+        count += comb(len(rows), request.job.devices)
+        if count > most:
+            break
+    return count
+
+
+def _sets(request: Request, fleet: Fleet) -> Iterator[Devices]:
+    for _, rows in _able(request, fleet):
+        if len(rows) >= request.job.devices:
+            yield from combinations([fleet.device(row) for row in rows], request.job.devices)
+
+
+def _able(request: Request, fleet: Fleet) -> Iterator[tuple[int, list[int]]]:
+    """The rows that take one more and have the job's memory, by number of their node."""
+    if request.barred:
+        return
+    columns, allowed = fleet.settled(), allowed_rows(request, fleet)
+    able = columns.takes & (columns.free >= request.job.memory)
+    rows = np.flatnonzero(able if allowed is None else able & allowed).tolist()
+    for node, members in groupby(rows, key=columns.node_of):
+        yield node, list(members)
