@@ -11,6 +11,7 @@ from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, 
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.scheduler.decision import Action, Decision
 from rowen.scheduler.history import History
+from rowen.scheduler.placement import selection, spreading
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.constraints import Requirement, constraints_of
 from rowen.scheduler.placement.spread_rules import SpreadRule, labels_of, spread_of
@@ -45,7 +46,7 @@ def like(name: str, asked: dict[str, Any], **fields: Any) -> JobView:
 
 def host(name: str, idle: float, zone: str | None = None, **fields: Any) -> NodeView:
     labels = {HOST: name, **({ZONE: zone} if zone else {})}
-    return node(name, device(name, idle=idle), labels=labels, slots=4, **fields)
+    return node(name, device(name, idle=idle), **{"labels": labels, "slots": 4, **fields})
 
 
 def where(decision: Decision, *names: str) -> str:
@@ -294,3 +295,58 @@ def test_no_pass_makes_a_spread_wider_than_it_may_be(
             zone = zones[int(place.node[1:])]
             assert counts[zone] + 1 - min(counts.values()) <= most
             counts[zone] += 1
+
+
+def other_app(app: str, away: dict[str, Any]) -> dict[str, Any]:
+    return template(affinity=apart(HOST, labelSelector=away), labels={"app": app})
+
+
+@given(
+    apps=st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("xyz"), st.booleans()), min_size=2, max_size=8),
+    hosts=st.integers(1, 4),
+    held=st.integers(0, 3),
+)
+@settings(deadline=None, max_examples=60)
+def test_nobody_is_placed_beside_whom_either_keeps_away(
+    apps: list[tuple[str, str, bool]], hosts: int, held: int
+) -> None:
+    """By a look at each pair; who waits has nowhere to go. Selectors that name a label's value, and that do not."""
+    nodes = [host(f"n{number}", 0.9, slots=9) for number in range(hosts)]
+
+    def away(app: str, by_value: bool) -> dict[str, Any]:
+        among = {"key": "app", "operator": "NotIn", "values": sorted({*"xyz"} - {app})}
+        return {"matchLabels": {"app": app}} if by_value else {"matchExpressions": [among]}
+
+    jobs = [like(f"j{at}", other_app(own, away(app, by_value))) for at, (own, app, by_value) in enumerate(apps)]
+    jobs = [placed(view, f"n{at}") if at < min(held, hosts) else view for at, view in enumerate(jobs)]
+    decision = run(*nodes, *jobs)
+    at = {view.name: outcome(decision, view.name).placement for view in jobs}
+
+    def clash(one: int, two: int) -> bool:
+        return apps[one][1] == apps[two][0] or apps[two][1] == apps[one][0]
+
+    for one in range(len(jobs)):
+        place = at[f"j{one}"]
+        others = [(two, found) for two in range(len(jobs)) if two != one and (found := at[f"j{two}"]) is not None]
+        if place is None:
+            taken = {found.node for two, found in others if clash(one, two)}
+            assert len(taken) == hosts
+        elif one >= held:
+            assert not [two for two, found in others if found.node == place.node and clash(one, two)]
+
+
+def test_a_pass_looks_at_few_of_the_rules_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job has a label of its own, spreads its likes and keeps away from them: so do a thousand others."""
+    looked: list[int] = []
+    real = selection.selects
+    for module in (selection, spreading):
+        monkeypatch.setattr(module, "selects", lambda *given: (looked.append(1), real(*given))[1])
+    jobs = []
+    for number in range(100):
+        own = {"labelSelector": {"matchLabels": {"job": str(number)}}}
+        rules = template(spread(ZONE, **own), affinity=apart(**own), labels={"job": str(number)})
+        jobs.append(like(f"j{number}", rules, memory=1))
+    nodes = [host(f"n{number}", 0.9, "east", slots=20) for number in range(20)]
+    decision = run(*nodes, *jobs)
+    assert sum(outcome(decision, view.name).placement is not None for view in jobs) == 100
+    assert len(looked) < 20 * len(jobs)

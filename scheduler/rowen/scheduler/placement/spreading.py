@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rowen.scheduler.placement.constraints import Constraints, Requirement
-from rowen.scheduler.placement.eligibility import holds
+from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.fleet.fleet import Fleet
-from rowen.scheduler.placement.spread_rules import Labels, SpreadRule
+from rowen.scheduler.placement.selection import BySelector, Mark, mark_of, marks_of, selects
+from rowen.scheduler.placement.spread_rules import SpreadRule
 from rowen.scheduler.snapshot import JobKey, JobView
+
+_KEPT = 64
+"""So many answers are kept: each may name every node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +40,38 @@ class _Domains:
 class _Tally:
     """How many of those that a selector means are in each domain."""
 
-    namespace: str
-    selector: tuple[Requirement, ...]
     key: str
     domains: _Domains
     counts: NDArray[np.int64]
 
-    def means(self, job: JobView) -> bool:
-        """Whether the job is one of them."""
-        return job.namespace == self.namespace and _selects(self.selector, job.labels)
+
+@dataclass(frozen=True, slots=True)
+class _Aloof:
+    """Those that keep others away by the same rule."""
+
+    number: int
+    key: str
+    at: dict[str, dict[JobKey, str]] = field(default_factory=dict)
+    """Who is where, with his name, by the label's value."""
 
 
 class Spreading:
-    """The places of all jobs that have labels or keep others away."""
+    """The places of all jobs that have labels or keep others away.
+
+    A pass may have thousands of jobs, each with a rule of its own: whom a rule means is looked up by a label.
+    """
 
     def __init__(self, fleet: Fleet, standing: Iterable[tuple[JobView, str]]) -> None:
         self._fleet = fleet
         self._places: dict[JobKey, tuple[JobView, str]] = {}
-        self._aloof: list[tuple[JobView, str]] = []
-        """Those that keep others away."""
+        self._marked: dict[tuple[str, Mark], list[tuple[JobView, str]]] = {}
+        """The same by namespace and label."""
+        self._aloof: dict[Hashable, _Aloof] = {}
+        self._aloof_from: BySelector[_Aloof] = BySelector()
         self._barred: dict[Hashable, dict[str, str]] = {}
         self._domains: dict[tuple[Constraints, str], _Domains] = {}
         self._tallies: dict[Hashable, _Tally] = {}
+        self._tallied: BySelector[_Tally] = BySelector()
         for job, node in standing:
             self.add(job, node)
 
@@ -68,15 +81,27 @@ class Spreading:
             return
         self._barred.clear()
         self._places[job.uid] = job, node
-        if any(rule.apart for rule in job.spread):
-            self._aloof.append((job, node))
-        for tally in self._tallies.values():
-            self._enter(tally, job, node, 1)
+        for mark in marks_of(job.labels):
+            self._marked.setdefault((job.namespace, mark), []).append((job, node))
+        for rule in job.spread:
+            if rule.apart:
+                self._keep_away(job, rule, self._value(node, rule.key))
+        for tally in self._tallied.meaning(job):
+            self._enter(tally, node, 1)
+
+    def _keep_away(self, job: JobView, rule: SpreadRule, value: str) -> None:
+        name = job.namespace, rule.selector, rule.key
+        if name not in self._aloof:
+            self._aloof[name] = _Aloof(len(self._aloof), rule.key)
+            self._aloof_from.put(job.namespace, rule.selector, self._aloof[name])
+        self._aloof[name].at.setdefault(value, {})[job.uid] = job.label
 
     def gist(self, job: JobView, *, softly: bool) -> Hashable:
         """What decides whom the rules exclude: it changes with each place that is taken."""
         own = job.uid if job.uid in self._places else None
-        return job.namespace, job.labels, job.spread, job.constraints, softly, own, len(self._places)
+        means = tuple(selects(rule.selector, dict(job.labels)) for rule in job.spread)
+        meant = tuple(aloof.number for aloof in self._aloof_from.meaning(job))
+        return job.namespace, job.spread, job.constraints, softly, own, means, meant, len(self._places)
 
     def barred(self, job: JobView, *, softly: bool) -> Mapping[str, str]:
         """The nodes that the rules exclude for it, and why; `softly`: those too that only are to be avoided."""
@@ -84,51 +109,56 @@ class Spreading:
             return {}
         key = self.gist(job, softly=softly)
         if key not in self._barred:
+            if len(self._barred) >= _KEPT:
+                self._barred.clear()
             self._barred[key] = self._excluded(job, softly=softly)
         return self._barred[key]
 
     def _excluded(self, job: JobView, *, softly: bool) -> dict[str, str]:
-        found: dict[str, str] = {}
+        """Its own rules come before those of others."""
+        found = self._kept_away(job)
         for rule in job.spread:
             if rule.must or softly:
                 tally, counts = self._counted(job, rule)
                 found |= _kept_apart(rule, tally, counts) if rule.apart else _uneven(rule, tally, counts, job)
-        for other, node in self._aloof:
-            found = {**self._keeping_away(job, other, node), **found}
         return found
 
-    def _keeping_away(self, job: JobView, other: JobView, node: str) -> Mapping[str, str]:
-        """Where another one is that keeps apart from it."""
-        if other.namespace != job.namespace or other.uid == job.uid:
-            return {}
+    def _kept_away(self, job: JobView) -> dict[str, str]:
+        """Where others are that keep apart from it."""
         found: dict[str, str] = {}
-        for rule in other.spread:
-            if rule.apart and _selects(rule.selector, job.labels):
-                domains = self._domains_of(job, rule.key)
-                at = domains.at.get(self._value(node, rule.key))
-                told = f"podAntiAffinity over {rule.key} of {other.label}: it is there already"
-                found |= dict.fromkeys(domains.nodes[at] if at is not None else (), told)
+        for aloof in self._aloof_from.meaning(job):
+            domains = self._domains_of(job, aloof.key)
+            for value, there in aloof.at.items():
+                at, other = domains.at.get(value), next((name for uid, name in there.items() if uid != job.uid), None)
+                if at is not None and other is not None:
+                    told = f"podAntiAffinity over {aloof.key} of {other}: it is there already"
+                    found |= dict.fromkeys(domains.nodes[at], told)
         return found
 
     def _counted(self, job: JobView, rule: SpreadRule) -> tuple[_Tally, NDArray[np.int64]]:
         """How many of those that the rule means are where; the job itself is not among them."""
         key = job.namespace, rule.selector, job.constraints, rule.key
         if key not in self._tallies:
-            domains = self._domains_of(job, rule.key)
-            counts = np.zeros(len(domains.values), np.int64)
-            self._tallies[key] = _Tally(job.namespace, rule.selector, rule.key, domains, counts)
-            for other, node in self._places.values():
-                self._enter(self._tallies[key], other, node, 1)
+            self._tallies[key] = self._tally(job, rule)
         tally = self._tallies[key]
-        if job.uid not in self._places:
+        if job.uid not in self._places or not selects(rule.selector, dict(job.labels)):
             return tally, tally.counts
-        without = _Tally(tally.namespace, tally.selector, tally.key, tally.domains, tally.counts.copy())
-        self._enter(without, *self._places[job.uid], -1)
+        without = _Tally(tally.key, tally.domains, tally.counts.copy())
+        self._enter(without, self._places[job.uid][1], -1)
         return tally, without.counts
 
-    def _enter(self, tally: _Tally, job: JobView, node: str, count: int) -> None:
+    def _tally(self, job: JobView, rule: SpreadRule) -> _Tally:
+        domains = self._domains_of(job, rule.key)
+        tally = _Tally(rule.key, domains, np.zeros(len(domains.values), np.int64))
+        for other, node in self._marked.get((job.namespace, mark_of(rule.selector)), ()):
+            if selects(rule.selector, dict(other.labels)):
+                self._enter(tally, node, 1)
+        self._tallied.put(job.namespace, rule.selector, tally)
+        return tally
+
+    def _enter(self, tally: _Tally, node: str, count: int) -> None:
         at = tally.domains.at.get(self._value(node, tally.key))
-        if at is not None and tally.means(job):
+        if at is not None:
             tally.counts[at] += count
 
     def _value(self, node: str, label: str) -> str:
@@ -157,7 +187,7 @@ def _uneven(rule: SpreadRule, tally: _Tally, counts: NDArray[np.int64], job: Job
     enough = len(domains.values) >= rule.domains
     least = int(counts.min()) if enough else 0
     few = f"{domains.values[int(counts.argmin())]} has {least}" if enough else f"minDomains is {rule.domains}"
-    full = counts + _selects(rule.selector, job.labels) - least > rule.most
+    full = counts + selects(rule.selector, dict(job.labels)) - least > rule.most
     for count in np.unique(counts[full]).tolist():
         told = f"spread over {rule.key} with maxSkew {rule.most}: {count} like it there, {few}"
         found |= dict.fromkeys(_nodes(domains, full & (counts == count)), told)
@@ -171,8 +201,3 @@ def _kept_apart(rule: SpreadRule, tally: _Tally, counts: NDArray[np.int64]) -> d
 
 def _nodes(domains: _Domains, those: NDArray[np.bool_]) -> list[str]:
     return [name for at in np.flatnonzero(those).tolist() for name in domains.nodes[at]]
-
-
-def _selects(selector: tuple[Requirement, ...], labels: Labels) -> bool:
-    known = dict(labels)
-    return all(holds(entry, known.get(entry.key)) for entry in selector)
