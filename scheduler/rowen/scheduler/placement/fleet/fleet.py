@@ -64,7 +64,8 @@ class Fleet:
         node, each = NodeState(view, view.slots, self.refusals[number]), view.slots_each
         for at, (id_, device) in enumerate(view.by_id.items()):
             slots = min(1, each) if device.restraint else each
-            node.devices[id_] = DeviceState(device, first + at, device.room, slots, node)
+            level = IdleLevel(device.idle, device.deviation)
+            node.devices[id_] = DeviceState(device, first + at, device.room, slots, node, level)
         node.rows = tuple(node.devices.values())
         return node
 
@@ -119,8 +120,8 @@ class Fleet:
         for state in self._dirty.values():
             impact, tenants = self.impact((state,), 0), len(state.claims)
             self.columns.lend(state.row, state.unseen, lends=state.lends)
-            level, takes = IdleLevel(state.view.idle, state.view.deviation), state.node.takes(state)
-            self.columns.change(state.row, tenants, level, state.free, impact, state.group, takes=takes)
+            takes = state.node.takes(state)
+            self.columns.change(state.row, tenants, state.level, state.free, impact, state.group, takes=takes)
         self._dirty.clear()
         return self.columns
 
@@ -237,7 +238,7 @@ class Fleet:
         `joined`: devices of its node that a newcomer has joined, with so many bytes of its `own`; `without`: claims, by
         key, that are thought away, and theirs is lent again.
         """
-        states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
+        states = self._of(claim)
         if not states:
             return NOWHERE
         tenants = [len(state.claims) + (state.view.id in joined) for state in states]
@@ -250,8 +251,12 @@ class Fleet:
 
     def neighbours(self, claim: Claim) -> list[str]:
         """Keys of the other claims on the devices of one that is in."""
-        states = self.node(self.number[claim.node]).of(claim) if claim.node in self.number else []
-        return [other.key for other in claims_on(states) if other.key != claim.key]
+        return [other.key for other in claims_on(self._of(claim)) if other.key != claim.key]
+
+    def _of(self, claim: Claim) -> list[DeviceState]:
+        """The devices of one that is in."""
+        number = self.number.get(claim.node)
+        return [] if number is None else self.node(number).of(claim)
 
     def impact(self, devices: Sequence[DeviceState], own: int) -> Impact:
         """What a newcomer with so many bytes of its own would do; worked out once as long as nobody joins the node."""
@@ -281,7 +286,8 @@ class Fleet:
         fits: bool = True,
     ) -> Prediction:
         tenants = [len(state.claims) + 1 for state in devices]
-        return forecast(devices, tenants, [state.unseen + own for state in devices], appetite, least=least, fits=fits)
+        taken = [state.unseen + own for state in devices] if appetite is not None else ()
+        return forecast(devices, tenants, taken, appetite, least=least, fits=fits)
 
     def aligned(self, first: DeviceState, second: DeviceState) -> bool:
         """Whether two devices of a node are aligned."""

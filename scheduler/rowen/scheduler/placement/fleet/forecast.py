@@ -27,6 +27,8 @@ def forecast(
     with the least memory, set the pace. `own`: bytes on each that come off what its pool lends by the report.
     `least`: their alignment.
     """
+    if appetite is None and fits and len(devices) == 1:
+        return _plain(devices[0], tenants[0])
     level, part = _idle(devices), sharing(max(tenants))
     memory, doubt = 1.0, 0.0
     if appetite is not None:
@@ -34,6 +36,16 @@ def forecast(
         lent = [_lent(state, count, bytes_, appetite) for state, count, bytes_ in each]
         memory, doubt = min(factor for factor, _ in lent), max(doubt for _, doubt in lent)
     return Prediction(level.fraction, memory, least, part, fits, combined(level, doubt, part))
+
+
+def _plain(state: DeviceState, tenants: int) -> Prediction:
+    """The same on one device without memory of the pool; worked out once."""
+    found = state.plain.get(tenants)
+    if found is None:
+        part = sharing(tenants)
+        found = Prediction(state.level.fraction, 1.0, 1.0, part, uncertainty=combined(state.level, 0.0, part))
+        state.plain[tenants] = found
+    return found
 
 
 def least_alignment(devices: Sequence[DeviceState]) -> float:
@@ -46,7 +58,7 @@ def least_alignment(devices: Sequence[DeviceState]) -> float:
 def _idle(devices: Sequence[DeviceState]) -> IdleLevel:
     """I of the devices; of several it is worked out once for each report."""
     if len(devices) == 1:
-        return IdleLevel(devices[0].view.idle, devices[0].view.deviation)
+        return devices[0].level
     view = devices[0].node.view
     ids = tuple(state.view.id for state in devices)
     if ids not in view.lockstep:

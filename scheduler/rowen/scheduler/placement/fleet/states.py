@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rowen.scheduler.device import DeviceView
+from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.placement.fleet.claims import Claim, Impact
 from rowen.scheduler.placement.fleet.columns import FULL, SHARED
@@ -23,7 +25,10 @@ class DeviceState:
     slots: int
     """Most claims that it takes."""
     node: "NodeState" = field(repr=False)
+    level: IdleLevel
     claims: dict[str, Claim] = field(default_factory=dict)
+    plain: dict[int, Prediction] = field(default_factory=dict)
+    """The factors for a job without memory of the pool, by tenants, itself among them: filled in as it is asked."""
     unseen: int = 0
     """Bytes of their own that claims will take of what the pool lends by the report, which does not know them yet."""
 

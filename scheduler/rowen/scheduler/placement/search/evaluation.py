@@ -8,7 +8,7 @@ from rowen.scheduler.monitor.backoff import EVERY_NODE
 from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.fleet.claims import Impact
 from rowen.scheduler.placement.fleet.fleet import Fleet
-from rowen.scheduler.placement.fleet.states import DeviceState
+from rowen.scheduler.placement.fleet.states import DeviceState, NodeState
 from rowen.scheduler.placement.memory_words import lending_help, memory_refusal
 from rowen.scheduler.placement.search.request import Candidate, Request, factors_told, rate_told
 from rowen.scheduler.policy import Policy
@@ -68,16 +68,20 @@ def _refusal(request: Request, fleet: Fleet, devices: Devices, prediction: Predi
     if not prediction.fits:
         tightest = min(devices, key=lambda state: state.free)
         return memory_refusal(request.job, tightest.view, tightest.free)
-    held = next((state for state in devices if state.view.restraint and not node.takes(state)), None)
-    if held is not None and node.free_slots >= len(devices):
-        return f"{held.view.restraint}: {held.view.id} has one"
-    if node.free_slots < len(devices) or not all(node.takes(state) for state in devices):
-        return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
+    if node.free_slots < len(devices) or not all(map(node.takes, devices)):
+        return _no_slot(node, devices)
     return _shortfall(request, fleet, prediction, devices)
 
 
+def _no_slot(node: NodeState, devices: Devices) -> str:
+    held = next((state for state in devices if state.view.restraint and not node.takes(state)), None)
+    if held is not None and node.free_slots >= len(devices):
+        return f"{held.view.restraint}: {held.view.id} has one"
+    return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
+
+
 def _backed_off(request: Request, node: str) -> str:
-    for place, name in ((EVERY_NODE, "any node"), (node, "this node")):
+    for place, name in ((EVERY_NODE, "any node"), (node, "this node")) if request.backoffs else ():
         backoff = request.backoffs.get(place)
         if backoff is not None:
             until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
