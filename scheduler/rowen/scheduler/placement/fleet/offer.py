@@ -8,7 +8,8 @@ from rowen.scheduler.model.memory import MemoryNeed, memory_doubts, memory_facto
 from rowen.scheduler.model.prediction import combined_each
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.placement.fleet.claims import Impact
-from rowen.scheduler.placement.fleet.columns import ALL, At, Columns, Flags, Numbers, Rows, best, key_of
+from rowen.scheduler.placement.fleet.columns import ALL, NEVER, At, Columns, Flags, Numbers, Rows, best, key_of
+from rowen.scheduler.placement.fleet.front import Front
 
 _LENT = 16
 """So many rows are worked out first: the factors of many devices are little work."""
@@ -36,6 +37,7 @@ class Offer:
         """Rows that were changed, in order."""
         self._keeps: dict[Promise, tuple[Flags, int]] = {}
         """Of each promise, and how many changes are in it."""
+        self._front = Front(self.keys, self.changed)
 
     def keeps(self, promise: Promise) -> Flags:
         """Where the share clears the promise."""
@@ -63,20 +65,38 @@ class Offer:
 
         `order`: the keys of those rows as they are now, largest first, `NEVER` for what is no place.
         """
-        keys, lent, charged = order(ALL), _LENT, most
+        found, _ = self._first(order, most, np.arange(len(self.keys)), order(ALL), NEVER)
+        return found
+
+    def best(self, order: Callable[[At], Numbers], most: int) -> Rows:
+        """As `first`, of an order that puts no row above its key in `keys`: the front is looked at first."""
+        front = self._front.rows()
+        found, last = self._first(order, most, front, order(front), self._front.floor)
+        if len(found) == most and self._front.holds(int(found[-1]), last):
+            return found
+        self._front.renew()
+        return self.first(order, most)
+
+    def _first(
+        self, order: Callable[[At], Numbers], most: int, rows: Rows, keys: Numbers, least: float
+    ) -> tuple[Rows, float]:
+        """The first of these rows, and the key of the last of them; as they are once that is below the `least`."""
+        lent, charged = _LENT, most
         while True:
-            rows = best(keys, most)
-            if not self.bounds[rows].any():
-                return rows
-            if self.unlent[rows].any():
-                rows = best(keys, lent)
-                self.lend(rows)
+            at = best(keys, most)
+            last = float(keys[at[-1]]) if len(at) else NEVER
+            first = rows[at]
+            if last < least or not self.bounds[first].any():
+                return first, last
+            if self.unlent[first].any():
+                at = best(keys, lent)
+                self.lend(rows[at])
                 lent *= 2
             else:
-                rows = best(keys, charged)
-                self.charge(rows)
+                at = best(keys, charged)
+                self.charge(rows[at])
                 charged *= 2
-            keys[rows] = order(rows)
+            keys[at] = order(rows[at])
 
     def exact(self) -> "Offer":
         """The same with every row worked out."""
@@ -116,6 +136,7 @@ class Lending(Offer):
         self.unlent, self.bounds = np.empty_like(self.takes), np.empty_like(self.takes)
         self._begin(ALL)
         self.changed = []
+        self._front = Front(self.keys, self.changed)
         self._seen = len(columns.changed)
 
     def _begin(self, rows: At) -> None:

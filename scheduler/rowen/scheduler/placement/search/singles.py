@@ -26,7 +26,7 @@ def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]
         fits &= (keys >= 0.0) | (offer.payer[at] < job.priority)
         return np.where(fits, keys, NEVER)
 
-    return [fleet.device(row) for row in offer.first(order, most).tolist()]
+    return [fleet.device(row) for row in offer.best(order, most).tolist()]
 
 
 def allowed_rows(request: Request, fleet: Fleet) -> Flags | None:

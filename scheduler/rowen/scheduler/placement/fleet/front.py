@@ -1,0 +1,45 @@
+"""The rows that come first by their keys: a search that ends among them looks at no other."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rowen.scheduler.placement.fleet.columns import Numbers, Rows, best
+
+_SIZE = 128
+
+
+class Front:
+    """The rows down to a certain one, by key and then by number, and some more.
+
+    `keys` and `changed`, the rows in which these were changed in order, are the offer's own: it goes on to change them.
+    """
+
+    def __init__(self, keys: Numbers, changed: Sequence[int]) -> None:
+        self._keys, self._changed = keys, changed
+        self._rows: Rows = np.empty(0, np.intp)
+        self._seen = 0
+        self.floor, self._last = float("inf"), -1
+        """Key and number of that one."""
+
+    def rows(self) -> Rows:
+        """Its rows now, in order."""
+        new = np.array(self._changed[self._seen :], np.intp)
+        self._seen = len(self._changed)
+        risen = new[self._keys[new] >= self.floor]
+        if len(risen):
+            self._rows = np.union1d(self._rows, risen)
+        return self._rows
+
+    def holds(self, row: int, key: float) -> bool:
+        """Whether no row that is left out comes before this one with that key."""
+        return key > self.floor or (key == self.floor and row <= self._last)
+
+    def renew(self) -> None:
+        """Begins anew with the first rows where too few of these are left, or too many have come."""
+        left = np.count_nonzero(self._keys[self._rows] >= self.floor)
+        if 2 * left < _SIZE or len(self._rows) > 2 * _SIZE:
+            first = best(self._keys, _SIZE)
+            if len(first):
+                self.floor, self._last = float(self._keys[first[-1]]), int(first[-1])
+            self._rows, self._seen = np.sort(first), len(self._changed)
