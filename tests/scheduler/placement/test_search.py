@@ -75,6 +75,7 @@ ONE_SMALL = node("n", *(device("n", f"g{i}", memory=size * GIB) for i, size in e
         (many(40, jobs=2), job("j"), None, 16),
         ([*many(1, jobs=1, idle=0.9), *many(40, name="o", devices=2, jobs=1)], job("j", priority=1), None, 2),
         (many(40, idle=0.3), job("j", sla=0.4), None, 16),
+        (many(40, idle=0.4, deviation=0.1), job("j", sla=0.35), EXACT, 16),
         (many(40, jobs=1, available=(4 * GIB,)), job("j", sla=0.38, need=linear_need(GIB), memory=0), EXACT, 16),
         (many(40, idle=0.004), job("j"), None, 16),
         (many(40, memory=3 * GIB), job("j", memory=2 * GIB), None, 16),

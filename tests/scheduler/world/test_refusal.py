@@ -57,6 +57,13 @@ def test_each_thing_waits_by_its_own_failures() -> None:
     assert refused(found, "withdrawal", 1000.0).until("withdrawal") == 1004.0
 
 
+def test_after_a_write_that_was_taken_the_next_failure_of_another_counts_as_a_first_one() -> None:
+    found = refused(refused(None, "a", 0.0), "b", 0.0).forgiven("a")
+    assert found is not None
+    again = refused(found, "c", 1000.0)
+    assert (again.count, again.until("else")) == (1, 1002.0)
+
+
 def test_an_old_write_without_an_answer_frees_nothing_that_is_new() -> None:
     found = refused(refused(None, None, 0.0), "a", 1000.0)
     assert (found.until("a"), found.until("b")) == (1002.0, 1004.0)
