@@ -9,7 +9,7 @@ SMALL = fleet.QUICK.model_copy(update={"nodes": 2, "seconds": 1800.0})
 
 
 def test_all_arms_have_the_same_services() -> None:
-    found = {name: fleet.run((name, 0), SMALL) for name in (Name.ROWEN, Name.FIRST_FIT)}
+    found = {name: fleet.run((name, 0), SMALL, fleet.DEMAND) for name in (Name.ROWEN, Name.FIRST_FIT)}
     same = ("utilisation_without_points", "harvestable_points")
     assert all(found[Name.ROWEN][figure] == found[Name.FIRST_FIT][figure] for figure in same)
     assert found[Name.ROWEN]["utilisation_gain_points"] > 0
