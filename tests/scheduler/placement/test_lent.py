@@ -89,6 +89,7 @@ def test_a_pool_that_lends_nothing_is_told_so() -> None:
 
 def test_where_memory_does_not_change_its_owner_it_costs_nothing() -> None:
     assert best(node("n"), pooled("j")).prediction.memory == 1.0
+    assert best(node("n"), pooled("j", doubt=0.5)).prediction.uncertainty == 0.0
     assert best(node("n", lending("n", 1)), job("j")).prediction.memory == 1.0
 
 

@@ -56,7 +56,7 @@ class _Aloof:
 
 
 class Spreading:
-    """The places of all jobs that have labels or keep others away.
+    """The places of all jobs: a selector may mean those without labels too.
 
     A pass may have thousands of jobs, each with a rule of its own: whom a rule means is looked up by a label.
     """
@@ -77,8 +77,6 @@ class Spreading:
 
     def add(self, job: JobView, node: str) -> None:
         """Takes a job's place into account."""
-        if not job.labels and not job.spread:
-            return
         self._barred.clear()
         self._places[job.uid] = job, node
         for mark in marks_of(job.labels):
@@ -105,7 +103,7 @@ class Spreading:
 
     def barred(self, job: JobView, *, softly: bool) -> Mapping[str, str]:
         """The nodes that the rules exclude for it, and why; `softly`: those too that only are to be avoided."""
-        if not job.spread and not (job.labels and self._aloof):
+        if not job.spread and not self._aloof:
             return {}
         key = self.gist(job, softly=softly)
         if key not in self._barred:
