@@ -62,7 +62,8 @@ class TestFiles:
         for name in self.concerning[self._entry(module)]:
             place = TESTS / name
             files = sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
-            fast = [path for path in files if path.relative_to(TESTS).as_posix() not in self.slow]
+            new = [path for path in files if not any(path in part for part in found)]
+            fast = [path for path in new if path.relative_to(TESTS).as_posix() not in self.slow]
             found.append(sorted(fast, key=lambda path: module not in path.read_text()))
         if not any(found):
             raise StaleError(f"tests.toml: no fast test for {module}")

@@ -189,9 +189,7 @@ def test_who_keeps_others_away_is_left_alone() -> None:
     assert where(run(host("a", 0.9), placed(aloof, "a"), like("j2", template(), namespace="other")), "j2") == "a"
 
 
-@pytest.mark.parametrize(
-    "selector", [{}, {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["y"]}]}]
-)
+@pytest.mark.parametrize("selector", [{}, {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["y"]}]}])
 def test_a_job_without_labels_is_kept_apart_by_a_selector_that_means_it(selector: dict[str, Any]) -> None:
     """An empty selector means every pod; so does `NotIn` one without the label."""
     two = [wide("a", 0.9), host("b", 0.1)]
