@@ -1,6 +1,6 @@
 """Which places a search looks at, in which order, and where it ends."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -29,17 +29,20 @@ IN_A = constraints_of({"spec": {"nodeSelector": {"zone": "a"}}})
 
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The places that were evaluated in full."""
+    """The places of which candidates were made."""
     places: list[str] = []
-    real = evaluation.evaluate
 
-    def counted(*arguments: Any) -> Candidate:
-        candidate: Candidate = real(*arguments)
-        places.append(candidate.place)
-        return candidate
+    def counted(real: Callable[..., Candidate]) -> Callable[..., Candidate]:
+        def count(*arguments: Any) -> Candidate:
+            candidate = real(*arguments)
+            places.append(candidate.place)
+            return candidate
+
+        return count
 
     for module in (choice, sets):
-        monkeypatch.setattr(module, "evaluate", counted)
+        monkeypatch.setattr(module, "evaluate", counted(evaluation.evaluate))
+    monkeypatch.setattr(choice, "fit", counted(evaluation.fit))
     return places
 
 

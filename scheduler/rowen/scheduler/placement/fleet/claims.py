@@ -91,5 +91,6 @@ def fall_of(claim: Claim, before: Prediction, after: Prediction) -> Fall:
 
 def impact_of(falls: tuple[Fall, ...]) -> Impact:
     """The falls together."""
-    losers = [fall.claim.priority for fall in falls if fall.loss > 0.0]
-    return Impact(falls, sum(fall.loss for fall in falls), max(losers, default=0))
+    losses = [fall.loss for fall in falls]
+    losers = [fall.claim.priority for fall, loss in zip(falls, losses, strict=True) if loss > 0.0]
+    return Impact(falls, sum(losses), max(losers, default=0))

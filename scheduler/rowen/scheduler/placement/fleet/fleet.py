@@ -263,8 +263,8 @@ class Fleet:
         if not any(state.claims for state in devices):
             return NO_IMPACT
         node = devices[0].node
-        ids = tuple(state.view.id for state in devices)
-        key = ids, own if any(state.lends for state in devices) else 0
+        ids = tuple([state.view.id for state in devices])
+        key = ids, own if own and any(state.lends for state in devices) else 0
         if key not in node.impacts:
             falls = [
                 fall_of(claim, self.standing(claim), self.standing(claim, ids, own=own)) for claim in claims_on(devices)

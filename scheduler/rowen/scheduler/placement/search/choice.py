@@ -11,7 +11,7 @@ from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.columns import NEVER, At, Flags, Numbers
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import DeviceState
-from rowen.scheduler.placement.search.evaluation import Devices, evaluate
+from rowen.scheduler.placement.search.evaluation import Devices, evaluate, fit
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.placement.search.sets import best_sets, in_order, shown
 from rowen.scheduler.placement.search.singles import best_devices
@@ -32,8 +32,7 @@ def choose(request: Request, fleet: Fleet, policy: Policy) -> Choice:
 def fitting(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
     """The best candidates that fit, best first."""
     if request.job.devices == 1:
-        devices = best_devices(request, fleet, _ALTERNATIVES)
-        found = [evaluate(request, fleet, (state,), policy) for state in devices]
+        found = [fit(request, fleet, state) for state in best_devices(request, fleet, _ALTERNATIVES)]
     else:
         found = best_sets(request, fleet, policy)
     return sorted(found, key=lambda candidate: candidate.rank)[:_ALTERNATIVES]

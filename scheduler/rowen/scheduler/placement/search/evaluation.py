@@ -18,17 +18,26 @@ Devices = tuple[DeviceState, ...]
 
 def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -> Candidate:
     """The factors of one candidate, and the first reason against it."""
-    node = devices[0].node
+    node = devices[0].node.view.name
     prediction = fleet.predict(devices, request.job, request.appetite)
     rate = rate_of(request.rates, devices)
     ids = tuple(sorted(state.view.id for state in devices))
     refusal = _refusal(request, fleet, devices, prediction, policy)
     if refusal:
-        return Candidate(node.view.name, ids, prediction, refusal, rate=rate)
+        return Candidate(node, ids, prediction, refusal, rate=rate)
     impact = fleet.impact(devices, request.job.memory)
     gain = impact.gain(prediction.fraction * len(ids) * rate)
     refusal = _broken_promise(impact) or _lower_total(impact, gain, rate, request.job.priority)
-    return Candidate(node.view.name, ids, prediction, refusal, 0.0 if refusal else gain, rate=rate)
+    return Candidate(node, ids, prediction, refusal, 0.0 if refusal else gain, rate=rate)
+
+
+def fit(request: Request, fleet: Fleet, state: DeviceState) -> Candidate:
+    """As `evaluate`, of one device against which the search over all of them has found nothing."""
+    devices = (state,)
+    prediction = fleet.predict(devices, request.job, request.appetite)
+    rate = rate_of(request.rates, devices)
+    gain = fleet.impact(devices, request.job.memory).gain(prediction.fraction * rate)
+    return Candidate(state.view.node, (state.view.id,), prediction, "", gain, rate=rate)
 
 
 def rate_of(rates: Mapping[str, float], devices: Devices) -> float:

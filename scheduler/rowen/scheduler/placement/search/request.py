@@ -67,6 +67,10 @@ class Candidate:
         """Best first: what fits, then most harvest, then highest prediction, then by name."""
         return bool(self.refusal), -self.gain, -self.prediction.fraction, self.node, self.devices
 
+    def taken(self) -> "Candidate":
+        """The same, chosen."""
+        return Candidate(self.node, self.devices, self.prediction, self.refusal, self.gain, chosen=True, rate=self.rate)
+
     @property
     def place(self) -> str:
         """Node and devices, for people."""
@@ -101,4 +105,4 @@ class Choice:
     @property
     def chosen(self) -> Candidate | None:
         """Where the job goes, or None."""
-        return next((candidate for candidate in self.candidates if not candidate.refusal), None)
+        return self.candidates[0] if self.candidates and not self.candidates[0].refusal else None
