@@ -30,8 +30,9 @@ class Policy(BaseModel):
     """Longest back-off."""
     monitor_window_seconds: Seconds = 60.0
     """Window over which throughput is measured."""
-    shortfall_seconds: Annotated[float, Field(ge=0)] = 120.0
-    """How many seconds of the throughput of its SLA may be missing before a job counts as short of it."""
+    shortfall_seconds: Seconds = 120.0
+    """How many seconds of the throughput of its SLA may be missing before a job counts as short of it. Twice as many
+    are remembered: else a bad night would be held against a job, and its node, for days."""
     drift_seconds: Annotated[float, Field(ge=0)] = 120.0
     """How many seconds of the promised throughput a node's reports may fall short, beyond the margin and their noise,
     before its pattern counts as changed."""

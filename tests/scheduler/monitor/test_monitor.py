@@ -156,6 +156,16 @@ def test_a_bad_minute_is_no_missed_sla() -> None:
     assert most < POLICY.shortfall_seconds
 
 
+def test_a_bad_night_is_made_up_for_in_minutes() -> None:
+    """Of an hour without anything 240 s are remembered: at a fifth above its SLA they are paid back in 20 minutes."""
+    history, tokens = drive(known(), [0.0] * 720), 5
+    assert history.tracks["uid-j"].shortfall == 240.0
+    for step in range(721, 721 + 241):
+        tokens += 300
+        history = report(history, 5.0 * step, tokens, tokens / 100.0).history
+    assert history.tracks["uid-j"].shortfall == pytest.approx(0.0, abs=0.1)
+
+
 def test_neighbours_that_come_or_go_begin_the_shortfall_anew() -> None:
     history = drive(known(), [30.0] * 14)
     assert report(history, 75, 2500, 25.0, others=1).history.tracks["uid-j"].shortfall == 0.0
@@ -200,6 +210,21 @@ def test_a_silence_or_a_clock_that_is_set_begins_a_new_window(
     assert (track.fraction is None) == begins
     assert (track.tokens_per_second is None) == begins
     assert track.time == NOW + at
+
+
+@pytest.mark.parametrize(("ahead", "counts"), [(15.0, True), (15.1, False), (3600.0, False)])
+def test_a_clock_that_is_set_ahead_misses_nothing(ahead: float, counts: bool) -> None:
+    """By the node's clock nothing was made for so long; up to the lease's length it is taken for a report's way."""
+    history = known()
+    for step in range(14):
+        history = measured(history, 5.0 * step, 5 + 300 * step)
+    for step in range(14, 18):
+        history = measured(history, 5.0 * step, 5 + 300 * step, clock=ahead)
+    track = history.tracks["uid-j"]
+    # The report of the step has made 300 in 20 s, of 50 a second that are due; each one after it pays a second back.
+    assert track.shortfall == (pytest.approx(20 * (1 - 15 / 50) - 3) if counts else 0.0)
+    assert track.score.seconds == pytest.approx(85 + ahead if counts else 80)
+    assert len(track.samples) == (10 if counts else 4)
 
 
 @pytest.mark.parametrize("every", [5, 16, 20, 22])

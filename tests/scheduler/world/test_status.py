@@ -95,6 +95,29 @@ def test_a_missed_sla_counts_as_met_again_when_all_of_it_is_made_up_for() -> Non
     assert met == [("True", "Met"), *[("False", "BelowSLA")] * 3, ("True", "Met"), ("True", "Met")]
 
 
+def test_a_neighbour_that_comes_makes_up_for_no_missed_sla() -> None:
+    """What is missing begins anew with it; what is measured says that nothing has become better."""
+    view, history = measured(0.2)
+    track, met = history.tracks["uid-j"], []
+    for missing, fraction in ((150.0, 0.2), (0.0, 0.2), (5.0, 0.2), (0.0, 0.5)):
+        now = replace(history, tracks={"uid-j": replace(track, shortfall=missing, fraction=fraction)})
+        view = stored(view, status_of(outcome(run(node("n"), view, history=now), "j"), now))
+        met.append(said(owned(view.status))["SLAMet"])
+    assert met == [*[("False", "BelowSLA")] * 3, ("True", "Met")]
+
+
+def test_what_is_missing_is_told_as_far_as_it_is_remembered() -> None:
+    view, history = measured(0.2)
+    track = history.tracks["uid-j"]
+    for missing, told in ((239.0, "239 s"), (240.0, "at least 240 s")):
+        now = replace(history, tracks={"uid-j": replace(track, shortfall=missing)})
+        written = status_of(outcome(run(node("n"), view, history=now), "j"), now)
+        assert (
+            written.conditions[-1].message
+            == f"measured 0.20 < SLA 0.50 over 60 s; {told} of its throughput are missing"
+        )
+
+
 def test_sla_met_tells_of_an_eviction_until_the_next_placement() -> None:
     view, history = measured(0.2)
     track = replace(history.tracks["uid-j"], shortfall=150.0)

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.scheduler.history import History, Sample, Track
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest
 from rowen.scheduler.monitor.backoff import kept
@@ -50,7 +51,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
         track = learn(profiles, uid, track, now, policy.profile_seconds, reading.job.solo)
         solo = _solo(profiles, track)
         track = _measure(track, solo, policy)
-        track, sample = _judged(track, reading, _since(before, reading), solo)
+        track, sample = _judged(track, reading, _since(before, reading), solo, policy)
         met.append(sample)
         tracks[uid] = track
     samples = tuple(sample for sample in met if sample is not None)
@@ -145,8 +146,16 @@ def _follows(track: Track, reading: Reading) -> bool:
     It does not after a silence, in which offline work stood still, nor where the node's clock has been set, nor where
     the scheduler's own was put back. How far apart passes are does not matter.
     """
-    set_back = bool(track.samples) and reading.stamp <= track.samples[-1].time
-    return reading.steady <= track.time < reading.heard and not set_back
+    clock_set = bool(track.samples) and _is_set(reading.stamp - track.samples[-1].time, reading.heard - track.time)
+    return reading.steady <= track.time < reading.heard and not clock_set
+
+
+def _is_set(by_node: float, heard: float) -> bool:
+    """Whether the node's clock was set, by the seconds between two reports: its own, and those between their arrivals.
+
+    What is little ahead may be a report that came late before.
+    """
+    return by_node <= 0.0 or by_node > heard + NODE_LEASE_SECONDS
 
 
 def _begin(reading: Reading) -> Track:
@@ -199,7 +208,7 @@ def _since(before: Track | None, reading: Reading) -> tuple[float, int]:
 
 
 def _judged(
-    track: Track, reading: Reading, since: tuple[float, int], solo: float | None
+    track: Track, reading: Reading, since: tuple[float, int], solo: float | None, policy: Policy
 ) -> tuple[Track, ErrorSample | None]:
     """The track with what is missing of its SLA, and its promise with what came of it.
 
@@ -215,7 +224,8 @@ def _judged(
     sample = error_of(score, track.workload, solo, SCORED_SECONDS)
     # Where nothing is made at all, it need not be known how fast it would be alone.
     got = tokens / seconds / solo if solo else track.fraction
-    shortfall = track.shortfall if got is None else missing(track.shortfall, reading.job.sla or 0.0, got, seconds)
+    shortfall, due, most = track.shortfall, reading.job.sla or 0.0, 2.0 * policy.shortfall_seconds
+    shortfall = shortfall if got is None else missing(shortfall, due, got, seconds, most=most)
     return replace(track, shortfall=shortfall, score=score if sample is None else score.ended), sample
 
 

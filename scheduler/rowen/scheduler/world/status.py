@@ -181,14 +181,20 @@ def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Po
     sign, over = "≥" if track.fraction >= job.sla else "<", policy.monitor_window_seconds
     message = f"measured {track.fraction:.2f} {sign} SLA {job.sla:.2f} over {over:.0f} s"
     if track.shortfall >= 0.5:
-        message += f"; {track.shortfall:.0f} s of its throughput are missing"
-    return ("SLAMet", *_keeps_sla(track, previous, policy), message)
+        least = "at least " if track.shortfall >= 2.0 * policy.shortfall_seconds else ""
+        message += f"; {least}{track.shortfall:.0f} s of its throughput are missing"
+    below = track.shortfall > 0.0 or track.fraction < job.sla
+    return ("SLAMet", *_keeps_sla(track, previous, policy, below=below), message)
 
 
-def _keeps_sla(track: Track, previous: Told | None, policy: Policy) -> tuple[ConditionStatus, str]:
-    """By what is missing of its throughput. What was missed counts as met again when all of it was made up for."""
+def _keeps_sla(track: Track, previous: Told | None, policy: Policy, *, below: bool) -> tuple[ConditionStatus, str]:
+    """By what is missing of its throughput.
+
+    What was missed counts as met again when all of it was made up for: a neighbour that comes or goes, with whom it
+    begins anew, makes up for nothing while the job is `below`.
+    """
     missed = previous is not None and previous[1:3] == _BELOW_SLA
-    if track.shortfall >= policy.shortfall_seconds or (missed and track.shortfall > 0.0):
+    if track.shortfall >= policy.shortfall_seconds or (missed and below):
         return _BELOW_SLA
     return "True", "Met"
 
