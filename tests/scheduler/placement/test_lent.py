@@ -193,6 +193,17 @@ def test_a_newcomers_own_memory_comes_off_what_its_neighbours_are_lent(devices: 
     assert best(*parts, job("j", memory=8 * GIB, devices=devices), history=EXACT).refusal == ""
 
 
+def test_a_neighbours_promise_counts_beside_one_that_wants_no_memory_of_the_pool() -> None:
+    """With 3 GiB of its own a newcomer leaves `a` a third of 1 of 4, so 0.9 x 1/3 x 1/12: too little for 0.2."""
+    held = placed(pooled("a", memory=GIB, sla=0.2), "n"), placed(slim("b"), "n")
+    known = node("n", lending("n", 4, tenants=(tenant(held[0]),), **BIG), slots=4)
+    parts = *held, pod(held[0], "n")
+    roomy = node("n", lending("n", 15, tenants=(tenant(held[0]),), **BIG), slots=4)
+    newcomer = job("j", memory=3 * GIB, priority=1)
+    assert best(known, *parts, newcomer, history=EXACT).refusal == "ns/a would fall to 0.02 < its SLA with margin 0.22"
+    assert best(roomy, *parts, newcomer, history=EXACT).refusal == ""
+
+
 def test_own_memory_that_the_report_does_not_know_yet_comes_off_for_everybody() -> None:
     """8 lent, 3 of them `a`'s own and 1 the newcomer's: each gets 2 of 4. A pod that is reported is not taken twice."""
     held = placed(pooled("a", memory=3 * GIB), "n")
