@@ -52,7 +52,10 @@ def basics(devices: Sequence[DeviceView]) -> Numbers:
 
 def outlines(devices: Sequence[DeviceView]) -> Numbers:
     """The most bytes that each lent in each of `PARTS` equal parts of the time; 0 where nothing is told of it."""
-    ends = (_ends(len(device.available))(device.available) for device in devices)
+    lent = [device.available for device in devices]
+    counts = set(map(len, lent))
+    # Most often all reports are equally long.
+    ends = map(_ends(*counts), lent) if len(counts) == 1 else (_ends(len(numbers))(numbers) for numbers in lent)
     return np.fromiter(chain.from_iterable(ends), np.float64, PARTS * len(devices)).reshape(-1, PARTS).T
 
 

@@ -95,6 +95,11 @@ class NodeView:
         return {}
 
     @cached_property
+    def alignments(self) -> dict[tuple[str, str], float]:
+        """A of two of its devices, by their ids: filled in as it is worked out."""
+        return {}
+
+    @cached_property
     def lockstep(self) -> dict[tuple[str, ...], float]:
         """I of several of its devices in lockstep, by their ids: filled in as it is worked out."""
         return {}

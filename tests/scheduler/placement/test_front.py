@@ -43,6 +43,8 @@ def test_the_first_of_the_front_are_the_first_of_all(
 def test_equal_rows_do_not_crowd_into_the_front() -> None:
     front = Front(np.zeros(10_000), [])
     front.renew()
+    assert not len(front.rows())
+    front.renew()
     assert front.rows().tolist() == list(range(128))
     assert front.holds(127, 0.0)
     assert not front.holds(128, 0.0)
@@ -50,6 +52,7 @@ def test_equal_rows_do_not_crowd_into_the_front() -> None:
 
 def test_a_front_of_none_holds_nothing() -> None:
     front = Front(np.zeros(0), [])
+    front.renew()
     front.renew()
     assert not len(front.rows())
     assert not front.holds(0, 5.0)

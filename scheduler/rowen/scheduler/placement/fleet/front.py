@@ -18,7 +18,7 @@ class Front:
     def __init__(self, keys: Numbers, changed: Sequence[int]) -> None:
         self._keys, self._changed = keys, changed
         self._rows: Rows = np.empty(0, np.intp)
-        self._seen = 0
+        self._seen, self._asked = 0, False
         self.floor, self._last = float("inf"), -1
         """Key and number of that one."""
 
@@ -36,7 +36,13 @@ class Front:
         return key > self.floor or (key == self.floor and row <= self._last)
 
     def renew(self) -> None:
-        """Begins anew with the first rows where too few of these are left, or too many have come."""
+        """Begins anew with the first rows where too few of these are left, or too many have come.
+
+        Not for the first search: there may be no other.
+        """
+        if not self._asked:
+            self._asked = True
+            return
         left = np.count_nonzero(self._keys[self._rows] >= self.floor)
         if 2 * left < _SIZE or len(self._rows) > 2 * _SIZE:
             first = best(self._keys, _SIZE)

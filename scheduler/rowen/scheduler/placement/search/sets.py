@@ -61,7 +61,7 @@ class Sets:
         columns, shares = self._fleet.settled(), self._shares
         for number in set(moved[self._seen :]):
             self._known.pop(number, None)
-            taking = self.taking(number)
+            taking = self._taking(number)
             enough = len(taking) >= self._count
             self.share[number] = sorted(shares[state.row] for state in taking)[-self._count] if enough else NEVER
             self.free[number] = sorted(columns.free[state.row] for state in taking)[-self._count] if enough else NEVER
@@ -71,10 +71,11 @@ class Sets:
 
     def taking(self, number: int) -> list[DeviceState]:
         """The node's devices that take one more, in the order in which sets are made of them."""
+        return _ordered(self._taking(number), self._shares)
+
+    def _taking(self, number: int) -> list[DeviceState]:
         node, takes = self._fleet.node(number), self._fleet.settled().takes
-        if node.free_slots < self._count:
-            return []
-        return _ordered([state for state in node.devices.values() if takes[state.row]], self._shares)
+        return [state for state in node.rows if takes[state.row]] if node.free_slots >= self._count else []
 
     @property
     def _shares(self) -> Numbers:
