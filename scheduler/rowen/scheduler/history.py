@@ -22,7 +22,7 @@ class Sample:
     time: float
     """The node's own time of the report: only differences count."""
     tokens: int
-    granted: float = 0.0
+    granted: float
 
 
 @dataclass(frozen=True, slots=True)

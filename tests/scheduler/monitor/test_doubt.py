@@ -39,6 +39,7 @@ def test_what_is_suspected() -> None:
         (Doubt(), run(node("n"), placed(job("j"), "n")), 0.0, False),
         (confirmed(lost("a")), lost("a", "b"), 104.9, False),
         (confirmed(lost("a")), lost("a", "b"), 105.0, True),
+        (confirmed(lost("a")), lost("a"), 159.9, False),
         (confirmed(lost("a", "b")), lost("a"), 159.9, False),
         (confirmed(lost("a", "b")), lost("a"), 160.0, True),
         (confirmed(waiting("a", "b")), lost("a"), 105.0, True),

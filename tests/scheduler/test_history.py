@@ -1,0 +1,48 @@
+"""What is known of workload classes from one pass to the next."""
+
+import pytest
+from scheduler.builders import GIB, NOW, job
+
+from rowen.scheduler.history import History
+from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.model.profile import PredictionError, Profile
+from rowen.scheduler.model.promise import Promise
+
+KNOWN = History(
+    profiles={
+        ("a", "slow"): Profile(100.0, 60.0, NOW),
+        ("a", "fast"): Profile(400.0, 60.0, NOW),
+        ("b", "slow"): Profile(50.0, 60.0, NOW),
+    }
+)
+
+
+def test_a_class_is_compared_with_itself_on_the_type_that_suits_it_best() -> None:
+    assert KNOWN.rates == {"a": {"fast": 1.0, "slow": 0.25}, "b": {"slow": 1.0}}
+    assert History().rates == {}
+
+
+def test_what_a_class_makes_alone_is_known_where_it_was_seen() -> None:
+    assert (KNOWN.solo("a", "fast"), KNOWN.solo("b", "fast"), KNOWN.solo("c", "slow")) == (400.0, None, None)
+    assert [KNOWN.profiled(name) for name in "abc"] == [True, True, False]
+
+
+def test_a_promise_keeps_the_margin_that_its_class_needs_by_now() -> None:
+    """Half of what it was off by is forgotten in an hour."""
+    error = PredictionError(0.4, 0.0025, NOW)
+    history = History(errors={"a": error}, time=NOW + 3600)
+    assert history.error("a").mean == pytest.approx(0.2)
+    assert history.promise("a", 0.3) == Promise(0.3, error.faded(NOW + 3600))
+    assert history.promise("b", 0.3).error.mean == 0.0
+    assert history.promise("a", 0.0).sla == 0.0
+    assert history.promise("a", None) == Promise()
+
+
+def test_jobs_that_are_alike_share_what_is_known_of_their_memory() -> None:
+    need = linear_need(GIB)
+    first = KNOWN.appetite(job("x", need=need))
+    assert first is not None
+    assert KNOWN.appetite(job("y", need=need)) is first
+    assert KNOWN.appetite(job("y", need=need, memory=2 * GIB)) is not first
+    assert KNOWN.appetite(job("y", need=need, workload="b")) is not first
+    assert KNOWN.appetite(job("z")) is None
