@@ -5,6 +5,8 @@ import contextlib
 import ipaddress
 import ssl
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,6 +52,17 @@ async def served(tls: ssl.SSLContext) -> AsyncIterator[int]:
 async def ask(port: int, verify: ssl.SSLContext | bool) -> httpx.Response:
     async with httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", trust_env=False, verify=verify) as client:
         return await client.get(QUESTION, headers=TOKEN)
+
+
+_START = """
+import sys
+from pathlib import Path
+from rowen.scheduler.serve.certificate import tls_context
+try:
+    tls_context(Path(sys.argv[1]), "n")
+except OSError:
+    sys.exit(3)
+"""
 
 
 def issued(folder: Path, number: int) -> ssl.SSLContext:
@@ -158,3 +171,15 @@ def test_files_that_are_no_certificate_end_the_start(tmp_path: Path, file: str) 
     (tmp_path / file).unlink()
     with pytest.raises(OSError, match="No such file"):
         tls_context(tmp_path, "n")
+
+
+def test_nobody_is_asked_for_the_passphrase_of_a_key(tmp_path: Path) -> None:
+    issued(tmp_path, 1)
+    key = serialization.load_pem_private_key((tmp_path / "tls.key").read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (tmp_path / "tls.key").write_bytes(key.private_bytes(pem, form, locked))
+    with subprocess.Popen(
+        [sys.executable, "-c", _START, tmp_path], stdin=subprocess.PIPE, start_new_session=True
+    ) as asked:
+        assert asked.wait(60) == 3

@@ -59,7 +59,8 @@ def _empty() -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, folder: Path) -> None:
-    context.load_cert_chain(folder / CERTIFICATE, folder / KEY)
+    # Without a passphrase OpenSSL would ask the terminal for one, and the loop would wait for the answer.
+    context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password="")
 
 
 def _make(folder: Path, namespace: str) -> None:
