@@ -185,5 +185,6 @@ def test_what_a_class_was_off_by_fades_by_half_in_an_hour() -> None:
     assert far.faded(NOW + 600).faded(NOW + 3600).variance == pytest.approx(0.0225)
     assert far.faded(NOW + 24 * 3600).bound == pytest.approx(0.1, abs=1e-6)
     assert far.faded(NOW - 60) == far
+    assert [far.faded(NOW + hours * 3600).measured for hours in (0, 8, 9, 24)] == [True, True, False, False]
     later = far.updated(0.5, 0.5, NOW + 3600)
     assert (later.mean, later.time) == (pytest.approx(0.18), NOW + 3600)

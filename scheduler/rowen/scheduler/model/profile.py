@@ -30,6 +30,8 @@ _STEP = 0.1
 _PRIOR_VARIANCE = 0.0025
 _HALF_LIFE_SECONDS = 3600.0
 _BOUND_LEAST, _BOUND_MOST = 0.02, 0.5
+_LEFT = 0.001
+"""Of a throughput: what is left of former errors and is less says nothing."""
 HIGHEST_SLA = 1.0 - _BOUND_LEAST
 """What leaves room for the least margin below all of a device's time."""
 
@@ -113,8 +115,8 @@ class PredictionError:
 
     @property
     def measured(self) -> bool:
-        """Whether anything of the class is left that was measured."""
-        return (self.mean, self.variance) != (0.0, _PRIOR_VARIANCE)
+        """Whether anything of the class is left that was measured: it fades, and never quite away."""
+        return max(abs(self.mean), abs(self.deviation - sqrt(_PRIOR_VARIANCE))) >= _LEFT
 
     @property
     def deviation(self) -> float:
