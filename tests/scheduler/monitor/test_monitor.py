@@ -464,6 +464,23 @@ def test_slow_while_granted_is_told_and_no_lower_throughput_alone() -> None:
     assert track.speed == pytest.approx(0.5, abs=0.001)
 
 
+def test_beside_another_tenant_a_job_is_measured_by_its_part_of_the_granted_time() -> None:
+    """Both could run in 0.6 of each second, so each in 0.3, in which it made 30 of 100 tokens."""
+    history = known()
+    for step in range(13):
+        history = report(history, 5.0 * step, 10 + 150 * step, 3.0 * step, others=1).history
+    track = history.tracks["uid-j"]
+    assert (track.fraction, track.granted_part, track.speed) == (
+        pytest.approx(0.3), pytest.approx(0.3), pytest.approx(1.0),
+    )  # fmt: skip
+
+
+def test_a_job_that_hangs_while_it_may_run_teaches_no_throughput_of_nothing() -> None:
+    history = report(History(), 5, 100, 1.0).history
+    history = report(history, 60, 100, 50.0).history
+    assert profile_of(history) is None
+
+
 def test_a_spec_says_the_throughput_alone_until_it_is_measured() -> None:
     view = replace(VIEW, solo=80.0)
     history = report(History(), 0, 10, 0.1, view=view).history
