@@ -476,9 +476,10 @@ def test_beside_another_tenant_a_job_is_measured_by_its_part_of_the_granted_time
 
 
 def test_a_job_that_hangs_while_it_may_run_teaches_no_throughput_of_nothing() -> None:
-    history = report(History(), 5, 100, 1.0).history
-    history = report(history, 60, 100, 50.0).history
-    assert profile_of(history) is None
+    history = report(report(History(), 5, 100, 1.0).history, 30, 2500, 25.0).history
+    before = profile_of(history)
+    assert before is not None
+    assert profile_of(report(history, 60, 2500, 50.0).history) == before
 
 
 def test_a_spec_says_the_throughput_alone_until_it_is_measured() -> None:
