@@ -15,7 +15,7 @@ from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.fleet.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of
 from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers
-from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment
+from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment, pair_alignment
 from rowen.scheduler.placement.fleet.offer import Lending, Offer
 from rowen.scheduler.placement.fleet.states import DeviceState, NodeState, claims_on, node_refusal
 from rowen.scheduler.policy import Policy
@@ -291,4 +291,4 @@ class Fleet:
 
     def aligned(self, first: DeviceState, second: DeviceState) -> bool:
         """Whether two devices of a node are aligned."""
-        return least_alignment((first, second)) >= self._threshold
+        return pair_alignment(first, second) >= self._threshold

@@ -52,10 +52,10 @@ def least_alignment(devices: Sequence[DeviceState]) -> float:
     """Least A(i, j) of the devices; 1 for a single one."""
     if len(devices) == 1:
         return 1.0
-    return min(_alignment(first, second) for first, second in combinations(devices, 2))
+    return min(pair_alignment(first, second) for first, second in combinations(devices, 2))
 
 
-def _alignment(first: DeviceState, second: DeviceState) -> float:
+def pair_alignment(first: DeviceState, second: DeviceState) -> float:
     """A(i, j); worked out once for each report."""
     known, key = first.node.view.alignments, (first.view.id, second.view.id)
     if key not in known:

@@ -189,15 +189,17 @@ def _ordered(devices: Sequence[DeviceState], shares: Numbers) -> list[DeviceStat
 def aligned(fleet: Fleet, devices: Sequence[DeviceState], count: int) -> Iterator[tuple[DeviceState, ...]]:
     """Sets in order whose devices are pairwise aligned; depth first."""
 
-    def grow(chosen: tuple[DeviceState, ...], start: int) -> Iterator[tuple[DeviceState, ...]]:
-        if len(chosen) == count:
-            yield chosen
-            return
-        for at in range(start, len(devices) - (count - len(chosen)) + 1):
-            if all(fleet.aligned(state, devices[at]) for state in chosen):
-                yield from grow((*chosen, devices[at]), at + 1)
+    def grow(chosen: tuple[DeviceState, ...], rest: Sequence[DeviceState]) -> Iterator[tuple[DeviceState, ...]]:
+        """`rest`: those behind them that are aligned with all of them."""
+        missing = count - len(chosen)
+        for at in range(len(rest) - missing + 1):
+            grown = (*chosen, rest[at])
+            if missing == 1:
+                yield grown
+            else:
+                yield from grow(grown, [other for other in rest[at + 1 :] if fleet.aligned(rest[at], other)])
 
-    return grow((), 0)
+    return grow((), devices)
 
 
 def shown(request: Request, fleet: Fleet, node: NodeState) -> list[tuple[DeviceState, ...]]:
