@@ -97,6 +97,16 @@ def test_a_node_without_the_label_takes_none() -> None:
     assert f"spread over {ZONE}: the node has no such label" in alone.message
 
 
+def test_a_node_that_lacks_the_label_of_another_rule_is_no_zone() -> None:
+    """As kube-scheduler has it: else the job would wait for a zone in which no node will do."""
+    rules = template(spread(ZONE), spread("rack", most=9))
+    east = node("a", device("a", idle=0.9), slots=4, labels={HOST: "a", ZONE: "east", "rack": "r"})
+    found = run(east, host("b", 0.9, "west"), placed(like("j1", rules), "a"), like("j2", rules))
+    assert where(found, "j2") == "a"
+    wish = template(spread(ZONE), spread("rack", when="ScheduleAnyway"))
+    assert where(run(east, host("b", 0.9, "west"), placed(like("j1", wish), "a"), like("j2", wish)), "j2") == "b"
+
+
 def test_a_zone_where_nothing_can_be_placed_is_none() -> None:
     """A silent node does not hold its likes back, but the jobs that it has still count for its zone."""
     rules = template(spread(ZONE))

@@ -69,7 +69,7 @@ class Spreading:
         self._aloof: dict[Hashable, _Aloof] = {}
         self._aloof_from: BySelector[_Aloof] = BySelector()
         self._barred: dict[Hashable, dict[str, str]] = {}
-        self._domains: dict[tuple[Constraints, str], _Domains] = {}
+        self._domains: dict[tuple[Constraints, str, frozenset[str]], _Domains] = {}
         self._tallies: dict[Hashable, _Tally] = {}
         self._tallied: BySelector[_Tally] = BySelector()
         for job, node in standing:
@@ -125,7 +125,7 @@ class Spreading:
         """Where others are that keep apart from it."""
         found: dict[str, str] = {}
         for aloof in self._aloof_from.meaning(job):
-            domains = self._domains_of(job, aloof.key)
+            domains = self._domains_of(job.constraints, aloof.key)
             for value, there in aloof.at.items():
                 at, other = domains.at.get(value), next((name for uid, name in there.items() if uid != job.uid), None)
                 if at is not None and other is not None:
@@ -135,9 +135,10 @@ class Spreading:
 
     def _counted(self, job: JobView, rule: SpreadRule) -> tuple[_Tally, NDArray[np.int64]]:
         """How many of those that the rule means are where; the job itself is not among them."""
-        key = job.namespace, rule.selector, job.constraints, rule.key
+        where = job.constraints, rule.key, frozenset[str]() if rule.apart else _needed(job)
+        key = job.namespace, rule.selector, where
         if key not in self._tallies:
-            self._tallies[key] = self._tally(job, rule)
+            self._tallies[key] = self._tally(job, rule, self._domains_of(*where))
         tally = self._tallies[key]
         if job.uid not in self._places or not selects(rule.selector, dict(job.labels)):
             return tally, tally.counts
@@ -145,8 +146,7 @@ class Spreading:
         self._enter(without, self._places[job.uid][1], -1)
         return tally, without.counts
 
-    def _tally(self, job: JobView, rule: SpreadRule) -> _Tally:
-        domains = self._domains_of(job, rule.key)
+    def _tally(self, job: JobView, rule: SpreadRule, domains: _Domains) -> _Tally:
         tally = _Tally(rule.key, domains, np.zeros(len(domains.values), np.int64))
         for other, node in self._marked.get((job.namespace, mark_of(rule.selector)), ()):
             if selects(rule.selector, dict(other.labels)):
@@ -164,16 +164,23 @@ class Spreading:
         number = self._fleet.number.get(node)
         return "" if number is None else self._fleet.views[number].labels.get(label, "")
 
-    def _domains_of(self, job: JobView, label: str) -> _Domains:
-        key = job.constraints, label
+    def _domains_of(self, constraints: Constraints, label: str, needed: frozenset[str] = frozenset()) -> _Domains:
+        """By the values of a label, of nodes that have all the labels that are `needed`."""
+        key = constraints, label, needed
         if key not in self._domains:
             found: dict[str, list[str]] = {}
-            for number in sorted(self._fleet.eligible(job.constraints)):
+            for number in sorted(self._fleet.eligible(constraints)):
                 view = self._fleet.views[number]
-                found.setdefault(view.labels.get(label, ""), []).append(view.name)
+                if label not in view.labels or view.labels.keys() >= needed:
+                    found.setdefault(view.labels.get(label, ""), []).append(view.name)
             without = found.pop("", [])
             self._domains[key] = _Domains(list(found), list(found.values()), without)
         return self._domains[key]
+
+
+def _needed(job: JobView) -> frozenset[str]:
+    """Labels that a node has to have for its spread: one that lacks that of one rule is no place for the others."""
+    return frozenset(rule.key for rule in job.spread if rule.must and not rule.apart)
 
 
 def _uneven(rule: SpreadRule, tally: _Tally, counts: NDArray[np.int64], job: JobView) -> dict[str, str]:
