@@ -67,7 +67,8 @@ def test_a_neighbour_whose_image_is_pulled_takes_nothing() -> None:
 def test_a_job_on_two_devices_is_counted_once() -> None:
     """Its pod is listed with each device; one page may be a step behind the other."""
     view = placed(job("j", devices=2), "n", "a", "b", at=NOW)
-    devices = [device("n", name, tenants=(tenant(view, tokens, 25.0),)) for name, tokens in (("a", 2490), ("b", 2500))]
+    told = {"a": tenant(view, 2490, 24.9), "b": tenant(view, 2500, 25.0)}
+    devices = [device("n", name, tenants=(entry,)) for name, entry in told.items()]
     snapshot = world(node("n", *devices, reported=NOW + 30), view, pod(view, "n", "a", "b"))
     found = profile_of(observe(History(), snapshot, NOW + 30, POLICY).history)
     assert found is not None
