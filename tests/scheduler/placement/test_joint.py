@@ -15,12 +15,14 @@ from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.constraints import Requirement
 from rowen.scheduler.placement.fleet.fleet import Fleet
-from rowen.scheduler.placement.joint import assignment, plan
+from rowen.scheduler.placement.fleet.states import DeviceState
+from rowen.scheduler.placement.joint import assignment, options, plan
 from rowen.scheduler.placement.joint.trial import tried
 from rowen.scheduler.placement.search.evaluation import evaluate
 from rowen.scheduler.placement.search.places import Places
-from rowen.scheduler.placement.search.request import Request
+from rowen.scheduler.placement.search.request import Candidate, Request
 from rowen.scheduler.placement.spread_rules import SpreadRule
+from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 
 HISTORY = History()
@@ -248,13 +250,26 @@ def test_beyond_the_limits_the_queues_order_stands(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_limit_of_sets_is_of_what_would_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six pairs of four devices, none of which are aligned with each other."""
-    devices = [device("n", f"g{at}", idle=0.5, busy=[(NOW - 60 + at * 10, NOW - 50 + at * 10)]) for at in range(4)]
-    world = node("n", *devices, device("n", "g9", idle=0.9), slots=5)
+    """Ten pairs of five devices, of which one is aligned: five options in all."""
+    busy = [[(NOW - 60 + at * 10, NOW - 50 + at * 10)] for at in (0, 1, 2, 3, 3)]
+    devices = [device("n", f"g{at}", idle=0.9 if at == 0 else 0.5, busy=span) for at, span in enumerate(busy)]
     jobs = [EASY, STRICT, job("c", devices=2, created=3.0)]
-    assert places(run(world, *jobs))["b"] == ("n", "g9")
-    monkeypatch.setattr(plan, "MOST_OPTIONS", 9)
+    world = node("n", *devices, slots=5)
+    assert places(run(world, *jobs)) == {"a": ("n", "g1"), "b": ("n", "g0"), "c": ("n", "g3", "g4")}
+    monkeypatch.setattr(options, "_SETS", 0)
     assert "b" not in places(run(world, *jobs))
+
+
+def test_sets_are_not_gone_through_where_the_search_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[tuple[DeviceState, ...]] = []
+
+    def counted(request: Request, fleet: Fleet, devices: tuple[DeviceState, ...], policy: Policy) -> Candidate:
+        looked_at.append(devices)
+        return evaluate(request, fleet, devices, policy)
+
+    monkeypatch.setattr(options, "evaluate", counted)
+    run(TWO, EASY, STRICT, job("c", devices=2, sla=0.9, created=3.0))
+    assert [len(devices) for devices in looked_at] == [1, 1, 1]
 
 
 def test_a_pass_has_so_many_options_in_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """The places that each of a few jobs could take, before any of the others has one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from math import comb
@@ -11,8 +11,12 @@ from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import DeviceState, claims_on
 from rowen.scheduler.placement.search.evaluation import Devices, evaluate
 from rowen.scheduler.placement.search.request import Candidate, Request
+from rowen.scheduler.placement.search.sets import best_sets
 from rowen.scheduler.placement.search.singles import allowed_rows, best_devices
 from rowen.scheduler.policy import Policy
+
+_SETS = 4
+"""So many sets are looked at for each option that there may be: most sets of a node are not aligned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +39,18 @@ def option(number: int, candidate: Candidate, devices: Sequence[DeviceState]) ->
 def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: int) -> list[Option] | None:
     """The options of all jobs, of each the best first; None where there are more than `most`.
 
-    Of a job on one device as many of its best places as the others can take devices, and one: among empty devices no
-    others can be of use, since one of these stays free whatever the others do. Of a job in lockstep every set.
+    Of a job on one device as many of its best places as all of them want devices: among empty devices no others can be
+    of use, since one of these stays free whatever the others do. Of a job in lockstep every set, unless none was found
+    for it by the search.
     """
-    wanted = sum(request.job.devices for request in requests)
-    found: list[Option] = []
+    wanted, found = sum(request.job.devices for request in requests), list[Option]()
+    if _too_many(requests, fleet, _SETS * most):
+        return None
     for number, request in enumerate(requests):
+        places: Iterable[Devices] = ()
         if request.job.devices == 1:
-            places: Iterator[Devices] = ((state,) for state in best_devices(request, fleet, wanted))
-        elif _sets_number(request, fleet, most) > most:
-            return None
-        else:
+            places = [(state,) for state in best_devices(request, fleet, wanted)]
+        elif any(_sets(request, fleet)) and best_sets(request, fleet, policy):
             places = _sets(request, fleet)
         looked_at = ((evaluate(request, fleet, devices, policy), devices) for devices in places)
         fitting = [option(number, candidate, devices) for candidate, devices in looked_at if not candidate.refusal]
@@ -55,28 +60,26 @@ def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: 
     return found
 
 
-def _sets_number(request: Request, fleet: Fleet, most: int) -> int:
-    """How many sets would have to be looked at; no further than beyond `most`."""
-    count = 0
-    for _, rows in _able(request, fleet):
-        count += comb(len(rows), request.job.devices)
-        if count > most:
-            break
-    return count
+def _too_many(requests: Sequence[Request], fleet: Fleet, most: int) -> bool:
+    """Whether jobs in lockstep have more sets together than so many."""
+    left = most
+    for request in requests:
+        for rows in _able(request, fleet) if request.job.devices > 1 else ():
+            left -= comb(len(rows), request.job.devices)
+            if left < 0:
+                return True
+    return False
 
 
 def _sets(request: Request, fleet: Fleet) -> Iterator[Devices]:
-    for _, rows in _able(request, fleet):
+    for rows in _able(request, fleet):
         if len(rows) >= request.job.devices:
             yield from combinations([fleet.device(row) for row in rows], request.job.devices)
 
 
-def _able(request: Request, fleet: Fleet) -> Iterator[tuple[int, list[int]]]:
-    """The rows that take one more and have the job's memory, by number of their node."""
-    if request.barred:
-        return
+def _able(request: Request, fleet: Fleet) -> Iterator[list[int]]:
+    """The rows that take one more and have the job's memory, node by node."""
     columns, allowed = fleet.settled(), allowed_rows(request, fleet)
     able = columns.takes & (columns.free >= request.job.memory)
     rows = np.flatnonzero(able if allowed is None else able & allowed).tolist()
-    for node, members in groupby(rows, key=columns.node_of):
-        yield node, list(members)
+    return (list(members) for _, members in groupby(rows, key=columns.node_of))
