@@ -74,6 +74,18 @@ def test_a_tenant_is_what_its_node_reports_of_it() -> None:
     assert device.tenants == (TenantView("a", "j-1", 7, 2.5, attached=False), TenantView("a", "j-1", 7, 2.5))
 
 
+@pytest.mark.parametrize(
+    ("reported", "taken"),
+    [((-5, -1e308), (0, 0.0)), ((2**63 - 1, 1e308), (2**53, 1e10)), ((2**53, 1e10), (2**53, 1e10))],
+)
+def test_counters_that_cannot_be_are_cut(reported: tuple[int, float], taken: tuple[int, float]) -> None:
+    """The difference of two reports would be no number any more, and end the pass for all jobs."""
+    told = {"tokens": reported[0], "grantedSeconds": reported[1], "attached": True}
+    tenant = {"pod": {"namespace": "a", "name": "j-1"}, **told}
+    device = one_device(harvest(online(), tenants=[tenant]), services=(CHAT,))
+    assert device.tenants == (TenantView("a", "j-1", *taken),)
+
+
 def test_what_the_slo_guard_lets_be_harvested() -> None:
     def told(level: Any, *, harvest_enabled: bool = True) -> tuple[str, str]:
         chat = ServiceFacts("ns", "chat", harvest_enabled, level)

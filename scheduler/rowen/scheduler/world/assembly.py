@@ -12,6 +12,8 @@ from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, Po
 
 ObjectKey = tuple[str, str]
 """Namespace and name."""
+_MOST_TOKENS, _MOST_SECONDS = 2**53, 1e10
+"""Of a tenant: a node may report what it likes, and what is worked out of it is to stay a number."""
 
 
 def assemble(
@@ -129,7 +131,9 @@ def _missed(online: OnlineTenant) -> str:
 
 
 def _tenant(tenant: OfflineTenant) -> TenantView:
-    return TenantView(tenant.pod.namespace, tenant.pod.name, tenant.tokens, tenant.granted_seconds, tenant.attached)
+    tokens = min(max(0, tenant.tokens), _MOST_TOKENS)
+    granted = min(max(0.0, tenant.granted_seconds), _MOST_SECONDS)
+    return TenantView(tenant.pod.namespace, tenant.pod.name, tokens, granted, tenant.attached)
 
 
 def _holder(pod: PodFacts) -> PodView:
