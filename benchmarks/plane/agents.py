@@ -56,9 +56,10 @@ class Agent:
         self._written: Written | None = None
 
     async def run(self) -> None:
-        """Reports and renews its heartbeat until it is cancelled."""
+        """Follows its pods, reports and renews its heartbeat until it is cancelled."""
         await asyncio.sleep(self._first)
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._cluster.follow())
             group.create_task(self._for_ever(self._report, NodeHarvestSpec().interval_seconds))
             group.create_task(self._for_ever(self._renew, HEARTBEAT_SECONDS))
 

@@ -1,6 +1,6 @@
 """The process of the simulated agents and kubelets: `python -m plane.crowd AGENTS KUBELETS NODES SEED`.
 
-The first two are kubeconfigs. Each line that it reads is answered with one: `release` lets held jobs end, `tally` asks
+The first two are kubeconfigs; each agent has connections of its own, as on a node: one for the watch of its pods. Each line that it reads is answered with one: `release` lets held jobs end, `tally` asks
 what was done so far.
 """
 
@@ -8,7 +8,9 @@ import asyncio
 import json
 import logging
 import random
+import resource
 import sys
+from contextlib import AsyncExitStack
 
 import structlog
 from plane.agents import Agent, Tally
@@ -44,9 +46,13 @@ async def _commands(tally: Tally, kubelets: Kubelets) -> None:
 
 async def run(agents: str, kubelets: str, nodes: int, seed: int) -> None:
     """All of them, until standard input ends."""
-    async with await open_client(agents) as agents_client, await open_client(kubelets) as kubelets_client:
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(await open_client(agents)) for _ in range(nodes)]
+        kubelets_client = await stack.enter_async_context(await open_client(kubelets))
         source, tally, simulated = random.Random(seed), Tally(), Kubelets(kubelets_client, seed)
-        tasks = [asyncio.create_task(Agent(agents_client, number, source, tally).run()) for number in range(nodes)]
+        tasks = [
+            asyncio.create_task(Agent(client, number, source, tally).run()) for number, client in enumerate(clients)
+        ]
         tasks.append(asyncio.create_task(simulated.run()))
         commands = asyncio.create_task(_commands(tally, simulated))
         await asyncio.wait([commands, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -57,7 +63,14 @@ async def run(agents: str, kubelets: str, nodes: int, seed: int) -> None:
         await asyncio.gather(commands, *tasks, return_exceptions=True)
 
 
+def allow_descriptors() -> None:
+    """Two connections for each agent; the limit that a program begins with is often 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 if __name__ == "__main__":
+    allow_descriptors()
     structlog.configure(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
