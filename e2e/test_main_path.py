@@ -2,7 +2,7 @@
 
 import json
 
-from kit import batch, manifests, volumes
+from kit import batch, manifests, pool, volumes
 from kit.kubectl import apply, delete, get, kubectl, wait_condition
 from kit.traffic import Background
 from kit.world import World
@@ -56,8 +56,8 @@ def _adapter_is_better(namespace: str) -> None:
 def _stopped_but_never_twice_a_request() -> None:
     reports = json.loads(kubectl("get", "nodeharvest", "-o", "json"))["items"]
     devices = [device for report in reports for device in report["status"]["devices"] if device["harvestable"]]
-    assert sum(device["preemptions"]["total"] for device in devices) > 0
-    assert max(device["preemptions"]["perRequestMax"] for device in devices) <= 1
+    assert sum(device["preemptions"] for device in devices) > 0
+    assert max(device.per_request_max for device in pool.details()) <= 1
 
 
 def _status_says_how_it_went(namespace: str) -> None:

@@ -82,6 +82,7 @@ class Metrics:
             memory.labels("node-1", "cpu1", owner).set(1 << 30)
         self._reclaims = self._counter("rowen_reclaims_total", device)
         self._reclaimed = self._counter("rowen_reclaimed_bytes_total", device)
+        self._lost = self._counter("rowen_tokens_lost_total", device)
         self._gauge("rowen_heartbeat_age_seconds", ("node",), self._world.heartbeat_age)
 
     def _advance_agent(self) -> None:
@@ -96,6 +97,7 @@ class Metrics:
         self._idle.labels("node-1", "cpu1").inc(0.15)
         self._reclaims.labels("node-1", "cpu1").inc()
         self._reclaimed.labels("node-1", "cpu1").inc(2 << 20)
+        self._lost.labels("node-1", "cpu1").inc(64)
         self._backstops.labels("node-1", "cpu1").inc(self._world.backstops)
 
     def _scheduler(self) -> None:

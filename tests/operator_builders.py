@@ -117,9 +117,9 @@ def pod(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:
     return PodView(name=f"job-{attempt}", uid=f"p{attempt}", attempt=attempt, assignment=assignment_id, **values)
 
 
-def quantiles(value: float, count: int = 10) -> dict[str, Any]:
+def quantiles(value: float) -> dict[str, Any]:
     """A latency whose quantiles are all the same."""
-    return {"count": count, **dict.fromkeys(("p50", "p90", "p95", "p99", "max"), value)}
+    return dict.fromkeys(("p50", "p90", "p95", "p99"), value)
 
 
 def requests(
@@ -143,26 +143,23 @@ def device(id_: str = "cpu1", **values: Any) -> dict[str, Any]:
         "gateOpen": True,
         "idleFraction": 0.8,
         "harvestedFraction": 0.6,
-        "decodeGapSeconds": 0.001,
-        "cooldownSeconds": 0.002,
-        "preemptions": {"total": 3, "perRequestMax": 1},
+        "preemptions": 3,
         **values,
     }
 
 
 def tenant(pod_name: str = "job-1", job_name: str = "job", **values: Any) -> dict[str, Any]:
     """An offline tenant of a device."""
-    return {"pod": {"namespace": NAMESPACE, "name": pod_name}, "job": job_name, "attached": True, **values}
+    return {"pod": f"{NAMESPACE}/{pod_name}", "job": job_name, "attached": True, **values}
 
 
 def online(service: str = "chat", **values: Any) -> dict[str, Any]:
     """The online tenant of a device."""
     pod_name = f"{service}-abc"
     return {
-        "pod": {"namespace": NAMESPACE, "name": pod_name},
+        "pod": f"{NAMESPACE}/{pod_name}",
         "service": service,
         "attached": True,
-        "inFlight": 0,
         **values,
     }
 

@@ -142,7 +142,7 @@ class Agent:
             most = (4 + 5 * burst % _BURSTS) * _GIB
             for moment, used in ((closing.closed, most), (closing.opened, most // 2)):
                 if moment is not None:
-                    yield MemorySample(moment, used, used, 0, _POOL_BYTES - used, reclaims=burst, tokens_lost=0)
+                    yield MemorySample(moment, _POOL_BYTES - used)
 
 
 def _config(index: int) -> NvidiaDeviceConfig:

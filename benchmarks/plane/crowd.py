@@ -1,7 +1,7 @@
 """The process of the simulated agents and kubelets: `python -m plane.crowd AGENTS KUBELETS NODES SEED`.
 
-The first two are kubeconfigs; each agent has connections of its own, as on a node: one for the watch of its pods. Each line that it reads is answered with one: `release` lets held jobs end, `tally` asks
-what was done so far.
+The first two are kubeconfigs; each agent has connections of its own, as on a node: one for the watch of its pods.
+Each line that it reads is answered with one: `release` lets held jobs end, `tally` asks what was done so far.
 """
 
 import asyncio

@@ -102,15 +102,11 @@ def report(seen: Device, name: str, begin: float, end: float, longer: Sequence[f
     over = grid(end, end - begin)
     free = _open_part(seen, begin, end)
     held = range(math.floor(begin / PERIOD_SECONDS), math.ceil(end / PERIOD_SECONDS))
-    samples = [
-        MemorySample(number * PERIOD_SECONDS, 0, seen.pool - seen.available(number), 0, seen.available(number), 0, 0)
-        for number in held
-    ]
-    trace = memory_trace(samples, end, end - begin)
+    samples = [MemorySample(number * PERIOD_SECONDS, seen.available(number)) for number in held]
     idles = [IdleWindow(length, _open_part(seen, end - length, end)) for length in longer if end - length >= 0.0]
     return DeviceView(
         "n", name, "gpu", seen.pool, free, busy_cells(seen.closed, over), tuple(idles),
-        tuple(trace.available_bytes) if trace else (),
+        tuple(memory_trace(samples, end, end - begin)),
     )  # fmt: skip
 
 

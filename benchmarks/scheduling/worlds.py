@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from rowen.crds.busy import BusyCells, busy_cells, grid
 from rowen.crds.common import ObjectRef
-from rowen.crds.node_harvest import DeviceHarvest, MemoryTrace, OnlineTenant, Preemptions
+from rowen.crds.node_harvest import DeviceHarvest, OnlineTenant
+from rowen.crds.parts import packed
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import linear_need
@@ -145,15 +146,11 @@ def facts(nodes: Mapping[str, NodeView]) -> Facts:
 
 def _device_facts(device: DeviceView) -> DeviceFacts:
     pod = ObjectRef(namespace="ns", name=f"{device.node}-{device.id}")
-    online = OnlineTenant(pod=pod, service=device.service.partition("/")[2], attached=True, in_flight=0)
-    memory = MemoryTrace(
-        seconds=WINDOW_SECONDS, available_bytes=list(device.available), used_bytes=0, headroom_bytes=0, reclaims=0,
-        tokens_lost=0,
-    )  # fmt: skip
+    online = OnlineTenant(pod=pod, service=device.service.partition("/")[2], attached=True)
     report = DeviceHarvest(
         id=device.id, type=device.type, memory_bytes=device.memory, harvestable=True, gate_open=True,
-        idle_fraction=device.idle, harvested_fraction=0.0, decode_gap_seconds=0.0, cooldown_seconds=0.0,
-        preemptions=Preemptions(total=0, per_request_max=0), online=online, memory=memory,
+        idle_fraction=device.idle, harvested_fraction=0.0, preemptions=0, online=online,
+        available=packed(device.available, device.memory) if device.available else None,
     )  # fmt: skip
     return DeviceFacts(report, device.busy, (), IdleLevel(device.idle, 0.0))
 

@@ -2,9 +2,11 @@
 
 import json
 import threading
+from collections.abc import Iterator
 
 from kit.kubectl import KubectlError, items, kubectl
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
+from rowen.crds.device_detail import DeviceDetail
+from rowen.crds.node_harvest import PoolOwners
 from rowen.demo.memory import Reclaimed, parse_reclaimed
 
 AGENT_NAMESPACE = "rowen-agent"
@@ -16,18 +18,25 @@ def _ask(agent: str, path: str) -> str:
     return kubectl("get", "--raw", f"/api/v1/namespaces/{AGENT_NAMESPACE}/pods/{agent}:9090/proxy/{path}")
 
 
-def find(service: str) -> tuple[str, DeviceHarvest] | None:
-    """The device that the service's engine runs on, as of now, and its agent's pod; None while no agent tells of it."""
+def _told() -> Iterator[tuple[str, DeviceDetail]]:
+    """All devices as of now, each with its agent's pod; those of agents that do not answer are left out."""
     for pod in items("pods", AGENT_NAMESPACE, AGENTS):
         agent = pod["metadata"]["name"]
         try:
-            status = NodeHarvestStatus.from_wire(json.loads(_ask(agent, "v1/devices")))
+            devices = json.loads(_ask(agent, "v1/devices"))["devices"]
         except KubectlError:
             continue
-        for device in status.devices:
-            if device.online is not None and device.online.service == service:
-                return agent, device
-    return None
+        yield from ((agent, DeviceDetail.from_wire(device)) for device in devices)
+
+
+def details() -> list[DeviceDetail]:
+    """All devices as of now."""
+    return [device for _, device in _told()]
+
+
+def find(service: str) -> tuple[str, DeviceDetail] | None:
+    """The device that the service's engine runs on, as of now, and its agent's pod; None while no agent tells of it."""
+    return next(((pod, found) for pod, found in _told() if found.online and found.online.service == service), None)
 
 
 def owners(service: str) -> PoolOwners:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from statistics import fmean
 
 import controlplane
 import pytest
@@ -119,13 +120,11 @@ def test_an_agent_reports_what_its_pools_lend() -> None:
     agent = agents.Agent(None, 3, agents.random.Random(0), agents.Tally())  # type: ignore[arg-type]
     status = node_status(agent.snapshots([], 1000.0), now=1000.0, window=60.0, unix_offset=0.0)
     device, gib = status.devices[0], 2**30
-    assert device.memory is not None
+    left = device.available_bytes
     used = 9.5 * (1.0 + (1.0 - device.idle_fraction)) / 2
-    assert device.memory.mean(float) / gib == pytest.approx(30.0 - used, abs=0.5)
-    assert device.memory.used_bytes / gib == pytest.approx(used, abs=0.5)
-    assert device.memory.available_bytes[0] / gib == pytest.approx(15.0, abs=1.0)
-    assert device.memory.available_bytes[-1] / gib == 28.0
-    assert device.memory.reclaims == 11
+    assert fmean(left) / gib == pytest.approx(30.0 - used, abs=0.5)
+    assert left[0] / gib == pytest.approx(15.0, abs=1.0)
+    assert left[-1] / gib == pytest.approx(28.0, abs=0.001)
 
 
 def test_an_agent_that_nothing_happens_to_writes_once_a_minute() -> None:

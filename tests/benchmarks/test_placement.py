@@ -7,6 +7,7 @@ import pytest
 from reporting.report import Missing
 from scheduling import optimum, worlds
 
+from rowen.crds.parts import packed, unpacked
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.hearing import Hearing, Telling, Word
@@ -82,6 +83,11 @@ def test_reports_anew_are_read_anew():
     assert again[second] is nodes[second]
 
 
+def reported(device):
+    """Its memory over time, to as many digits as a report has."""
+    return tuple(unpacked(packed(device.available, device.memory), device.memory)) if device.available else ()
+
+
 def test_the_objects_of_a_cluster_make_the_same_cluster():
     nodes = worlds.make_nodes(random.Random(0), 16)
     known = worlds.facts(nodes)
@@ -92,7 +98,9 @@ def test_the_objects_of_a_cluster_make_the_same_cluster():
         name: worlds.replace(
             view,
             steady=worlds.NOW,
-            devices=tuple(worlds.replace(device, seen_idle=device.idle) for device in view.devices),
+            devices=tuple(
+                worlds.replace(device, seen_idle=device.idle, available=reported(device)) for device in view.devices
+            ),
         )
         for name, view in nodes.items()
     }

@@ -161,8 +161,7 @@ def test_a_grid_that_is_none(change: dict[str, Any], message: str) -> None:
 
 DEVICE = {
     "id": "gpu0", "type": "cpu", "memoryBytes": 1, "harvestable": True, "gateOpen": True, "idleFraction": 0.5,
-    "harvestedFraction": 0.0, "decodeGapSeconds": 0.0, "cooldownSeconds": 0.0,
-    "preemptions": {"total": 0, "perRequestMax": 0},
+    "harvestedFraction": 0.0, "preemptions": 0,
 }  # fmt: skip
 GRID = {"start": 1000.0, "cellSeconds": 0.5, "cells": 10}
 
@@ -192,11 +191,39 @@ def test_a_report_says_when_its_devices_were_busy() -> None:
     [
         ({"busyGrid": GRID, "devices": [DEVICE | {"busy": "A" * 4 * MOST_TEXT}]}, "at most"),
         ({"devices": [DEVICE | {"idleFraction": float("nan")}]}, "idleFraction"),
+        ({"devices": [DEVICE | {"available": "AAA="}, DEVICE | {"available": "AA=="}]}, "devices.1.available"),
+        ({"devices": [DEVICE | {"idles": ["60s"]}]}, "idles.0"),
+        ({"devices": [{name: DEVICE[name] for name in DEVICE if name != "type"}]}, "devices.0.type"),
         ({"devices": [DEVICE | {"harvestedFraction": 1.1}]}, "harvestedFraction"),
-        ({"devices": [DEVICE | {"idles": [{"seconds": float("inf"), "fraction": 0.5}]}]}, "idles.0.seconds"),
-        ({"devices": [DEVICE | {"idles": [{"seconds": 60.0, "fraction": float("nan")}]}]}, "idles.0.fraction"),
+        ({"devices": [DEVICE | {"idles": ["0.5/0s"]}]}, "idles.0.seconds"),
+        ({"devices": [DEVICE | {"idles": ["nan/60s"]}]}, "idles.0.fraction"),
     ],
 )
 def test_a_report_that_contradicts_itself(status: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         NodeHarvestStatus.from_wire(status)
+
+
+@given(st.lists(st.integers(1, 90), min_size=0, max_size=90), st.booleans())
+def test_stretches_come_back_as_they_were(lengths: list[int], begins_busy: bool) -> None:
+    bits = at = 0
+    for number, length in enumerate(lengths):
+        if number % 2 != begins_busy:
+            bits |= ((1 << length) - 1) << at
+        at += length
+    busy = BusyCells(bits, max(1, at))
+    text = encode(busy)
+    assert decode(text, busy.cells) == busy
+    assert len(text) <= 4 * -(-busy.cells // 24)
+
+
+def test_few_stretches_are_told_by_their_lengths() -> None:
+    assert (encode(BusyCells(0, 900)), encode(BusyCells((1 << 900) - 1, 900))) == ("~", "~AA==")
+    assert decode("~ZGQ=", 900) == BusyCells(((1 << 100) - 1) << 100, 900)
+
+
+@pytest.mark.parametrize("text", ["~ZGQ=", "~gA==", "~!", "~" + "/" * 160 + "fw=="])
+def test_lengths_that_are_none(text: str) -> None:
+    """The last one would be a stretch of more cells than there are atoms."""
+    with pytest.raises(ValueError, match=r"stretches|cut off|base64"):
+        decode(text, 150)

@@ -8,7 +8,7 @@ from kubectl import Kubectl
 from samples import TEMPLATE, offline_job, online_service
 
 from rowen.crds.kinds import KINDS, Kind
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners, Preemptions
+from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
 from rowen.crds.offline_job import OfflineJobSpec, OfflineJobStatus, Progress
 from rowen.crds.online_service import ObservedLatency, OnlineServiceSpec, OnlineServiceStatus
 
@@ -118,8 +118,7 @@ def test_job_row(kubectl: Kubectl) -> None:
 def _device(name: str, *, harvestable: bool, idle: float, harvested: float) -> DeviceHarvest:
     return DeviceHarvest(
         id=name, type="cpu", memory_bytes=8 << 30, harvestable=harvestable, gate_open=True, idle_fraction=idle,
-        harvested_fraction=harvested, decode_gap_seconds=0.01, cooldown_seconds=0.02,
-        preemptions=Preemptions(total=5, per_request_max=1),
+        harvested_fraction=harvested, preemptions=5,
     )  # fmt: skip
 
 

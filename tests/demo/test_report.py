@@ -8,7 +8,7 @@ from pools import MIB, reading
 from rich.console import Console
 
 from rowen.cluster import environment
-from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.demo.blame import Cause
 from rowen.demo.checks import PodEvidence
@@ -22,15 +22,14 @@ FOUND = PodEvidence(adapter_tokens=48, base_loss=6.9, adapter_loss=4.2, input_ro
 
 
 def harvest(service="chat"):
-    return DeviceHarvest.from_wire({
+    return DeviceDetail.from_wire({
         "id": "cpu1", "type": "cpu", "memoryBytes": 2**33, "harvestable": True, "gateOpen": True, "idleFraction": 0.6,
-        "harvestedFraction": 0.5, "decodeGapSeconds": 0.004, "cooldownSeconds": 0.008,
-        "preemptions": {"total": 2, "perRequestMax": 1},
+        "harvestedFraction": 0.5, "preemptions": 2,
         "online": {
-            "pod": {"namespace": "default", "name": "chat-1"}, "service": service, "attached": True, "inFlight": 0,
+            "pod": "default/chat-1", "service": service, "attached": True,
         },
         "tenants": [{
-            "pod": {"namespace": "default", "name": "support-lora-0"}, "job": "support-lora", "attached": True,
+            "pod": "default/support-lora-0", "job": "support-lora", "attached": True,
         }],
     })  # fmt: skip
 
@@ -218,7 +217,7 @@ def test_report_and_picture_are_written(tmp_path):
     assert len(written["outcomes"]) == 2
     assert written["objective"]["ttft"] == {"percentile": 99, "seconds": 0.5}
     assert "CC BY 4.0" in written["traffic"]
-    assert written["pools"]["rowen-node-1/cpu1"][1]["onlineUsedBytes"] == 10 * MIB
+    assert written["pools"]["rowen-node-1/cpu1"][1]["used"] == 10 * MIB
     assert written["devices"][0]["memory"]["reclaimed"] == 8 * MIB
     assert (tmp_path / "timeline.png").exists()
 

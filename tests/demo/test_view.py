@@ -6,7 +6,7 @@ from outcomes import outcome
 from pools import owners
 from rich.console import Console
 
-from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.demo.objective import Objective, Target
 from rowen.demo.traffic.replay import Progress
@@ -17,12 +17,11 @@ OBJECTIVE = Objective(ttft=Target(95, 0.5), tpot=Target(99, 0.06))
 
 
 def device(*, in_flight=0, gate_open=True, attached=True):
-    pod = {"namespace": "default", "name": "p"}
-    return DeviceHarvest.from_wire({
+    pod = "default/p"
+    return DeviceDetail.from_wire({
         "id": "cpu1", "type": "cpu", "memoryBytes": 1, "harvestable": True, "gateOpen": gate_open, "idleFraction": 0.6,
-        "harvestedFraction": 0.55, "decodeGapSeconds": 0, "cooldownSeconds": 0,
-        "preemptions": {"total": 7, "perRequestMax": 1},
-        "online": {"pod": pod, "service": "chat", "attached": True, "inFlight": in_flight},
+        "harvestedFraction": 0.55, "preemptions": 7, "perRequestMax": 1, "inFlight": in_flight,
+        "online": {"pod": pod, "service": "chat", "attached": True},
         "tenants": [{"pod": pod, "job": "support-lora", "attached": attached}],
     })  # fmt: skip
 

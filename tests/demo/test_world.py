@@ -3,7 +3,7 @@ import time
 import pytest
 from pools import MIB, owners
 
-from rowen.crds.node_harvest import DeviceHarvest
+from rowen.crds.device_detail import DeviceDetail
 from rowen.demo.memory import Reclaimed
 from rowen.demo.timeline import ServedRequest, Transition
 from rowen.demo.world import DeviceRecord, Observer, World, unix_time
@@ -85,10 +85,9 @@ def test_presence_of_tenants_is_kept_over_time():
 
 
 def harvest(**fields):
-    return DeviceHarvest.from_wire({
+    return DeviceDetail.from_wire({
         "id": "cpu1", "type": "cpu", "memoryBytes": 2**33, "harvestable": True, "gateOpen": True, "idleFraction": 0.6,
-        "harvestedFraction": 0.5, "decodeGapSeconds": 0, "cooldownSeconds": 0,
-        "preemptions": {"total": 0, "perRequestMax": 0}, **fields,
+        "harvestedFraction": 0.5, "preemptions": 0, **fields,
     })  # fmt: skip
 
 

@@ -164,16 +164,16 @@ async def test_reports_pods_requests_and_harvest(world):
             and device.tenants
             and device.tenants[0].preemptions
             and device.online.ttft
-            and device.preemptions.per_request_max
+            and agent.details()[0].per_request_max
         )
     )
     device = cluster.last()
     assert (device.harvestable, device.online.service, device.tenants[0].job) == (True, "chat", "tune")
     assert device.tenants[0].attached
-    assert device.preemptions.per_request_max == 1
+    assert agent.details()[0].per_request_max == 1
     await until(lambda: 0 < cluster.last().harvested_fraction <= cluster.last().idle_fraction <= 1)
     assert cluster.last().pool.free_bytes == 2**30
-    assert cluster.last().memory.available_bytes[-1] == 2**30
+    assert cluster.last().available_bytes[-1] == 2**30
     assert agent.unready() is None
 
 

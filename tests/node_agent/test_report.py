@@ -1,5 +1,7 @@
 """The report that is made from what the agent saw."""
 
+import json
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -7,12 +9,14 @@ from itertools import groupby
 import pytest
 
 from rowen.crds.busy import decode, grid
-from rowen.crds.node_harvest import NodeHarvestStatus, PoolOwners
+from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample
-from rowen.node_agent.report.status import DeviceSnapshot, device_harvest, node_status, quantiles
+from rowen.node_agent.report.idles import LongIdles
+from rowen.node_agent.report.latencies import Latencies
+from rowen.node_agent.report.status import DeviceSnapshot, device_detail, device_harvest, node_status, quantiles
 
 TENANT = TenantCounts(
     attached=1,
@@ -67,7 +71,12 @@ def snapshot(**changes):
 
 
 def report(**changes):
-    return device_harvest(snapshot(**changes), window=60.0, over=GRID, unix_offset=10000.0)
+    one = snapshot(**changes)
+    return device_harvest(one, [one], window=60.0, over=GRID, unix_offset=10000.0)
+
+
+def detail(**changes):
+    return device_detail(snapshot(**changes), report(**changes))
 
 
 def busy_seconds(device):
@@ -82,13 +91,11 @@ def test_a_device():
     device = report()
     assert (device.harvestable, device.gate_open, device.memory_bytes) == (True, True, 8 * 2**30)
     assert device.covered_seconds == 12.35
-    assert report(covered=60.5).covered_seconds == 60.0
+    assert report(covered=60.5).covered_seconds is None
     assert busy_seconds(device) == [(60.0, 50.0), (10.0, 8.0)]
-    assert (device.preemptions.total, device.preemptions.per_request_max) == (7, 1)
-    assert device.preemptions.latency.count == 2
-    assert device.preemptions.latency.max == pytest.approx(0.002)
-    assert (device.online.service, device.online.attached, device.online.ttft.max) == ("chat", True, 0.07)
-    assert device.online.tpot.count == 1
+    assert device.preemptions == 7
+    assert (device.online.service, device.online.attached, device.online.ttft.p99) == ("chat", True, 0.07)
+    assert device.online.tpot.p50 == 0.01
     (tenant,) = device.tenants
     assert (tenant.job, tenant.tokens, tenant.granted_seconds, tenant.completed) == ("tune", 400, 7.5, 4)
 
@@ -96,13 +103,20 @@ def test_a_device():
 def test_a_gate_that_is_closed_now_is_busy_until_now():
     device = report(closings=(closing(1, 995.0, None),))
     assert busy_seconds(device) == [(5.0, 0.0)]
-    assert device.preemptions.latency is None
 
 
 def test_closes_that_stopped_nobody_or_were_no_request_have_no_latency():
     quiet = closing(1, 990.0, 991.0, acknowledged=990.1, tenants=0)
     lease = closing(2, 992.0, 993.0, acknowledged=992.1, for_request=False)
-    assert report(closings=(quiet, lease)).preemptions.latency is None
+    assert detail(closings=(quiet, lease)).stops is None
+    assert detail(closings=(closing(1, 995.0, None),)).stops is None
+
+
+def test_what_is_told_by_http_alone():
+    found = detail()
+    assert (found.in_flight, found.per_request_max) == (0, 1)
+    assert (found.stops.p50, found.stops.p99) == (0.001, 0.002)
+    assert found.model_dump(include=set(DeviceHarvest.model_fields)) == report().model_dump()
 
 
 def test_an_empty_device():
@@ -154,16 +168,82 @@ def test_a_device_that_is_not_in_order_takes_no_offline_work():
 def test_quantiles_are_nearest_rank():
     assert quantiles([]) is None
     found = quantiles(float(i) for i in range(1, 101))
-    assert (found.count, found.p50, found.p90, found.p95, found.p99, found.max) == (100, 50, 90, 95, 99, 100)
+    assert (found.p50, found.p90, found.p95, found.p99) == (50, 90, 95, 99)
     assert quantiles([3.0]).p99 == 3.0
 
 
 def test_memory_is_reported_where_it_changes_its_owner():
-    assert (report().memory, report().pool) == (None, None)
-    sample = MemorySample(990.0, used=10, headroom=15, reclaimable=30, free=40, reclaims=5, tokens_lost=6)
-    later = replace(sample, time=995.0, reclaimable=10, reclaims=7, tokens_lost=106)
+    assert (report().available, report().available_bytes, report().pool) == (None, [], None)
+    gib = 2**30
     pool = PoolOwners(fixed_bytes=1, online_used_bytes=2, online_ahead_bytes=3, offline_bytes=4, free_bytes=5)
-    device = report(memory=(sample, later), pool=pool)
+    device = report(memory=(MemorySample(990.0, 7 * gib), MemorySample(995.0, 5 * gib)), pool=pool)
     assert device.pool == pool
-    assert (device.memory.seconds, device.memory.reclaims, device.memory.tokens_lost) == (10.0, 2, 100)
-    assert (device.memory.available_bytes[0], device.memory.available_bytes[-1]) == (50, 70)
+    assert device.available_bytes == pytest.approx([5 * gib, 7 * gib], abs=8 * gib / 65535 / 2 + 1)
+    assert report(memory=(MemorySample(990.0, 8 * gib),)).available_bytes == [8 * gib]
+
+
+def test_requests_are_told_once_for_all_devices_of_a_service_and_type():
+    def device(name, pod, late, **changes):
+        config = CpuDeviceConfig(id=name, cpus="1", memory="8Gi")
+        latencies = Latencies()
+        latencies.add([Request(1, 900.0, 901.0, late, None, 0, False)], 950.0, pod)
+        requests = (Request(1, 989.9, 990.0, late, None, 0, False),)
+        placed = Placements(pod)
+        return snapshot(config=config, requests=requests, latencies=latencies, placements=placed, **changes)
+
+    chat, other = PodView("shop", "chat-0", service="chat"), PodView("shop", "other-0", service="other")
+    snapshots = [
+        device("d0", chat, 0.1), device("d1", other, 0.2), device("d2", chat, 0.3),
+        device("d3", chat, 0.4, hardware="slow"), device("d4", None, 0.5),
+    ]  # fmt: skip
+    status = node_status(snapshots, now=NOW, window=60.0, unix_offset=0.0)
+    onlines = [found.online for found in status.devices]
+    assert [online and online.ttft and (online.ttft.p50, online.ttft.p99) for online in onlines] == [
+        (0.1, 0.3), (0.2, 0.2), None, (0.4, 0.4), None,
+    ]  # fmt: skip
+    assert [sum(window.ttft.requests for window in online.requests) for online in onlines if online] == [4, 2, 0, 2]
+
+
+def test_what_all_devices_have_alike_is_told_once_and_each_has_it_again():
+    snapshots = [snapshot(), snapshot(config=CpuDeviceConfig(id="cpu2", cpus="2", memory="4Gi"))]
+    status = node_status(snapshots, now=NOW, window=60.0, unix_offset=0.0)
+    wire = status.to_wire()
+    assert (wire["type"], wire.get("memoryBytes")) == ("cpu", None)
+    assert [device.get("memoryBytes") for device in wire["devices"]] == [2**33, 2**32]
+    assert not any("type" in device for device in wire["devices"])
+    assert NodeHarvestStatus.from_wire(wire) == status
+
+
+def full(number):
+    """A device with all that a report can tell: an engine, a job, latencies, memory, an hour and a day."""
+    source, now = random.Random(number), 100_000.0
+    pod = PodView("shop", f"chat-6d5f7c9b8d-x{number}x4z", service="chat")
+    latencies, idles, requests, idle = Latencies(), LongIdles(), [], 0.0
+    for minute in range(1500):
+        idles.add(now - 90_000 + 60 * minute, idle)
+        idle += 60 * min(1.0, max(0.0, source.gauss(0.6, 0.2)))
+    for index in range(700):
+        end, late = now - 700 + index, (source.lognormvariate(-2, 0.8), source.lognormvariate(-4, 0.3))
+        requests.append(Request(index, end - 1, end, *late, 1, source.random() < 0.8))
+    latencies.add(requests, now, pod)
+    closed = [now - 60 + 5 * index + 2 * source.random() for index in range(12)]
+    closings = [closing(index, at, at + 1 + source.random()) for index, at in enumerate(closed)]
+    memory, left = [], 20.0
+    for index in range(120):
+        left = min(38.0, max(0.5, left + source.gauss(0, 1)))
+        memory.append(MemorySample(now - 60 + index / 2, int(left * 2**30)))
+    counts = replace(snapshot().counts, now=now, preemptions=12_345 + number)
+    return snapshot(
+        config=GPU.model_copy(update={"id": f"gpu{number}"}), hardware="NVIDIA H100 80GB HBM3", counts=counts,
+        idle_fraction=0.7123, harvested_fraction=0.6891, covered=60.2, requests=tuple(requests[-60:]),
+        closings=tuple(closings), memory=tuple(memory), idles=idles, latencies=latencies,
+        pool=PoolOwners(fixed_bytes=12 * 2**30, online_used_bytes=6_780_092_416, online_ahead_bytes=987_758_592,
+                        offline_bytes=14_923_333_632, free_bytes=50_323_259_392),
+        placements=Placements(pod, ((0, PodView("lab", f"tune-adapter-{number}-1", job=f"tune-adapter-{number}")),)),
+    )  # fmt: skip
+
+
+def test_a_full_report_of_eight_devices_is_6_kb_at_most():
+    status = node_status([full(number) for number in range(8)], now=NOW, window=60.0, unix_offset=NOW - 100_000.0)
+    assert len(json.dumps(status.to_wire(), separators=(",", ":"))) <= 6 * 1024
+    assert NodeHarvestStatus.from_wire(status.to_wire()) == status

@@ -100,7 +100,7 @@ def test_a_gate_that_was_closed_for_want_of_an_engine_was_not_busy() -> None:
 
 
 def memory_at(time):
-    return MemorySample(time, used=1, headroom=2, reclaimable=3, free=4, reclaims=5, tokens_lost=6)
+    return MemorySample(time, 7)
 
 
 def test_memory_is_kept_for_the_window_and_seldom_enough():

@@ -126,11 +126,10 @@ class Stage:
         """What the node's agent writes, dated by the stage's clock."""
         device = {
             "id": "cpu0", "type": "cpu", "memoryBytes": 129 * 2**20, "harvestable": True, "gateOpen": True,
-            "idleFraction": idle, "harvestedFraction": 0.0, "decodeGapSeconds": 0.01, "cooldownSeconds": 0.02,
-            "preemptions": {"total": 0, "perRequestMax": 0}, "tenants": tenants or [],
+            "idleFraction": idle, "harvestedFraction": 0.0, "preemptions": 0, "tenants": tenants or [],
             "online": {
-                "pod": {"namespace": self.namespace, "name": f"online-{node}"}, "service": "chat",
-                "attached": True, "inFlight": 0,
+                "pod": f"{self.namespace}/online-{node}", "service": "chat",
+                "attached": True,
             },
         }  # fmt: skip
         status = {"updateTime": rfc3339(self.clock(), "microseconds"), "backend": "cpu", "devices": [device]}
@@ -148,7 +147,7 @@ class Stage:
     def tenant(self, pod: str, tokens: int, granted: float) -> dict[str, Any]:
         """A pod's entry in a report."""
         return {
-            "pod": {"namespace": self.namespace, "name": pod}, "attached": True, "tokens": tokens,
+            "pod": f"{self.namespace}/{pod}", "attached": True, "tokens": tokens,
             "grantedSeconds": granted,
         }  # fmt: skip
 

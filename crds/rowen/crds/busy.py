@@ -10,7 +10,7 @@ edge of either; such errors have either sign.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, frexp, log2
 from typing import Annotated, Self
@@ -18,11 +18,13 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rowen.crds.base import ReadModel
+from rowen.crds.numbers import apart, joined
 
 MOST_CELLS = 1024
 """Cells of a window at most; more than half as many, unless cells would be shorter than `_SHORTEST_SECONDS`."""
 MOST_TEXT = 4 * ceil(MOST_CELLS / 8 / 3)
 """Characters of a bitmap's text at most."""
+_RUNS = "~"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2.0**-10, 2.0**10
 _LATEST = 2.0**36
 """Unix seconds; times of a grid are exact up to here."""
@@ -99,12 +101,20 @@ def busy_cells(stretches: Iterable[tuple[float, float]], over: BusyGrid) -> Busy
 
 
 def encode(busy: BusyCells) -> str:
-    """A bitmap as text: base64 of its bytes, the oldest cells first, the oldest of a byte in its lowest bit."""
-    return b64encode(busy.bits.to_bytes(-(-busy.cells // 8), "little")).decode()
+    """As text, whichever is shorter: a bitmap, or the lengths of its stretches.
+
+    A bitmap is base64 of its bytes, the oldest cells first, the oldest of a byte in its lowest bit. Lengths stand
+    behind a `~`, as base64 of numbers of seven bits a byte, idle and busy in turn, without the last one.
+    """
+    bitmap = b64encode(busy.bits.to_bytes(-(-busy.cells // 8), "little")).decode()
+    lengths = _RUNS + joined(_stretches(busy))
+    return min(bitmap, lengths, key=len)
 
 
 def decode(text: str, cells: int) -> BusyCells:
-    """A bitmap of so many cells. Raises `ValueError`: not base64, or more or fewer cells than that."""
+    """Of so many cells. Raises `ValueError`: not base64, or more or fewer cells than that."""
+    if text.startswith(_RUNS):
+        return _of_stretches(apart(text.removeprefix(_RUNS)), cells)
     size = -(-cells // 8)
     if len(text) != 4 * -(-size // 3):
         raise ValueError(f"{len(text)} characters are no bitmap of {cells} cells")
@@ -113,6 +123,29 @@ def decode(text: str, cells: int) -> BusyCells:
     if len(data) != size or bits >> cells:
         raise ValueError(f"{len(data)} bytes are no bitmap of {cells} cells")
     return BusyCells(bits, cells)
+
+
+def _stretches(busy: BusyCells) -> Iterator[int]:
+    """Lengths, in turn idle and busy, all but the last; the first may be 0."""
+    at, rest, is_busy = 0, busy.bits, False
+    while True:
+        # The lowest cell of the other kind.
+        turned = ~rest if is_busy else rest
+        length = (turned & -turned).bit_length() - 1 if turned else busy.cells
+        if length < 0 or at + length >= busy.cells:
+            return
+        yield length
+        at, rest, is_busy = at + length, rest >> length, not is_busy
+
+
+def _of_stretches(lengths: Iterable[int], cells: int) -> BusyCells:
+    bits, at, is_busy = 0, 0, False
+    for length in lengths:
+        if at + length > cells:
+            raise ValueError(f"stretches of more than {cells} cells")
+        bits |= ((1 << length) - 1) << at if is_busy else 0
+        at, is_busy = at + length, not is_busy
+    return BusyCells(bits | (((1 << (cells - at)) - 1) << at if is_busy else 0), cells)
 
 
 def together(devices: Iterable[BusyCells]) -> BusyCells:

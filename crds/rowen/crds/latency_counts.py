@@ -8,9 +8,10 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from rowen.crds.base import ReadModel
+from rowen.crds.numbers import apart, joined
 
 _CELLS_PER_DECADE = 20
 _DECADES = 6
@@ -19,10 +20,8 @@ BOUNDS_SECONDS = tuple(
 )
 """Upper ends of the cells, all but the last one's, which has none."""
 CELLS = len(BOUNDS_SECONDS) + 1
-MOST_PER_SECOND = 1000
-"""Streamed responses that one device may end; more cannot be, and would outweigh all others."""
-_NOT_NEGATIVE = Field(json_schema_extra={"minimum": 0})
-"""For the API server alone: a bad count is passed over, and does not make a whole report unreadable."""
+MOST_PER_SECOND = 8000
+"""Streamed responses that the devices of a node may end; more cannot be, and would outweigh all others."""
 
 
 def cell_of(seconds: float) -> int:
@@ -33,9 +32,9 @@ def cell_of(seconds: float) -> int:
 class LatencyCounts(ReadModel):
     """Requests by latency."""
 
-    first: Annotated[int, _NOT_NEGATIVE]
+    first: int
     """Cell of the first count: cell i > 0 ends at 10^(i/20) times 0.1 ms, cell 0 at 0.1 ms."""
-    counts: Annotated[list[Annotated[int, _NOT_NEGATIVE]], Field(max_length=CELLS)]
+    counts: list[int]
     """Requests in that cell and the ones after it."""
 
     @classmethod
@@ -62,20 +61,46 @@ class LatencyCounts(ReadModel):
         return sum(self.counts[max(0, cell_of(seconds) + 1 - self.first) :])
 
 
+def _read(value: object) -> object:
+    """A bad text is passed over like any bad count, and does not make a whole report unreadable."""
+    if not isinstance(value, str):
+        return value
+    try:
+        first, *counts = apart(value)
+    except ValueError:
+        return {"first": -1, "counts": []}
+    return {"first": first, "counts": counts}
+
+
+def _written(counts: LatencyCounts) -> str:
+    return joined([counts.first, *counts.counts])
+
+
+LatencyText = Annotated[
+    LatencyCounts,
+    BeforeValidator(_read),
+    PlainSerializer(_written, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 1024, "pattern": "^[A-Za-z0-9+/]*={0,2}$"}),
+]
+"""As a report has them: the first cell and the counts, as `numbers.joined`."""
+
+
 class RequestCounts(ReadModel):
-    """Latencies of a device's streamed requests that have ended within a window."""
+    """Latencies of streamed requests that have ended within a window, of a node's devices of one service and type."""
 
     offline: bool
     """Of the requests during which an offline tenant was on the device; else of the others."""
     seconds: Annotated[int, Field(json_schema_extra={"minimum": 1})]
     """Length of the window, up to half a minute before the report."""
-    ttft: LatencyCounts | None = None
-    """By time to first token."""
-    tpot: LatencyCounts | None = None
-    """By time per output token."""
+    ttft: LatencyText | None = None
+    """By time to first token: the first cell that has some, then the counts of this and the ones after it, as base64 of
+    numbers of seven bits a byte, the lowest first, with the eighth set in all their bytes but the last. Cell i > 0 ends
+    at 10^(i/20) times 0.1 ms, cell 0 at 0.1 ms."""
+    tpot: LatencyText | None = None
+    """By time per output token, likewise."""
 
     def valid(self, counts: LatencyCounts | None) -> LatencyCounts | None:
-        """Those counts of this window if they can be: no more than a device serves within it."""
+        """Those counts of this window if they can be: no more than a node serves within it."""
         most = MOST_PER_SECOND * self.seconds
         return counts if counts is not None and counts.valid and counts.requests <= most else None
 

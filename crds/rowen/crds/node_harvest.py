@@ -1,14 +1,23 @@
 """NodeHarvest: what a node's agent observes of its devices; one per node, named like it."""
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, computed_field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    computed_field,
+    model_validator,
+)
 
 from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
 from rowen.crds.busy import MOST_TEXT, BusyCells, BusyGrid, decode
-from rowen.crds.common import ObjectRef
+from rowen.crds.common import PodRef
 from rowen.crds.latency_counts import RequestCounts
+from rowen.crds.parts import checked, unpacked
 
 
 class NodeHarvestSpec(ApiModel):
@@ -20,20 +29,9 @@ class NodeHarvestSpec(ApiModel):
     """Time between two looks at the node; what they show is reported when it matters, and every minute."""
 
 
-class Interval(ReadModel):
-    """A stretch of time."""
-
-    start: float
-    """Unix time, seconds."""
-    end: float
-    """Unix time, seconds."""
-
-
 class Quantiles(ReadModel):
-    """Quantiles of a latency over the window, in seconds."""
+    """Quantiles of a latency over the window, in seconds, to three digits."""
 
-    count: int
-    """Samples."""
     p50: float
     """50th percentile."""
     p90: float
@@ -42,23 +40,20 @@ class Quantiles(ReadModel):
     """95th percentile."""
     p99: float
     """99th percentile."""
-    max: float
-    """Largest."""
 
 
 class OnlineTenant(ReadModel):
     """The online engine on a device."""
 
-    pod: ObjectRef
+    pod: PodRef
     """Its pod."""
     service: Annotated[str, Field(max_length=253)] | None = None
     """Its OnlineService: the one that the pod's label `rowen.dev/service` names."""
-    attached: bool
-    """Whether the engine's plugin has attached; without it nothing is harvested."""
-    in_flight: int
-    """Requests in flight now, and one more for each engine process that has work."""
+    attached: bool = True
+    """Whether the engine's plugin has attached; without it nothing is harvested. Absent: it has."""
     ttft: Quantiles | None = None
-    """Time to first token."""
+    """Time to first token. This and the two below: of all the node's devices of the same type that serve the same
+    service, told with the first of them."""
     tpot: Quantiles | None = None
     """Time per output token."""
     requests: Annotated[list[RequestCounts], Field(max_length=4)] = []
@@ -69,12 +64,12 @@ class OnlineTenant(ReadModel):
 class OfflineTenant(ReadModel):
     """An offline pod on a device."""
 
-    pod: ObjectRef
+    pod: PodRef
     """Its pod."""
     job: Annotated[str, Field(max_length=253)] | None = None
     """Its OfflineJob, where the pod belongs to one."""
-    attached: bool
-    """Whether at least one of its processes is behind the gate."""
+    attached: bool = True
+    """Whether at least one of its processes is behind the gate. Absent: so it is."""
     completed: int = 0
     """Units (steps, rows) done."""
     total: int = 0
@@ -89,68 +84,21 @@ class OfflineTenant(ReadModel):
     """Times the kernel had to stop it with its cgroup, since it did not stop by itself."""
 
 
-class Preemptions(ReadModel):
-    """Preemptions of offline work on a device."""
-
-    total: int
-    """Since the agent started."""
-    latency: Quantiles | None = None
-    """From the online side turning busy to the last offline thread stopped, over the window."""
-    per_request_max: int
-    """Most preemptions that one online request has met over the window."""
-
-
-class Deficit(ReadModel):
-    """How long offline work would have had less memory than some amount."""
-
-    bytes: int
-    """The amount."""
-    fraction: float
-    """Part of the time with less."""
-    mean_seconds: float
-    """Mean length of a stretch with less."""
-
-
-class MemoryTrace(ReadModel):
-    """What was left of a device's memory for offline work, above what pods have for themselves, over the window."""
-
-    seconds: float
-    """Time that it covers; less than the window at first."""
-    available_bytes: Annotated[list[int], Field(min_length=1, max_length=32)]
-    """Memory that offline work could have: the time, ordered by it, in 32 equal parts, or 16, 8, 4, 2 or one where that
-    says the same; the mean of each."""
-    deficits: Annotated[list[Deficit], Field(max_length=8)] | None = None
-    """What agents of the release before say beside it, so that their reports are taken; read by nobody. Deprecated."""
-    used_bytes: int
-    """In use by the online engine, mean."""
-    headroom_bytes: int
-    """Mapped for the online engine, in use or ahead of its need, mean."""
-    reclaims: int
-    """Times that memory was taken from offline work."""
-    tokens_lost: int
-    """Tokens that offline work has to compute again for it."""
-
-    def mean(self, function: Callable[[float], float]) -> float:
-        """Mean over the time of a function of the memory (bytes) that offline work could have.
-
-        For a monotone function it is off by at most a 32nd of the function's range over the memory that occurred; for
-        the shortfall `max(0, m - memory)`, which bends once, by at most a 128th of the range of that memory.
-        """
-        return sum(function(memory) for memory in self.available_bytes) / len(self.available_bytes)
-
-
 class PoolOwners(ReadModel):
-    """Whose a device's memory is at the moment of the report. The five parts make up the device's memory."""
+    """Whose a device's memory is at the moment of the report. The five parts make up the device's memory.
 
-    fixed_bytes: int
+    In bytes.
+    """
+
+    fixed_bytes: Annotated[int, Field(alias="fixed")]
     """What pods on the device have for themselves: limits, or requests where they share the pool."""
-    online_used_bytes: int
+    online_used_bytes: Annotated[int, Field(alias="used")]
     """In use by the online engine, out of the pool."""
-    online_ahead_bytes: int
+    online_ahead_bytes: Annotated[int, Field(alias="ahead")]
     """Kept for the online engine ahead of its need."""
-    offline_bytes: int
+    offline_bytes: Annotated[int, Field(alias="offline")]
     """Lent to offline work."""
-    free_bytes: int
+    free_bytes: Annotated[int, Field(alias="free")]
     """Nobody's."""
 
     @property
@@ -162,21 +110,50 @@ class PoolOwners(ReadModel):
 class IdleWindow(ReadModel):
     """How idle a device was over a longer time."""
 
-    seconds: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    seconds: Annotated[int, Field(ge=1)]
     """Time that it covers."""
     fraction: Annotated[float, Field(ge=0.0, le=1.0)]
     """Fraction of it in which offline work might run, cooldowns taken off."""
+
+    def __str__(self) -> str:
+        return f"{self.fraction}/{self.seconds}s"
+
+
+def _idle_parsed(value: Any) -> Any:
+    fraction, slash, seconds = value.removesuffix("s").partition("/") if isinstance(value, str) else ("", "", "")
+    return {"fraction": fraction, "seconds": seconds} if slash else value
+
+
+IdleText = Annotated[
+    IdleWindow,
+    BeforeValidator(_idle_parsed),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 40, "pattern": "^[0-9.e-]+/[0-9]+s$"}),
+]
+"""As `0.6248/3600s`: the fraction, and the time that it covers."""
+
+
+_ALIKE = ("type", "memoryBytes")
+"""What a report tells once where all devices are alike in it."""
+
+
+def _stored(schema: dict[str, Any]) -> None:
+    """Nobody but the agent writes a device, and as a whole: so the API server keeps no account of its fields."""
+    schema["required"] = [name for name in schema["required"] if name not in _ALIKE]
+    schema["x-kubernetes-map-type"] = "atomic"
 
 
 class DeviceHarvest(ReadModel):
     """A device: a GPU, or a core with a pool of memory."""
 
+    model_config = ConfigDict(json_schema_extra=_stored)
+
     id: Annotated[str, Field(max_length=63)]
     """Name of the device, unique on its node."""
     type: Annotated[str, Field(max_length=63)]
-    """Hardware type: `cpu`, or a GPU's model; profiles are kept per type."""
+    """Hardware type: `cpu`, or a GPU's model; profiles are kept per type. Absent: the node's."""
     memory_bytes: int
-    """Memory that its tenants share."""
+    """Memory that its tenants share. Absent: the node's."""
     harvestable: bool
     """Whether offline work may be placed: the device is in order, and the online engine is there and attached."""
     gate_open: bool
@@ -186,28 +163,39 @@ class DeviceHarvest(ReadModel):
     harvested_fraction: Annotated[float, Field(ge=0.0, le=1.0)]
     """Fraction of the window in which offline work did run."""
     covered_seconds: Annotated[float, Field(ge=0.0)] | None = None
-    """Time that the two fractions cover: the window, and less after an engine has attached."""
-    decode_gap_seconds: float
-    """Gap between two engine steps of a busy engine: the largest of the last minute, single outliers left out."""
-    cooldown_seconds: float
-    """Idle time before offline work resumes: twice the decode gap, between 2 ms and 0.5 s."""
-    idles: Annotated[list[IdleWindow], Field(max_length=4)] = []
-    """The same over longer windows, an hour and a day, as far as the agent has seen them; the shortest first."""
-    busy: Annotated[str, Field(max_length=MOST_TEXT, pattern="^[A-Za-z0-9+/]+={0,2}$")] | None = None
-    """When the gate was closed, for alignment: a bit for each cell of `busyGrid`, the oldest in the lowest bit of the
-    first byte; as base64."""
-    busy_intervals: Annotated[list[Interval], Field(max_length=256)] = []
-    """What agents of the release before say in place of `busy`; read for this release only."""
-    preemptions: Preemptions
-    """Preemptions so far."""
-    memory: MemoryTrace | None = None
-    """What was left of its memory for offline work; absent where memory does not change its owner."""
+    """Time that the two fractions cover, where that is less than the window: after an engine has attached."""
+    idles: Annotated[list[IdleText], Field(max_length=4)] = []
+    """The same over longer windows, an hour and a day, as far as the agent has seen them, as `0.6248/3600s`: the
+    fraction, and the time that it covers; the shortest first."""
+    busy: Annotated[str, Field(max_length=MOST_TEXT, pattern="^~?[A-Za-z0-9+/]*={0,2}$")] | None = None
+    """When the gate was closed, for alignment, in cells of `busyGrid`, as base64: a bit for each cell, the oldest in
+    the lowest bit of the first byte; or, where that is shorter, after `~` the lengths of the stretches, the oldest
+    first and the last left out, in turn idle and busy, each as a number of seven bits a byte, the lowest first, with
+    the eighth set in all its bytes but the last."""
+    preemptions: int
+    """Preemptions of offline work on it since the agent started."""
+    available: (
+        Annotated[str, Field(max_length=88, pattern="^[A-Za-z0-9+/]+={0,2}$"), AfterValidator(checked)] | None
+    ) = None
+    """What was left of its memory for offline work over the window, above what pods have for themselves: the time,
+    ordered by it, in 32 equal parts, or 16, 8, 4, 2 or one where that says the same; the mean of each, as part of
+    65,535 of `memoryBytes` in two bytes, the lower first; as base64. Absent where memory does not change its owner."""
     pool: PoolOwners | None = None
     """Whose its memory is now; absent where memory does not change its owner."""
     online: OnlineTenant | None = None
     """The online engine on it."""
     tenants: Annotated[list[OfflineTenant], Field(max_length=16)] = []
     """Offline pods on it."""
+
+    @property
+    def available_bytes(self) -> list[int]:
+        """The parts of `available` in bytes; empty where memory does not change its owner.
+
+        The mean over them of a monotone function of the memory is off by at most a 32nd of the function's range over
+        the memory that occurred; for the shortfall `max(0, m - memory)`, which bends once, by at most a 128th of the
+        range of that memory.
+        """
+        return unpacked(self.available, self.memory_bytes) if self.available else []
 
 
 class NodeSummary(ReadModel):
@@ -240,13 +228,20 @@ class NodeHarvestStatus(ReadModel):
     """When the report was made; the node's coordination Lease tells whether the node is there."""
     backend: Literal["cpu", "nvidia"] | None = None
     """How devices are shared on this node; absent where they differ in it."""
+    type: Annotated[str, Field(max_length=63)] | None = None
+    """Hardware type of all devices; absent where they differ."""
+    memory_bytes: int | None = None
+    """Memory of each device; absent where they differ."""
     busy_grid: BusyGrid | None = None
     """The cells of the devices' `busy`."""
     devices: Annotated[
         list[DeviceHarvest],
         Field(
             max_length=64,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["id"],
+            },
         ),
     ] = []
     """One entry per device."""
@@ -262,6 +257,27 @@ class NodeHarvestStatus(ReadModel):
         except ValueError as error:
             raise ValueError(f"device {device.id}: busy: {error}") from None
 
+    def to_wire(self) -> dict[str, Any]:
+        """What says no more than that it is absent is left out."""
+        found = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+        devices: list[dict[str, Any]] = found.pop("devices", [])
+        for name in _ALIKE:
+            values = {device[name] for device in devices}
+            if len(values) == 1:
+                found[name] = values.pop()
+                devices = [{key: value for key, value in device.items() if key != name} for device in devices]
+        return {**found, "devices": devices}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spread(cls, value: Any) -> Any:
+        """What all devices have alike is each one's."""
+        if not isinstance(value, dict) or not isinstance(value.get("devices"), list):
+            return value
+        alike = {name: value[name] for name in _ALIKE if name in value}
+        devices = [{**alike, **device} if isinstance(device, dict) else device for device in value["devices"]]
+        return {**{name: value[name] for name in value if name not in _ALIKE}, "devices": devices}
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def summary(self) -> NodeSummary:
@@ -272,7 +288,7 @@ class NodeHarvestStatus(ReadModel):
             devices=len(self.devices),
             harvestable=len(offered),
             tenants=sum(len(device.tenants) for device in self.devices),
-            preemptions=sum(device.preemptions.total for device in self.devices),
+            preemptions=sum(device.preemptions for device in self.devices),
             idle=_percent([device.idle_fraction for device in offered]),
             harvested=_percent([device.harvested_fraction for device in offered]),
             memory=quantity_text(sum(device.memory_bytes for device in self.devices)),

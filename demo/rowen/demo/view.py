@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rowen.crds.node_harvest import DeviceHarvest, PoolOwners
+from rowen.crds.device_detail import DeviceDetail
+from rowen.crds.node_harvest import PoolOwners
 from rowen.demo.memory import MIB, OWNERS, Owner, bytes_of, pool_bytes
 from rowen.demo.objective import Objective, Target
 from rowen.demo.statistics import answered, latency, percentile, recent, tpots, ttfts
@@ -32,9 +33,9 @@ _BAR: dict[Owner, tuple[str, str]] = {
 }
 
 
-def holder(device: DeviceHarvest) -> str:
+def holder(device: DeviceDetail) -> str:
     """Who holds a device now: `online`, `offline: JOBS` or `nobody`."""
-    if device.online is not None and device.online.in_flight > 0:
+    if device.in_flight > 0:
         return "online"
     names = [tenant.job or tenant.pod.name for tenant in device.tenants if tenant.attached]
     if device.gate_open and names:
@@ -84,7 +85,7 @@ def plain_line(world: World, replay: Progress, now: float) -> str:
             pool = f", pool: {owners_text(device.pool)}" if device.pool is not None else ""
             parts.append(
                 f"{node}/{name}: {holder(device)}, harvested {device.harvested_fraction:.0%}, "
-                f"{device.preemptions.total} preemptions{pool}"
+                f"{device.preemptions} preemptions{pool}"
             )
     for job in sorted(world.jobs):
         result = world.job_result(job)
@@ -154,7 +155,7 @@ def _device_table(world: World) -> Table:
         table.add_column(title)
     for (node, name), record in sorted(world.devices.items()):
         device = record.harvest
-        stops = device.preemptions.latency
+        stops = device.stops
         held = holder(device)
         style = "blue" if held == "online" else "green" if held.startswith("offline") else "dim"
         table.add_row(
@@ -162,9 +163,9 @@ def _device_table(world: World) -> Table:
             Text(held, style=style),
             f"{device.idle_fraction:.0%}",
             f"{device.harvested_fraction:.0%}",
-            str(device.preemptions.total),
+            str(device.preemptions),
             f"{stops.p50 * 1000:.2f} / {stops.p99 * 1000:.2f} ms" if stops else "-",
-            str(device.preemptions.per_request_max),
+            str(device.per_request_max),
         )
     return table
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rowen.crds.common import find_condition
+from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.names import SERVICE_LABEL
-from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.offline_job import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.demo.checks import JobResult, Readiness
@@ -37,7 +37,7 @@ DeviceKey = tuple[str, str]
 class DeviceRecord:
     """A device with its history since the world is watched."""
 
-    harvest: DeviceHarvest
+    harvest: DeviceDetail
     transitions: dict[int, Transition] = field(default_factory=dict)
     """By millisecond of the close."""
     requests: dict[tuple[float, float], ServedRequest] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class DeviceRecord:
     pool: list[PoolReading] = field(default_factory=list)
     """Whose its memory was, to the second; empty where memory does not change its owner."""
 
-    def see_harvest(self, harvest: DeviceHarvest, reclaimed: Reclaimed, now: float) -> None:
+    def see_harvest(self, harvest: DeviceDetail, reclaimed: Reclaimed, now: float) -> None:
         """Takes in how the device stands now."""
         self.harvest = harvest
         self.see_tenants(any(tenant.attached for tenant in harvest.tenants), now)
@@ -213,7 +213,7 @@ class Observer:
         now = time.time()
         reclaimed = parse_reclaimed(await self._cluster.pod_text(AGENT_NAMESPACE, pod, AGENT_PORT, "metrics"))
         for value in answer["devices"]:
-            harvest = DeviceHarvest.from_wire(value)
+            harvest = DeviceDetail.from_wire(value)
             record = self.world.devices.setdefault((node, harvest.id), DeviceRecord(harvest))
             record.see_harvest(harvest, reclaimed.get(harvest.id, Reclaimed()), now)
             since = max([self.world.since, *(moment / 1000 - _OVERLAP for moment in list(record.transitions)[-1:])])

@@ -9,6 +9,7 @@ from functools import partial
 import grpc
 import structlog
 
+from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.errors import KubeError
@@ -28,7 +29,7 @@ from rowen.node_agent.lease import RENEW_PERIOD
 from rowen.node_agent.memory.shortage import REASON as SHORTAGE
 from rowen.node_agent.node import Node, unix_offset
 from rowen.node_agent.report.change import Written, due
-from rowen.node_agent.report.status import node_status
+from rowen.node_agent.report.status import device_detail, node_status
 from rowen.node_agent.tries import Tries
 
 log = structlog.get_logger()
@@ -240,6 +241,11 @@ class Agent:
             window=self._window(),
             unix_offset=unix_offset(),
         )
+
+    def details(self) -> list[DeviceDetail]:
+        """The devices of that report, with what is told by HTTP alone."""
+        found = zip(self.node.snapshots(), self.status().devices, strict=True)
+        return [device_detail(snapshot, device) for snapshot, device in found]
 
     def stalled(self) -> list[str]:
         """Loops and native threads that have not come round for long, in words."""

@@ -173,7 +173,7 @@ class Node:
             return
         pool, owned, sample = device.lending.look(time.monotonic())
         device.window.remember(sample, window)
-        self.metrics.memory(name, owned, pool)
+        self.metrics.memory(name, owned, pool, device.lending.tokens_lost())
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""

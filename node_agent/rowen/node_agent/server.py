@@ -64,8 +64,8 @@ def create_app(agent: Agent) -> FastAPI:
 
     @app.get("/v1/devices")
     async def devices() -> dict[str, Any]:
-        """The node's devices, as they would be reported now."""
-        return agent.status().to_wire()
+        """The node's devices, as they would be reported now, and in detail."""
+        return agent.status().to_wire() | {"devices": [device.to_wire() for device in agent.details()]}
 
     @app.get("/v1/devices/{device}/timeline")
     async def timeline(device: str, since: float = 0.0) -> Timeline:

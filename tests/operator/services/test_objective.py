@@ -85,23 +85,27 @@ def test_fault_is_told_apart_by_device_type() -> None:
         {"first": 100, "counts": [600, -1]},
         {"first": 10**18, "counts": [500]},
         {"first": 90, "counts": []},
-        # 1,000 a second for ten minutes, and one.
-        {"first": 90, "counts": [600_000, 1]},
+        # 8,000 a second for ten minutes, and one.
+        {"first": 90, "counts": [4_800_000, 1]},
         {"first": 90, "counts": [10**15]},
+        # Not base64; the last number is cut off; nothing at all.
+        "!",
+        "WoA=",
+        "",
     ],
 )
-def test_counts_that_cannot_be_are_passed_over(bad: dict[str, Any]) -> None:
+def test_counts_that_cannot_be_are_passed_over(bad: dict[str, Any] | str) -> None:
     window = {"offline": True, "seconds": 600, "ttft": bad, "tpot": {"first": 60, "counts": [4]}}
     unknown = {"offline": True, "seconds": 77, "ttft": {"first": 100, "counts": [500]}}
     ttft, tpot = objectives(SLO, devices(window, unknown, requests({0.1: 3}, offline=True)))
     assert (ttft.beside, tpot.beside) == (Proportion(0, 3), Proportion(4, 4))
 
 
-def test_one_device_cannot_outweigh_the_others() -> None:
-    most = {"offline": True, "seconds": 600, "ttft": {"first": 90, "counts": [600_000]}}
-    assert objectives(SLO, devices(most))[0].beside == Proportion(600_000, 600_000)
-    hour = {"offline": False, "seconds": 3600, "ttft": {"first": 90, "counts": [3_600_000]}}
-    assert objectives(SLO, devices(hour))[0].past == Proportion(3_600_000, 3_600_000)
+def test_one_node_cannot_outweigh_the_others() -> None:
+    most = {"offline": True, "seconds": 600, "ttft": {"first": 90, "counts": [4_800_000]}}
+    assert objectives(SLO, devices(most))[0].beside == Proportion(4_800_000, 4_800_000)
+    hour = {"offline": False, "seconds": 3600, "ttft": {"first": 90, "counts": [28_800_000]}}
+    assert objectives(SLO, devices(hour))[0].past == Proportion(28_800_000, 28_800_000)
 
 
 def test_what_is_read_survives_fields_of_another_version() -> None:

@@ -49,7 +49,7 @@ async def test_runs_an_engine_and_tells_its_latency(
     )
     await cluster.wait_condition("Ready", "AllReady", name="chat", url="onlineservices")
     tenant = online(ttft=quantiles(0.6), tpot=quantiles(0.02), requests=[requests({0.6: 400}, {0.02: 400})])
-    tenant["pod"] = {"namespace": cluster.namespace, "name": name}
+    tenant["pod"] = f"{cluster.namespace}/{name}"
     await _report(cluster, device(online=tenant))
     service = await cluster.wait_condition("SLOMet", "TtftExceeded", name="chat", url="onlineservices")
     seen = {"percentile": 99, "valueSeconds": 0.6, "targetSeconds": 0.5, "display": "600.0ms"}
@@ -71,7 +71,7 @@ async def test_harvesting_that_harms_the_objective_is_reduced_then_stopped(
     resources = {"limits": {"rowen.dev/online": "1"}, "requests": {"rowen.dev/online": "1"}}
     template["spec"]["containers"][0]["resources"] = resources
     await apply(cluster.client, adopted, manager="user")
-    tenant = {**online(), "pod": {"namespace": cluster.namespace, "name": "chat-1"}}
+    tenant = {**online(), "pod": f"{cluster.namespace}/chat-1"}
     fine, late = {0.1: 900}, {0.1: 800, 0.9: 100}
     # Overloaded: harvesting is not the cause.
     tenant["requests"] = [requests(late, offline=True), requests(late), requests(late, seconds=3600)]
@@ -177,7 +177,7 @@ async def test_tells_what_an_adopted_workload_lacks(operator: OperatorProcess, c
     manifest["spec"]["template"]["metadata"]["labels"]["rowen.dev/service"] = "chat"
     await apply(cluster.client, manifest, manager="user")
     await cluster.wait_condition("HarvestEnabled", "NoReport", name="chat", url="onlineservices")
-    tenant = {**online(attached=False), "pod": {"namespace": cluster.namespace, "name": "chat-1"}}
+    tenant = {**online(attached=False), "pod": f"{cluster.namespace}/chat-1"}
     await _report(cluster, device(online=tenant, harvestable=False))
     await cluster.wait_condition("HarvestEnabled", "NotAttached", name="chat", url="onlineservices")
 

@@ -148,7 +148,7 @@ def service(world: World) -> list[str]:
 def test_a_service_has_the_devices_that_reports_name_it_for() -> None:
     node = served()
     chat, other = device("chat0", online=online()), device("other0", online=online("other"))
-    elsewhere = device("there0", online=online(pod={"namespace": "elsewhere", "name": "chat-abc"}))
+    elsewhere = device("there0", online=online(pod="elsewhere/chat-abc"))
     node.put("NodeHarvest", report_manifest(chat, other, elsewhere, device("free"), node="a"))
     node.put("NodeHarvest", report_manifest(device("chat1", online=online()), node="b"))
     node.put("NodeHarvest", report_manifest(device("other1", online=online("other")), node="c"))
@@ -171,7 +171,7 @@ def test_an_engine_has_the_devices_of_its_own_pods_on_their_nodes() -> None:
         "metadata": {"name": "chat-abc", "namespace": NAMESPACE, "uid": "p1", "labels": labels},
         "spec": {"nodeName": "a", "containers": [{"name": "engine"}]},
     })  # fmt: skip
-    made_up = online(pod={"namespace": NAMESPACE, "name": "chat-xyz"})
+    made_up = online(pod=f"{NAMESPACE}/chat-xyz")
     node.put("NodeHarvest", report_manifest(device("own", online=online()), node="a"))
     node.put("NodeHarvest", report_manifest(device("elsewhere", online=online()), node="b"))
     node.put("NodeHarvest", report_manifest(device("unknown", online=made_up), node="c"))

@@ -24,7 +24,7 @@ from rowen.scheduler.cli.heartbeats import heartbeat_fields
 from rowen.scheduler.cli.survey import Overview
 from rowen.scheduler.cli.tables import cut, device_lines, show_overview
 
-POOL = {"fixedBytes": 2**20, "onlineUsedBytes": 3 * 2**20, "onlineAheadBytes": 0, "offlineBytes": 2**29, "freeBytes": 5}
+POOL = {"fixed": 2**20, "used": 3 * 2**20, "ahead": 0, "offline": 2**29, "free": 5}
 
 
 @pytest.fixture

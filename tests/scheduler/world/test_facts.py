@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rowen.crds.busy import BusyCells, encode
+from rowen.crds.parts import packed
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.idle import IdleWindow, idle_level
@@ -35,15 +36,15 @@ def job(**spec: Any) -> dict[str, Any]:
 def harvest(online: dict[str, Any] | None, **device: Any) -> dict[str, Any]:
     body = {
         "id": "cpu0", "type": "cpu", "memoryBytes": 8 * 2**30, "harvestable": True, "gateOpen": True,
-        "idleFraction": 0.5, "harvestedFraction": 0.0, "decodeGapSeconds": 0.0, "cooldownSeconds": 0.0,
-        "preemptions": {"total": 0, "perRequestMax": 0}, **({"online": online} if online else {}), **device,
+        "idleFraction": 0.5, "harvestedFraction": 0.0, "preemptions": 0,
+        **({"online": online} if online else {}), **device,
     }  # fmt: skip
     return {"metadata": {"name": "n"}, "status": {"updateTime": STAMP, "devices": [body]}}
 
 
 def online(service: str | None = "chat") -> dict[str, Any]:
     named = {"service": service} if service else {}
-    return {"pod": {"namespace": "ns", "name": "chat-0"}, "attached": True, "inFlight": 0, **named}
+    return {"pod": "ns/chat-0", "attached": True, **named}
 
 
 def pod(name: str = "chat-0", *, memory: str | None = "2Gi", node: str | None = "n", **meta: Any) -> dict[str, Any]:
@@ -68,7 +69,7 @@ MISSED = "SLO guard: OnlineService ns/chat misses its SLO beside offline work"
 
 
 def test_a_tenant_is_what_its_node_reports_of_it() -> None:
-    told = {"pod": {"namespace": "a", "name": "j-1"}, "attached": False, "tokens": 7, "grantedSeconds": 2.5}
+    told = {"pod": "a/j-1", "attached": False, "tokens": 7, "grantedSeconds": 2.5}
     tenants = [told, {**told, "attached": True}]
     device = one_device(harvest(online(), tenants=tenants), services=(CHAT,))
     assert device.tenants == (TenantView("a", "j-1", 7, 2.5, attached=False), TenantView("a", "j-1", 7, 2.5))
@@ -201,9 +202,12 @@ def test_a_device_was_busy_in_the_cells_that_its_node_reports() -> None:
     assert one_device(report, pod(), services=(CHAT,)).busy == BusyCells(seconds((3, 4)), 960)
 
 
+EVERY_OTHER = encode(BusyCells(int("a" * 240, 16), 960))
+
+
 @pytest.mark.parametrize(
     ("busy", "over"),
-    [(encode(BusyCells(1, 960)), {"cells": 961}), (encode(BusyCells(1, 960)), None), ("A" * 159 + "=", {}), (None, {})],
+    [(EVERY_OTHER, {"cells": 961}), (EVERY_OTHER, None), ("A" * 159 + "=", {}), (None, {})],
     ids=["of another length", "without a grid", "no base64", "absent"],
 )
 def test_busy_time_that_cannot_be_read_is_not_known_and_leaves_the_rest(
@@ -215,19 +219,6 @@ def test_busy_time_that_cannot_be_read_is_not_known_and_leaves_the_rest(
     found = one_device(report, pod(), services=(CHAT,))
     assert found.busy is None
     assert (found.idle, found.attached) == (0.5, True)
-
-
-def test_busy_time_of_an_agent_of_the_release_before() -> None:
-    end = unix_seconds(STAMP)
-    spans = [
-        {"start": end - 55, "end": end - 40},
-        {"start": end - 90, "end": end - 50},
-        {"start": end - 45, "end": end - 41},
-        {"start": end - 10, "end": end},
-        {"start": end - 20, "end": end - 30},
-    ]
-    found = one_device(harvest(online(), busyIntervals=spans), pod(), services=(CHAT,))
-    assert found.busy == BusyCells(seconds((0, 20), (50, 60)), 960)
 
 
 def test_a_pod_without_node_or_that_has_ended_holds_nothing() -> None:
@@ -488,7 +479,7 @@ def test_a_node_with_heartbeats_and_no_report_yet_offers_nothing() -> None:
 
 
 def test_a_device_is_foreseen_by_all_windows_of_its_report() -> None:
-    report = harvest(online(), idles=[{"seconds": 3600, "fraction": 0.9}])
+    report = harvest(online(), idles=["0.9/3600s"])
     view = one_device(report, services=(CHAT,))
     assert view.seen_idle == 0.5
     assert view.idles == (IdleWindow(3600.0, 0.9),)
@@ -505,7 +496,7 @@ def test_a_window_is_as_long_as_its_engine_was_there(covered: float, seconds: fl
     """Three bursts in six seconds are 1,800 in an hour."""
     over = {"start": unix_seconds(STAMP) - 60, "cellSeconds": 0.0625, "cells": 960}
     bursts = encode(BusyCells(0b10101 << 900, 960))
-    report = harvest(online(), coveredSeconds=covered, busy=bursts, idles=[{"seconds": 3600, "fraction": 0.9}])
+    report = harvest(online(), coveredSeconds=covered, busy=bursts, idles=["0.9/3600s"])
     report["status"]["busyGrid"] = over
     view = one_device(report, services=(CHAT,))
     level = idle_level(IdleWindow(seconds, 0.5), 3, view.idles)
@@ -518,9 +509,9 @@ def test_a_jobs_memory_of_the_pool_and_its_reported_memory_are_read() -> None:
     assert view.need == linear_need(2**31, doubt=0.5)
     assert view.solo == 50.0
     assert view.workload == "Template|ns/long|m1Gi-3Gi|x1"
-    memory = {"seconds": 60, "availableBytes": [3, 1, 2], "usedBytes": 0, "headroomBytes": 0, "reclaims": 0,
-              "tokensLost": 0}  # fmt: skip
-    assert one_device(harvest(online(), memory=memory), services=(CHAT,)).available == (1, 2, 3)
+    parts = packed([3 * 2**30, 0, 2**30], 8 * 2**30)
+    found = one_device(harvest(online(), available=parts), services=(CHAT,)).available
+    assert found == pytest.approx((0, 2**30, 3 * 2**30), abs=2**17)
     assert one_device(harvest(online()), services=(CHAT,)).available == ()
 
 

@@ -59,7 +59,11 @@ class Lending:
         self.pool = self._lender.look(self._loans, fixed, self._terms_of, now)
         owned = owners(self.pool, self._config.memory_bytes)
         self.owned = owned
-        return self.pool, owned, memory_sample(owned, self.pool, self._loans.tokens_lost(), now)
+        return self.pool, owned, memory_sample(owned, now)
+
+    def tokens_lost(self) -> int:
+        """Tokens that offline work has to compute again for the memory that was taken from it so far."""
+        return self._loans.tokens_lost()
 
     def keepers(self, now: float) -> dict[int, int]:
         """Slots whose pods are to be evicted for memory that they keep, and how much, in bytes."""

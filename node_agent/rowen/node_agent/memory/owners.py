@@ -26,14 +26,6 @@ def owners(pool: PoolStatus, memory_bytes: int) -> PoolOwners:
     )
 
 
-def memory_sample(owned: PoolOwners, pool: PoolStatus, tokens_lost: int, now: float) -> MemorySample:
-    """What the window keeps of it. `tokens_lost`: so far; `now`: seconds, monotonic clock."""
-    return MemorySample(
-        time=now,
-        used=owned.online_used_bytes,
-        headroom=owned.online_used_bytes + owned.online_ahead_bytes,
-        reclaimable=owned.offline_bytes,
-        free=owned.free_bytes,
-        reclaims=pool.reclaims,
-        tokens_lost=tokens_lost,
-    )
+def memory_sample(owned: PoolOwners, now: float) -> MemorySample:
+    """What the window keeps of it. `now`: seconds, monotonic clock."""
+    return MemorySample(now, owned.offline_bytes + owned.free_bytes)

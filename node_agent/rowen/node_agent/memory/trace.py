@@ -1,10 +1,7 @@
 """What was left of a device's memory for offline work over a window, in a few numbers. Pure: no clock, no I/O."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-from rowen.crds.node_harvest import MemoryTrace
 
 PARTS = 32
 
@@ -15,32 +12,18 @@ class MemorySample:
 
     time: float
     """Seconds, monotonic clock."""
-    used: int
-    """In use by the online engine."""
-    headroom: int
-    """Mapped for the online engine, in use or ahead of its need."""
-    reclaimable: int
-    """Held by offline tenants."""
-    free: int
-    """Nobody's."""
-    reclaims: int
-    """Times that memory was taken from offline work, counted up."""
-    tokens_lost: int
-    """Tokens that offline work lost by it, counted up."""
-
-    @property
-    def available(self) -> int:
-        """What offline work could have of the pool."""
-        return self.reclaimable + self.free
+    available: int
+    """What offline work could have of the pool."""
 
 
 Stretch = tuple[float, MemorySample]
 """Seconds for which a sample holds, above zero."""
 
 
-def memory_trace(samples: Sequence[MemorySample], end: float, window: float) -> MemoryTrace | None:
-    """The last `window` seconds before `end`; None where the samples cover no time of it.
+def memory_trace(samples: Sequence[MemorySample], end: float, window: float) -> list[int]:
+    """The last `window` seconds before `end`, ordered by the memory, in equal parts: the mean of each, bytes.
 
+    There are `PARTS`, or half as many, and so on, where that says the same; none where the samples cover no time of it.
     Samples are in order of time, none after `end`; each holds until the next one.
     """
     begin = end - window
@@ -50,19 +33,7 @@ def memory_trace(samples: Sequence[MemorySample], end: float, window: float) -> 
         for sample, until in zip(samples, ends, strict=False)
         if until > max(begin, sample.time)
     ]
-    if not stretches:
-        return None
-    seconds = sum(length for length, _ in stretches)
-    parts = _fewest(_parts(stretches, seconds))
-    held = [sample for _, sample in stretches]
-    return MemoryTrace(
-        seconds=seconds,
-        available_bytes=parts,
-        used_bytes=_mean(stretches, seconds, lambda sample: sample.used),
-        headroom_bytes=_mean(stretches, seconds, lambda sample: sample.headroom),
-        reclaims=_increase(sample.reclaims for sample in held),
-        tokens_lost=_increase(sample.tokens_lost for sample in held),
-    )
+    return _fewest(_parts(stretches, sum(length for length, _ in stretches))) if stretches else []
 
 
 def _parts(stretches: Iterable[Stretch], seconds: float) -> list[int]:
@@ -86,12 +57,3 @@ def _fewest(parts: list[int]) -> list[int]:
     while len(parts) > 1 and parts[::2] == parts[1::2]:
         parts = parts[::2]
     return parts
-
-
-def _mean(stretches: Iterable[Stretch], seconds: float, value: Callable[[MemorySample], int]) -> int:
-    return round(sum(length * value(sample) for length, sample in stretches) / seconds)
-
-
-def _increase(counter: Iterable[int]) -> int:
-    """Of a counter that may begin anew."""
-    return sum(max(0, later - earlier) for earlier, later in pairwise(counter))

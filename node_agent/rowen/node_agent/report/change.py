@@ -5,6 +5,7 @@ moved by much, and not too often. What is written in any case is written seldom:
 """
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from rowen.crds.names import PROGRESS_SECONDS, REPORT_SECONDS
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant, Quantiles
@@ -52,7 +53,7 @@ def _device_facts(device: DeviceHarvest) -> object:
         (online.pod, online.service, online.attached) if online else None,
         [_tenant_facts(tenant) for tenant in device.tenants],
         pool.fixed_bytes if pool else None,
-        device.memory is None,
+        device.available is None,
         len(device.idles),
     )
 
@@ -67,18 +68,20 @@ def _moved(old: DeviceHarvest, new: DeviceHarvest, window_seconds: float) -> boo
     return (
         abs(new.idle_fraction - old.idle_fraction) >= _FRACTION
         or abs(new.harvested_fraction - old.harvested_fraction) >= _FRACTION
-        or abs((new.covered_seconds or 0.0) - (old.covered_seconds or 0.0)) >= _COVERED * window_seconds
+        or abs(_covered(new, window_seconds) - _covered(old, window_seconds)) >= _COVERED * window_seconds
         or any(abs(a.fraction - b.fraction) >= _FRACTION for a, b in zip(old.idles, new.idles, strict=True))
-        or _other(old.decode_gap_seconds, new.decode_gap_seconds)
-        or new.preemptions.per_request_max != old.preemptions.per_request_max
         or _memory_moved(old, new)
         or any(_latency_moved(a, b) for a, b in _latencies(old, new))
     )
 
 
+def _covered(device: DeviceHarvest, window_seconds: float) -> float:
+    return window_seconds if device.covered_seconds is None else device.covered_seconds
+
+
 def _memory_moved(old: DeviceHarvest, new: DeviceHarvest) -> bool:
     much = _FRACTION * new.memory_bytes
-    figures = [(old.memory.mean(float), new.memory.mean(float))] if old.memory and new.memory else []
+    figures = [(fmean(old.available_bytes), fmean(new.available_bytes))] if old.available and new.available else []
     if old.pool and new.pool:
         before, after = old.pool.model_dump(), new.pool.model_dump()
         figures += [(before[name], after[name]) for name in after]
@@ -86,10 +89,9 @@ def _memory_moved(old: DeviceHarvest, new: DeviceHarvest) -> bool:
 
 
 def _latencies(old: DeviceHarvest, new: DeviceHarvest) -> list[tuple[Quantiles | None, Quantiles | None]]:
-    found = [(old.preemptions.latency, new.preemptions.latency)]
-    if old.online and new.online:
-        found += [(old.online.ttft, new.online.ttft), (old.online.tpot, new.online.tpot)]
-    return found
+    if old.online is None or new.online is None:
+        return []
+    return [(old.online.ttft, new.online.ttft), (old.online.tpot, new.online.tpot)]
 
 
 def _latency_moved(old: Quantiles | None, new: Quantiles | None) -> bool:

@@ -1,7 +1,7 @@
-"""A device's requests by latency, beside offline tenants and without, over windows that say something of an SLO."""
+"""Requests by latency, beside offline tenants and without, over windows that say something of an SLO."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rowen.crds.latency_counts import (
@@ -54,16 +54,11 @@ class Latencies:
                 self._slices.setdefault(number, _Slice()).add(request)
         self._slices = {number: slice_ for number, slice_ in self._slices.items() if number >= first}
 
-    def windows(self, now: float) -> list[RequestCounts]:
-        """What a report says; windows without a request are left out, and so is the hour where ten minutes do."""
-        found = [self._window(now, offline, RECENT_SECONDS) for offline in (True, False)]
-        alone = found[1]
-        if not all(counts and counts.requests >= LEAST_REQUESTS for counts in (alone.ttft, alone.tpot)):
-            found.append(self._window(now, False, PAST_SECONDS))
-        return [window for window in found if window.ttft or window.tpot]
+    def counts(self, now: float, seconds: int, *, offline: bool) -> tuple[Counter[int], Counter[int]]:
+        """By time to first token and by time per output token, over a window of the slices that are over.
 
-    def _window(self, now: float, offline: bool, seconds: int) -> RequestCounts:
-        """The slices that are over, so that the window does not change with every request."""
+        So the window does not change with every request.
+        """
         last = _slice_of(now)
         first = last - seconds // _SLICE_SECONDS
         ttft, tpot = Counter[int](), Counter[int]()
@@ -71,7 +66,25 @@ class Latencies:
             if first <= number < last:
                 ttft.update(slice_.ttft[offline])
                 tpot.update(slice_.tpot[offline])
-        return RequestCounts(offline=offline, seconds=seconds, ttft=LatencyCounts.of(ttft), tpot=LatencyCounts.of(tpot))
+        return ttft, tpot
+
+
+def windows(devices: Sequence[Latencies], now: float) -> list[RequestCounts]:
+    """What a report says of devices of one service and type, together.
+
+    Windows without a request are left out, and so is the hour where ten minutes do.
+    """
+    found = [_window(devices, now, RECENT_SECONDS, offline=offline) for offline in (True, False)]
+    alone = found[1]
+    if not all(counts and counts.requests >= LEAST_REQUESTS for counts in (alone.ttft, alone.tpot)):
+        found.append(_window(devices, now, PAST_SECONDS, offline=False))
+    return [window for window in found if window.ttft or window.tpot]
+
+
+def _window(devices: Sequence[Latencies], now: float, seconds: int, *, offline: bool) -> RequestCounts:
+    counts = [device.counts(now, seconds, offline=offline) for device in devices]
+    ttft, tpot = (sum((each[kind] for each in counts), Counter[int]()) for kind in (0, 1))
+    return RequestCounts(offline=offline, seconds=seconds, ttft=LatencyCounts.of(ttft), tpot=LatencyCounts.of(tpot))
 
 
 def _slice_of(seconds: float) -> int:

@@ -39,6 +39,7 @@ class Metrics:
         )
         self._reclaims = self._counter("rowen_reclaims_total", "Times that memory was taken from offline work")
         self._reclaimed = self._counter("rowen_reclaimed_bytes_total", "Memory that was taken from offline work")
+        self._lost = self._counter("rowen_tokens_lost_total", "Tokens that offline work has to compute again for it")
         self._age = Gauge(
             "rowen_heartbeat_age_seconds",
             "Age of the last accepted heartbeat or report",
@@ -47,6 +48,7 @@ class Metrics:
         )
         self._before: dict[str, DeviceCounts] = {}
         self._pool_before: dict[str, PoolStatus] = {}
+        self._lost_before: dict[str, int] = {}
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
@@ -78,8 +80,8 @@ class Metrics:
         self._gap.labels(*labels).set(counts.decode_gap)
         self._cooldown.labels(*labels).set(counts.cooldown)
 
-    def memory(self, device: str, owned: PoolOwners, pool: PoolStatus) -> None:
-        """Whose a device's memory is, and what was taken; counters begin with this agent."""
+    def memory(self, device: str, owned: PoolOwners, pool: PoolStatus, tokens_lost: int) -> None:
+        """Whose a device's memory is, and what was taken, and lost by it; counters begin with this agent."""
         labels = (self._node, device)
         for owner, value in owned.model_dump().items():
             self._memory.labels(*labels, owner.removesuffix("_bytes")).set(value)
@@ -88,6 +90,8 @@ class Metrics:
         self._reclaims.labels(*labels).inc(pool.reclaims - (before.reclaims if before else 0))
         taken = pool.handles_reclaimed - (before.handles_reclaimed if before else 0)
         self._reclaimed.labels(*labels).inc(taken * pool.handle_bytes)
+        self._lost.labels(*labels).inc(tokens_lost - self._lost_before.get(device, 0))
+        self._lost_before[device] = tokens_lost
 
     def requests(self, pod: PodView | None, requests: Iterable[Request]) -> None:
         """Requests that have ended since the last call."""

@@ -1,29 +1,30 @@
 """What the agent saw, as a NodeHarvest status. Pure: no clock, no I/O."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil, inf
 
 from rowen.crds.busy import BusyGrid, busy_cells, encode, grid
 from rowen.crds.common import ObjectRef
+from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.node_harvest import (
     DeviceHarvest,
-    MemoryTrace,
     NodeHarvestStatus,
     OfflineTenant,
     OnlineTenant,
     PoolOwners,
-    Preemptions,
     Quantiles,
 )
+from rowen.crds.parts import packed
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.report.brief import brief
 from rowen.node_agent.report.idles import LongIdles
-from rowen.node_agent.report.latencies import Latencies
+from rowen.node_agent.report.latencies import Latencies, windows
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ def quantiles(samples: Iterable[float]) -> Quantiles | None:
         return None
 
     def at(fraction: float) -> float:
-        return brief(ordered[max(0, ceil(fraction * len(ordered)) - 1)])
+        return brief(ordered[max(0, ceil(fraction * len(ordered)) - 1)], digits=3)
 
-    return Quantiles(count=len(ordered), p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99), max=brief(ordered[-1]))
+    return Quantiles(p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99))
 
 
 def _busy(snapshot: DeviceSnapshot, grid: BusyGrid, unix_offset: float) -> str:
@@ -77,18 +78,19 @@ def _reference(pod: PodView) -> ObjectRef:
     return ObjectRef(namespace=pod.namespace, name=pod.name)
 
 
-def _online(snapshot: DeviceSnapshot) -> OnlineTenant | None:
+def _online(snapshot: DeviceSnapshot, served: Sequence[DeviceSnapshot]) -> OnlineTenant | None:
+    """`served`: the devices whose requests it tells."""
     pod = snapshot.placements.online
     if pod is None:
         return None
+    requests = [request for each in served for request in each.requests]
     return OnlineTenant(
         pod=_reference(pod),
         service=pod.service,
         attached=snapshot.counts.online_processes > 0,
-        in_flight=snapshot.counts.in_flight,
-        ttft=quantiles(request.ttft for request in snapshot.requests),
-        tpot=quantiles(request.tpot for request in snapshot.requests if request.tpot is not None),
-        requests=snapshot.latencies.windows(snapshot.counts.now) if snapshot.latencies else [],
+        ttft=quantiles(request.ttft for request in requests),
+        tpot=quantiles(request.tpot for request in requests if request.tpot is not None),
+        requests=windows([each.latencies for each in served if each.latencies], snapshot.counts.now),
     )
 
 
@@ -111,21 +113,19 @@ def _offline(pod: PodView, counts: TenantCounts) -> OfflineTenant:
     )
 
 
-def _memory(snapshot: DeviceSnapshot, window: float) -> MemoryTrace | None:
-    trace = memory_trace(snapshot.memory, snapshot.counts.now, window)
-    if trace is None:
-        return None
-    return trace.model_copy(update={"seconds": brief(trace.seconds)})
+def _available(snapshot: DeviceSnapshot, window: float) -> str | None:
+    parts = memory_trace(snapshot.memory, snapshot.counts.now, window)
+    return packed(parts, snapshot.config.memory_bytes) if parts else None
 
 
-def device_harvest(snapshot: DeviceSnapshot, *, window: float, over: BusyGrid, unix_offset: float) -> DeviceHarvest:
-    """One device. `window` in seconds; `unix_offset` is what makes a monotonic time a Unix time."""
+def device_harvest(
+    snapshot: DeviceSnapshot, served: Sequence[DeviceSnapshot], *, window: float, over: BusyGrid, unix_offset: float
+) -> DeviceHarvest:
+    """One device. `window` in seconds; `unix_offset` is what makes a monotonic time a Unix time.
+
+    `served`: the devices whose requests it tells, of the same service and type.
+    """
     counts = snapshot.counts
-    latencies = [
-        closing.acknowledged - closing.closed
-        for closing in snapshot.closings
-        if closing.acknowledged is not None and closing.tenants and closing.for_request
-    ]
     return DeviceHarvest(
         id=snapshot.config.id,
         type=snapshot.hardware,
@@ -134,21 +134,45 @@ def device_harvest(snapshot: DeviceSnapshot, *, window: float, over: BusyGrid, u
         gate_open=counts.gate_open,
         idle_fraction=brief(snapshot.idle_fraction),
         harvested_fraction=brief(snapshot.harvested_fraction),
-        covered_seconds=brief(min(window, snapshot.covered)),
-        decode_gap_seconds=brief(counts.decode_gap),
-        cooldown_seconds=brief(counts.cooldown),
+        covered_seconds=brief(snapshot.covered) if snapshot.covered < window else None,
         idles=snapshot.idles.windows(window) if snapshot.idles else [],
         busy=_busy(snapshot, over, unix_offset),
-        preemptions=Preemptions(
-            total=counts.preemptions,
-            latency=quantiles(latencies),
-            per_request_max=max((request.preemptions for request in snapshot.requests), default=0),
-        ),
-        memory=_memory(snapshot, window),
+        preemptions=counts.preemptions,
+        available=_available(snapshot, window),
         pool=snapshot.pool,
-        online=_online(snapshot),
+        online=_online(snapshot, served),
         tenants=[_offline(pod, counts.tenants[slot]) for slot, pod in snapshot.placements.slots],
     )
+
+
+def device_detail(snapshot: DeviceSnapshot, device: DeviceHarvest) -> DeviceDetail:
+    """The device's report, with what is told by HTTP alone."""
+    stops = (
+        closing.acknowledged - closing.closed
+        for closing in snapshot.closings
+        if closing.acknowledged is not None and closing.tenants and closing.for_request
+    )
+    return DeviceDetail(
+        **dict(device),
+        in_flight=snapshot.counts.in_flight,
+        stops=quantiles(stops),
+        per_request_max=max((request.preemptions for request in snapshot.requests), default=0),
+    )
+
+
+def _told(snapshots: Sequence[DeviceSnapshot]) -> Iterator[list[DeviceSnapshot]]:
+    """For each device those whose requests it tells: the first of a service and type all of them, the others none."""
+    same = defaultdict[object, list[DeviceSnapshot]](list)
+    for snapshot in snapshots:
+        same[_service(snapshot)].append(snapshot)
+    for snapshot in snapshots:
+        yield same.pop(_service(snapshot), [])
+
+
+def _service(snapshot: DeviceSnapshot) -> object:
+    """By which devices are told apart; a pod that belongs to no service stands for itself."""
+    pod = snapshot.placements.online
+    return (pod.namespace, pod.service or pod.key, snapshot.hardware) if pod else None
 
 
 def node_status(
@@ -160,7 +184,10 @@ def node_status(
 ) -> NodeHarvestStatus:
     """The node's report. `now` is when the snapshots were taken, Unix seconds."""
     over = grid(now, window)
-    devices = [device_harvest(snapshot, window=window, over=over, unix_offset=unix_offset) for snapshot in snapshots]
+    devices = [
+        device_harvest(snapshot, served, window=window, over=over, unix_offset=unix_offset)
+        for snapshot, served in zip(snapshots, _told(snapshots), strict=True)
+    ]
     backends = {snapshot.config.backend for snapshot in snapshots}
     backend = backends.pop() if len(backends) == 1 else None
     return NodeHarvestStatus(update_time=_rfc3339(now), backend=backend, busy_grid=over, devices=devices)

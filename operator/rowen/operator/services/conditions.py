@@ -83,11 +83,9 @@ def _is_between_starts(problem: Problem, ends: Iterable[Ends]) -> bool:
 
 
 def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: str) -> ObservedLatency | None:
-    """The worst device's percentile; None without traffic. `latency` is ttft or tpot."""
+    """The worst node's percentile, of its devices of one type; None without traffic. `latency` is ttft or tpot."""
     samples: list[Quantiles] = [
-        quantiles
-        for device in devices
-        if device.online and (quantiles := getattr(device.online, latency)) is not None and quantiles.count > 0
+        quantiles for device in devices if device.online and (quantiles := getattr(device.online, latency)) is not None
     ]
     if not samples:
         return None

@@ -8,7 +8,7 @@ from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant
 from rowen.kube.timestamps import unix_or_none
 
-_UNREAD = ("busy", "busyIntervals")
+_UNREAD = ("busy", "available")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def noticed(before: Sign | None, stamp: float | None, now: float) -> Sign:
 def read_report(harvest: Mapping[str, Any]) -> Report:
     """Reads a NodeHarvest as the API server returns it, with the node's own time. Raises `pydantic.ValidationError`."""
     status = dict(harvest.get("status") or {})
-    # When devices were busy is for the scheduler alone.
+    # When devices were busy, and what memory was left, is for the scheduler alone.
     devices = status.get("devices") or ()
     status["devices"] = [{name: device[name] for name in device if name not in _UNREAD} for device in devices]
     parsed = NodeHarvestStatus.from_wire(status)

@@ -222,7 +222,7 @@ def _services(harvest: Manifest) -> Iterator[str]:
     """Namespace/name of the services that a report names."""
     for device in (harvest.get("status") or {}).get("devices") or ():
         online = device.get("online") or {}
-        namespace, service = (online.get("pod") or {}).get("namespace"), online.get("service")
+        namespace, service = str(online.get("pod") or "").partition("/")[0], online.get("service")
         if namespace and service:
             yield f"{namespace}/{service}"
 

@@ -67,11 +67,11 @@ def _age(seconds: float | None) -> str | None:
 
 _DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "HEARTBEAT", "SERVICE", "TENANTS")
 _OWNERS = {
-    "FIXED": "fixedBytes",
-    "ONLINE": "onlineUsedBytes",
-    "AHEAD": "onlineAheadBytes",
-    "OFFLINE": "offlineBytes",
-    "FREE": "freeBytes",
+    "FIXED": "fixed",
+    "ONLINE": "used",
+    "AHEAD": "ahead",
+    "OFFLINE": "offline",
+    "FREE": "free",
 }
 
 

@@ -2,7 +2,7 @@
 
     M(w, n) = mean_t φ_w(m_n(t)) − κ_w · mean_t max(0, m_w − m_n(t)) / m_w,    clipped to [0, 1]
 
-A node reports its memory over time as equal parts of the time, ordered by memory (`MemoryTrace.available_bytes`), so
+A node reports its memory over time as equal parts of the time, ordered by memory (`DeviceHarvest.available_bytes`), so
 both means are plain means over these numbers.
 """
 

@@ -1,6 +1,6 @@
 """What the scheduler takes from each Kubernetes object; parsing only."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from rowen.crds import names
 from rowen.crds.base import quantity_bytes
-from rowen.crds.busy import BusyCells, BusyGrid, busy_cells, grid
+from rowen.crds.busy import BusyCells
 from rowen.crds.common import is_true
 from rowen.crds.container_memory import memory_of_containers
-from rowen.crds.node_harvest import DeviceHarvest, Interval, NodeHarvestSpec, NodeHarvestStatus
+from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
 from rowen.crds.online_service import HarvestLevel, OnlineServiceSpec, stored_level
 from rowen.kube.timestamps import unix_seconds
@@ -142,8 +142,7 @@ def harvest_facts(raw: Raw) -> HarvestFacts:
     window = float(NodeHarvestSpec.model_validate(raw.get("spec") or {}).window_seconds)
     status = NodeHarvestStatus.from_wire(raw.get("status") or {})
     reported = unix_seconds(status.update_time) if status.update_time else None
-    over = status.busy_grid or grid(reported or 0.0, window)
-    devices = tuple(_device_facts(device, _busy(status, device, over), window) for device in status.devices)
+    devices = tuple(_device_facts(device, _busy(status, device), window) for device in status.devices)
     return HarvestFacts(raw["metadata"]["name"], reported, window, devices)
 
 
@@ -153,24 +152,12 @@ def _device_facts(device: DeviceHarvest, busy: BusyCells | None, window: float) 
     return DeviceFacts(device, busy, idles, idle_level(IdleWindow(covered, device.idle_fraction), bursts(busy), idles))
 
 
-def _busy(status: NodeHarvestStatus, device: DeviceHarvest, over: BusyGrid) -> BusyCells | None:
+def _busy(status: NodeHarvestStatus, device: DeviceHarvest) -> BusyCells | None:
     """None where the report does not say, or not so that it could be read: that concerns lockstep alone."""
     try:
-        cells = status.busy_cells(device)
+        return status.busy_cells(device)
     except ValueError:
         return None
-    if cells is None and device.busy_intervals:
-        return busy_cells(_disjoint(device.busy_intervals), over)
-    return cells
-
-
-def _disjoint(intervals: Iterable[Interval]) -> Iterator[tuple[float, float]]:
-    """What an agent of the release before says, whatever it says."""
-    latest = float("-inf")
-    for begin, end in sorted((interval.start, interval.end) for interval in intervals):
-        if end > max(begin, latest):
-            yield max(begin, latest), end
-            latest = end
 
 
 def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: float) -> JobView:
