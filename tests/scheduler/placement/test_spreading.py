@@ -122,6 +122,8 @@ def test_too_few_zones_count_as_empty_ones() -> None:
     found = outcome(run(host("a", 0.9, "east"), placed(like("j1", rules), "a"), like("j2", rules)), "j2")
     assert found.action is Action.WAIT
     assert "1 like it there, minDomains is 2" in found.message
+    # The first one is no more than one above none.
+    assert where(run(host("a", 0.9, "east"), like("j1", rules)), "j1") == "a"
 
 
 def test_a_preference_gives_way_where_no_place_holds_it() -> None:
