@@ -270,6 +270,26 @@ def test_what_is_read_of_a_template(asked: Any, rules: tuple[SpreadRule, ...]) -
     assert spread_of(asked) == rules
 
 
+def selector(*, labels: int = 0, expressions: int = 0, values: int = 0) -> dict[str, Any]:
+    found = [{"key": f"k{at}", "operator": "Exists"} for at in range(expressions)]
+    found += [{"key": "k", "operator": "In", "values": [str(at) for at in range(values)]}] if values else []
+    return {"matchLabels": {f"k{at}": "v" for at in range(labels)}, "matchExpressions": found}
+
+
+@pytest.mark.parametrize(("part", "most"), [("labels", 64), ("expressions", 16), ("values", 256)])
+def test_a_selector_is_read_up_to_a_length_and_asks_for_nothing_beyond(part: str, most: int) -> None:
+    read, beyond = (spread_of(template(spread(labelSelector=selector(**{part: most + more})))) for more in (0, 1))
+    assert len(read) == 1
+    assert beyond == ()
+
+
+def test_the_first_eight_rules_of_a_template_count_and_the_first_64_of_its_labels() -> None:
+    rules = spread_of(template(*(spread(f"k{at}") for at in range(9))))
+    assert [rule.key for rule in rules] == [f"k{at}" for at in range(8)]
+    labels = labels_of(template(labels={f"k{at:02}": "v" for at in range(65)}))
+    assert [key for key, _ in labels] == [f"k{at:02}" for at in range(64)]
+
+
 def test_a_job_is_read_with_its_labels_and_rules() -> None:
     spec = OfflineJobSpec.from_wire({"template": template(spread(), containers=[{"name": "m"}])})
     view = new_job(spec, "u", "ns", "j", NOW)
