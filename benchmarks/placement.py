@@ -39,13 +39,14 @@ import argparse
 import gc
 import math
 import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import Any
 
 from reporting.jitter import percentile
-from reporting.report import Figures, Missing, print_report, report
+from reporting.report import Missing, print_report, report
 from scheduling import optimum, worlds
 
 from rowen.crds.names import HEARTBEAT_SECONDS
@@ -68,6 +69,7 @@ WAITING = 10_000
 HEARD = PASS_SECONDS / HEARTBEAT_SECONDS
 """Part of the nodes that is heard between two decisions: a node's view is made anew with each heartbeat."""
 _HISTORY, _POLICY = History(), Policy()
+_RANKS = (("p50", 0.5), ("p99", 0.99))
 
 Nodes = dict[str, NodeView]
 
@@ -132,9 +134,16 @@ def pass_seconds(nodes: Nodes, *queues: Sequence[JobView], repeats: int) -> floa
     return median(seconds(lambda: pass_over(snapshot)) for _ in range(repeats))
 
 
-def single_figures(name: str, times: Sequence[float]) -> Figures:
+def single_figures(name: str, times: Sequence[float]) -> dict[str, tuple[float | Missing, str]]:
     """Median and p99 in milliseconds."""
-    return {f"{name}_ms_{rank}": (1e3 * percentile(times, part), "ms") for rank, part in (("p50", 0.5), ("p99", 0.99))}
+    return told({f"{name}_ms_{rank}": (1e3 * percentile(times, part), "ms") for rank, part in _RANKS})
+
+
+def told(figures: dict[str, tuple[float | Missing, str]]) -> dict[str, tuple[float | Missing, str]]:
+    """The figures, said on stderr at once: a part that fails later loses nothing of them."""
+    for name, (value, unit) in figures.items():
+        print(f"{name} {value} {unit}", file=sys.stderr, flush=True)
+    return figures
 
 
 def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str]]:
@@ -165,10 +174,11 @@ def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str
         "pass_finished": [finished, jobs[:1]],
     }
     for name, queue in queues.items():
-        figures[f"{name}_s"] = pass_seconds(nodes, *queue, repeats=passes), "s"
+        figures |= told({f"{name}_s": (pass_seconds(nodes, *queue, repeats=passes), "s")})
     full = {name: worlds.replace(view, slots=len(view.devices)) for name, view in nodes.items()}
     waiting = [*identical[: WAITING // 2], *worlds.unlike(jobs[WAITING // 2 :])]
-    figures["pass_full_s"] = pass_seconds(full, worlds.tenants(full.values()), waiting, repeats=passes), "s"
+    crowd = worlds.tenants(full.values())
+    figures |= told({"pass_full_s": (pass_seconds(full, crowd, waiting, repeats=passes), "s")})
     figures["full_pass_s"] = figures["pass_s"]
     figures["growth"] = math.log(medians[-1] / medians[0]) / math.log(SIZES[-1] / SIZES[0]), "1"
     return figures
