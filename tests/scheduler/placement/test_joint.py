@@ -133,6 +133,13 @@ def test_a_job_that_needs_little_leaves_the_best_place_to_one_that_needs_it() ->
     assert "queue" not in outcome(decision, "b").message
 
 
+@pytest.mark.parametrize(("idle", "better"), [(0.009, False), (0.02, True)])
+def test_nobody_gives_way_for_next_to_nothing(idle: float, better: bool) -> None:
+    """The strict one gets 0.9 in place of the other, who falls by as much, and less what the second device gives."""
+    world = node("n", device("n", "g0", idle=0.9), device("n", "g1", idle=idle), slots=2)
+    assert len(places(run(world, EASY, STRICT))) == 1 + better
+
+
 def test_nobody_gives_way_to_a_job_of_lower_priority() -> None:
     decision = run(TWO, replace(EASY, priority=1), STRICT)
     assert places(decision) == {"a": ("n", "g0")}
@@ -186,7 +193,7 @@ def test_it_is_the_best_of_all_in_which_everybody_keeps_a_place(seed: int) -> No
     requests = requests_of(snapshot, fleet)
     stay = set(tried(requests, {}, fleet, POLICY).found)
     best = most(requests, fleet, stay)
-    assert harvested(snapshot, decide(snapshot, HISTORY, NOW, POLICY)) == pytest.approx(best, abs=1e-3)
+    assert harvested(snapshot, decide(snapshot, HISTORY, NOW, POLICY)) == pytest.approx(best, abs=0.011)
 
 
 @pytest.mark.parametrize("seed", range(60))

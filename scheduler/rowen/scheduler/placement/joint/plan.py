@@ -22,7 +22,9 @@ WORTH_WAITING = 0.05
 _NEARLY = 0.005
 """Part of the optimum by which its answer may be off where somebody would be left waiting: that is much quicker."""
 _ROUNDS = 3
-_LEAST_MORE = 1e-6
+_LEAST_MORE = 0.01
+"""In devices: for less nobody gives way."""
+_ROUNDING = 1e-6
 """In devices: what is smaller is rounding."""
 
 
@@ -157,7 +159,7 @@ def _plan(jobs: Sequence[JobView], queue: Result, best: Result, given: Collectio
     more = best.total - queue.total
     for number, job in enumerate(jobs):
         ours, theirs = best.found.get(number), queue.found.get(number)
-        gave_way = theirs is not None and (ours is None or ours.gain < theirs.gain - _LEAST_MORE)
+        gave_way = theirs is not None and (ours is None or ours.gain < theirs.gain - _ROUNDING)
         if number in given and ours is not None:
             choices[job.uid] = Choice((ours, theirs) if gave_way and theirs is not None else (ours,))
         if gave_way and theirs is not None:
