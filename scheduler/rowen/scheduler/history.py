@@ -60,7 +60,7 @@ class Track:
     drift: float = 0.0
     """Seconds of the promised throughput that reports have fallen short of, beyond what the margin covers."""
     shortfall: float = 0.0
-    """Seconds of the throughput of its SLA that are missing, beside the tenants of now."""
+    """Seconds of the throughput of its SLA that are missing."""
     tokens_per_second: float | None = None
     fraction: float | None = None
     """Measured over solo; None while the window is not full or the solo throughput not known."""

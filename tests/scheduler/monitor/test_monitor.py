@@ -167,9 +167,13 @@ def test_a_bad_night_is_made_up_for_in_minutes() -> None:
     assert history.tracks["uid-j"].shortfall == pytest.approx(0.0, abs=0.1)
 
 
-def test_neighbours_that_come_or_go_begin_the_shortfall_anew() -> None:
-    history = drive(known(), [30.0] * 14)
-    assert report(history, 75, 2500, 25.0, others=1).history.tracks["uid-j"].shortfall == 0.0
+def test_neighbours_that_come_and_go_hide_no_missed_sla() -> None:
+    """At a tenth of its SLA of 50, beside one that attaches and detaches with every report."""
+    history = known()
+    for step in range(31):
+        history = report(history, 5.0 * step, 5 + 25 * step, 0.3 * step, others=step % 2).history
+    assert history.tracks["uid-j"].shortfall == pytest.approx(150 * 0.9)
+    assert history.tracks["uid-j"].score.seconds == 0.0
 
 
 def measured(history: History, at: float, tokens: int, *, clock: float = 0.0) -> History:

@@ -212,21 +212,21 @@ def _judged(
 ) -> tuple[Track, ErrorSample | None]:
     """The track with what is missing of its SLA, and its promise with what came of it.
 
-    Both are of the tenants of now: where their number has changed, they begin anew.
+    A promise is of so many tenants: where their number has changed, what is measured of it begins anew.
     """
+    seconds, tokens = since
+    # Where nothing is made at all, it need not be known how fast it would be alone.
+    got = tokens / seconds / solo if solo and seconds > 0.0 else track.fraction
+    if got is not None:
+        most = 2.0 * policy.shortfall_seconds
+        owed = missing(track.shortfall, reading.job.sla or 0.0, got, seconds, most=most)
+        track = replace(track, shortfall=owed)
     if reading.tenants != track.tenants:
         score = track.score if track.score.closed else Score(reading.promised)
-        return replace(track, tenants=reading.tenants, beside=reading.heard, shortfall=0.0, score=score), None
-    seconds, tokens = since
-    if seconds <= 0.0:
-        return track, None
+        return replace(track, tenants=reading.tenants, beside=reading.heard, score=score), None
     score = track.score.measured(seconds, tokens)
     sample = error_of(score, track.workload, solo, SCORED_SECONDS)
-    # Where nothing is made at all, it need not be known how fast it would be alone.
-    got = tokens / seconds / solo if solo else track.fraction
-    shortfall, due, most = track.shortfall, reading.job.sla or 0.0, 2.0 * policy.shortfall_seconds
-    shortfall = shortfall if got is None else missing(shortfall, due, got, seconds, most=most)
-    return replace(track, shortfall=shortfall, score=score if sample is None else score.ended), sample
+    return replace(track, score=score if sample is None else score.ended), sample
 
 
 def _absences(history: History, snapshot: Snapshot, now: float) -> dict[tuple[str, str], float]:

@@ -24,6 +24,7 @@ QUIET_SECONDS = 10.0
 _STICKY = frozenset(reason.value for reason in Reason) - {Reason.SUSPENDED, Reason.FINISHED}
 _SLA_LOSSES = frozenset((Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED))
 _BELOW_SLA: tuple[ConditionStatus, str] = ("False", "BelowSLA")
+_MET: tuple[ConditionStatus, str] = ("True", "Met")
 _STEADY = 0.05
 _MOST_LETTERS = 4096
 """As many as the API takes of an explanation's message."""
@@ -188,15 +189,15 @@ def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Po
 
 
 def _keeps_sla(track: Track, previous: Told | None, policy: Policy, *, below: bool) -> tuple[ConditionStatus, str]:
-    """By what is missing of its throughput.
+    """By what is missing of its throughput; `below`: now or of before.
 
-    What was missed counts as met again when all of it was made up for: a neighbour that comes or goes, with whom it
-    begins anew, makes up for nothing while the job is `below`.
+    What was missed counts as met again when all of it was made up for, and a job that begins below its SLA is measured
+    until one or the other is known. A scheduler that has just been started knows of nothing that is missing.
     """
-    missed = previous is not None and previous[1:3] == _BELOW_SLA
-    if track.shortfall >= policy.shortfall_seconds or (missed and below):
+    said = previous[1:3] if previous is not None else None
+    if track.shortfall >= policy.shortfall_seconds or (said == _BELOW_SLA and below):
         return _BELOW_SLA
-    return "True", "Met"
+    return _MET if said == _MET or not below else ("Unknown", "Measuring")
 
 
 def _assignment(placement: Placement, before: Assignment | None) -> Assignment:
