@@ -23,6 +23,7 @@ from rowen.scheduler.world.facts import new_job
 APP = {"app": "x"}
 SELECT = {"labelSelector": {"matchLabels": APP}}
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def template(*spreads: dict[str, Any], labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -36,7 +37,12 @@ def spread(key: str = HOST, *, most: int = 1, when: str = "DoNotSchedule", **mor
 
 def apart(key: str = HOST, **more: Any) -> dict[str, Any]:
     term = {"topologyKey": key, **SELECT, **more}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {"podAntiAffinity": {REQUIRED: [term]}}
+
+
+def both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    terms = [term for one in (first, second) for term in one["podAntiAffinity"][REQUIRED]]
+    return {"podAntiAffinity": {REQUIRED: terms}}
 
 
 def like(name: str, asked: dict[str, Any], **fields: Any) -> JobView:
@@ -259,6 +265,14 @@ def test_a_job_does_not_stand_in_its_own_way() -> None:
         ),
         (template(affinity=apart()), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),), apart=True),)),
         (template(affinity=apart(namespaces=["other"])), ()),
+        (
+            template(spread(labelSelector=None), spread()),
+            (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),),
+        ),
+        (
+            template(affinity=both(apart(namespaces=["other"]), apart())),
+            (SpreadRule(HOST, (Requirement("app", "In", ("x",)),), apart=True),),
+        ),
         (template(affinity=apart(namespaceSelector={})), ()),
         (template(affinity={"podAntiAffinity": "none"}), ()),
         (template(affinity=apart(mismatchLabelKeys=["a"])), ()),
