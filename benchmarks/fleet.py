@@ -52,7 +52,7 @@ LOADS = {"conv": 0.03, "code": 0.3}
 DEMAND = 0.5
 """Device time alone that jobs need, over all device time: about what the traces leave; with more, queues only grow."""
 FULL = Shape(
-    nodes=100, devices_per_node=4, services_per_node=2, seconds=7 * 86_400.0,
+    nodes=25, devices_per_node=4, services_per_node=2, seconds=7 * 86_400.0,
     step_seconds=15.0, window_seconds=60.0, pass_seconds=300.0,
 )  # fmt: skip
 """With four steps to a window, so that a report tells of more than one moment of the pool."""
