@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import DeviceState
 from rowen.scheduler.placement.joint import assignment, options, plan
 from rowen.scheduler.placement.joint.trial import tried
+from rowen.scheduler.placement.search.choice import EXPLAINED
 from rowen.scheduler.placement.search.evaluation import evaluate
 from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.placement.search.request import Candidate, Request
@@ -315,6 +317,23 @@ def test_a_trial_leaves_the_fleet_as_it_was() -> None:
         assert tried(requests, {}, fleet, POLICY).found == tried(requests, {}, fleet, POLICY).found
         assert all(np.array_equal(vars(fleet.settled())[name], old) for name, old in zip(COLUMNS, before, strict=True))
         assert [fleet.node(number).free_slots for number in range(len(fleet.views))] == slots
+
+
+@pytest.mark.parametrize("sla", [None, 0.7])
+def test_what_a_trial_has_worked_out_of_memory_does_not_outlast_it(sla: float | None) -> None:
+    """Beside `a` the pair would have half of g0's memory; once that is taken back `a` has all of it, as before."""
+    lends: dict[str, Any] = {"memory": 80 * GIB, "online_memory": 20 * GIB, "available": (4 * GIB,)}
+    names = ["n", *(f"o{number:02}" for number in range(EXPLAINED))]
+    levels = {"n": (0.9, 0.6)}
+    nodes = [
+        node(
+            name, *(device(name, f"g{at}", idle=idle, **lends) for at, idle in enumerate(levels.get(name, (0.5, 0.4))))
+        )
+        for name in names
+    ]
+    wants: dict[str, Any] = {"memory": 0, "pool": 4 * GIB, "need": linear_need(4 * GIB)}
+    jobs = [job("a", created=1.0, sla=sla, **wants), job("b", created=2.0, devices=2, **wants)]
+    assert places(run(*nodes, *jobs))["a"] == ("n", "g0")
 
 
 def test_who_loses_a_shared_place_by_the_plan_is_taken_into_it() -> None:

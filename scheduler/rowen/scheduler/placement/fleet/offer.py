@@ -130,6 +130,8 @@ class Lending(Offer):
         self._factors, self._doubts = np.ones(len(columns.share)), np.zeros(len(columns.share))
         """M and its doubt, or the most and the least that they can be."""
         self._factors[rows], self._doubts[rows] = self._memory(rows, outlined=True)
+        self._tenants, self._unseen = columns.tenants.copy(), columns.unseen.copy()
+        """What they were worked out for."""
         self.shares, self.uncertainties = np.empty(len(columns.share)), np.empty(len(columns.share))
         self.loss, self.payer, self.takes = columns.loss.copy(), columns.payer.copy(), columns.takes.copy()
         self.keys = np.empty(len(columns.share))
@@ -140,7 +142,7 @@ class Lending(Offer):
         self._seen = len(columns.changed)
 
     def _begin(self, rows: At) -> None:
-        """Takes the columns and what is known of memory, which is a bound: each claim leaves less of it."""
+        """Takes the columns and what is known of memory, which is a bound: a claim more leaves less of it."""
         columns = self._columns
         self.loss[rows], self.payer[rows] = columns.loss[rows], columns.payer[rows]
         self.takes[rows], self.unlent[rows] = columns.takes[rows], self._number_of[rows] >= 0
@@ -156,7 +158,7 @@ class Lending(Offer):
         self.keys[rows] = key_of(shares - self.loss[rows], shares)
 
     def refresh(self) -> None:
-        """Takes into account who has come since."""
+        """Takes into account who has come since, and who is gone after a trial: there more is left than was known."""
         columns = self._columns
         if self._seen == len(columns.changed):
             return
@@ -166,6 +168,10 @@ class Lending(Offer):
         rows = np.array(changed, np.intp)
         self._factors[rows] = np.minimum(1.0, self._factors[rows] + _SLACK)
         self._doubts[rows] = np.maximum(0.0, self._doubts[rows] - _SLACK)
+        freed = rows[(columns.tenants[rows] < self._tenants[rows]) | (columns.unseen[rows] < self._unseen[rows])]
+        if len(freed):
+            self._factors[freed], self._doubts[freed] = self._memory(freed, outlined=True)
+        self._tenants[rows], self._unseen[rows] = columns.tenants[rows], columns.unseen[rows]
         self._begin(rows)
 
     def lend(self, rows: Rows) -> None:
