@@ -1,11 +1,14 @@
 """What the agent asks of the API server, of a real one."""
 
 import asyncio
+import contextlib
 import socket
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import yaml
 from manifests import apply, read
 
 from rowen.crds.names import NODE_LEASE_SECONDS
@@ -13,9 +16,14 @@ from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import read_beat
 from rowen.kube.kinds import LEASES, PODS
-from rowen.kube.objects import delete, get
+from rowen.kube.objects import apply_status, delete, get
+from rowen.kube.resource import Resource
+from rowen.node_agent import cluster as agents_cluster
 from rowen.node_agent.cluster import Cluster
 from rowen.operator.pods.security import container_security_context, pod_security_context
+
+DEFINITIONS = Resource("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions")
+DEFINITION = Path(__file__).parents[2] / "crds/rowen.dev_nodeharvests.yaml"
 
 
 async def until(holds):
@@ -48,6 +56,60 @@ async def test_a_report_without_a_harvest_is_refused(kube, namespace):
     with pytest.raises(RefusedError) as refusal:
         await Cluster(kube, f"no-node-of-{namespace}", namespace).report(NodeHarvestStatus())
     assert refusal.value.status == 404
+
+
+def definition(group, *, earlier):
+    """Of a NodeHarvest in a group of its own; `earlier`: with a field that has become something else since."""
+    found = yaml.safe_load(DEFINITION.read_text())
+    found["metadata"]["name"] = f"nodeharvests.{group}"
+    found["spec"]["group"] = group
+    found["spec"]["names"] = {"kind": "NodeHarvest", "plural": "nodeharvests"}
+    (version,) = found["spec"]["versions"]
+    device = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["devices"]["items"]
+    if earlier:
+        device["properties"]["preemptions"] = {"type": "object", "properties": {"total": {"type": "integer"}}}
+    return found
+
+
+async def test_a_report_of_another_release_is_no_obstacle(kube, namespace, monkeypatch):
+    """The API server applies nothing to an object that its definition, changed since, does not have so."""
+    group = f"{namespace}.rowen.test"
+    kind = Resource("NodeHarvest", f"{group}/v1alpha1", "nodeharvests")
+    monkeypatch.setattr(agents_cluster, "API_VERSION", kind.api_version)
+    monkeypatch.setattr(agents_cluster, "NODE_HARVESTS", kind)
+    device = {"id": "d0", "type": "cpu", "memoryBytes": 1, "harvestable": True, "gateOpen": True}
+    device |= {"idleFraction": 0.5, "harvestedFraction": 0.5, "preemptions": 3}
+    report = NodeHarvestStatus.from_wire({"devices": [device]})
+    head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "n"}}
+    before = {**head, "status": {"devices": [{**device, "preemptions": {"total": 3}}]}}
+    cluster = Cluster(kube, "n", namespace)
+
+    async def stored():
+        await cluster.ensure()
+        await apply_status(kube, kind, before, manager="rowen-agent")
+
+    async def told():
+        await cluster.ensure()
+        await cluster.report(report)
+
+    await apply(kube, definition(group, earlier=True), manager="test")
+    try:
+        await accepted(stored)
+        await apply(kube, definition(group, earlier=False), manager="test")
+        await accepted(told)
+        found = await get(kube, kind, None, "n")
+        assert [device["preemptions"] for device in found["status"]["devices"]] == [3]
+    finally:
+        await delete(kube, DEFINITIONS, None, f"nodeharvests.{group}")
+
+
+async def accepted(write):
+    """Repeats it until the API server takes it: a definition is served a little later than it is stored."""
+    for _ in range(100):
+        with contextlib.suppress(RefusedError):
+            return await write()
+        await asyncio.sleep(0.1)
+    return await write()
 
 
 async def test_it_sees_the_pods_of_its_own_node_alone(kube, namespace):

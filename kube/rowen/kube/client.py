@@ -18,6 +18,7 @@ from rowen.kube.errors import LoginError, UnreachableError, refused
 
 TIMEOUT_SECONDS = 10.0
 JSON, APPLY = "application/json", "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
 _CONNECT_SECONDS = 5.0
 """For a free connection, or a new one."""
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from rowen.kube.client import APPLY, TIMEOUT_SECONDS, Client, Raw
+from rowen.kube.client import APPLY, MERGE, TIMEOUT_SECONDS, Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import EVENTS
 from rowen.kube.listing import WHOLE_SECONDS, listing
@@ -68,6 +68,26 @@ async def apply_status(
 ) -> Raw:
     """Like `apply`, for the status subresource; the manifest holds apiVersion, kind, metadata and status."""
     return await _apply(client, resource, manifest, manager, "status", timeout_seconds)
+
+
+async def drop_status(
+    client: Client,
+    resource: Resource,
+    namespace: str | None,
+    name: str,
+    *,
+    manager: str,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> None:
+    """Takes an object's status away, whatever is in it."""
+    await client.call(
+        "PATCH",
+        resource.path(namespace, name, "status"),
+        query={"fieldManager": manager},
+        body={"status": None},
+        content_type=MERGE,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 async def _apply(

@@ -11,13 +11,15 @@ from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import beat_manifest
 from rowen.kube.informer import Informer
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, PODS, SELF_REVIEWS
-from rowen.kube.objects import apply, apply_status, post_event
+from rowen.kube.objects import apply, apply_status, drop_status, post_event
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
 _TIMEOUT_SECONDS = 5.0
 """A slow API server costs a report, not the node's lease."""
 _NODE_UID = "authentication.kubernetes.io/node-uid"
 """What the API server adds to the user of a pod's token."""
+_OTHER_RELEASE = "failed to create typed live object"
+"""What the API server says of a stored object that its definition does not have so, whatever is applied to it."""
 
 
 class Cluster:
@@ -41,7 +43,21 @@ class Cluster:
         return {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": self._node}, **rest}
 
     async def ensure(self) -> NodeHarvestSpec:
-        """Makes the NodeHarvest where it is missing; returns its spec."""
+        """Makes the NodeHarvest where it is missing; returns its spec.
+
+        A report of another release, in the way of all that this one would write, is taken away.
+        """
+        try:
+            return await self._make()
+        except RefusedError as error:
+            if _OTHER_RELEASE not in error.message:
+                raise
+        await drop_status(
+            self._client, NODE_HARVESTS, None, self._node, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS
+        )
+        return await self._make()
+
+    async def _make(self) -> NodeHarvestSpec:
         manifest = self._object(spec={})
         stored = await apply(
             self._client, NODE_HARVESTS, manifest, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS
