@@ -165,7 +165,7 @@ def test_the_bound_is_the_mean_and_two_of_the_larger_deviation(
 def test_an_error_moves_the_mean_and_the_variance_by_a_tenth() -> None:
     first = PredictionError().updated(0.5, 0.4, 0.0)
     assert first.mean == pytest.approx(0.1 * 0.2)
-    assert first.variance == pytest.approx(0.9 * (0.0025 + 0.1 * 2 * 0.04))
+    assert first.variance == pytest.approx(0.9 * (0.0025 + 0.1 * 0.04))
     second = first.updated(0.5, 0.5, 0.0)
     assert second.mean == pytest.approx(0.9 * 0.02)
     assert second.variance == pytest.approx(0.9 * first.variance)
@@ -173,8 +173,25 @@ def test_an_error_moves_the_mean_and_the_variance_by_a_tenth() -> None:
 
 
 def test_one_window_of_half_the_promise_does_not_rule_a_class_out() -> None:
-    """Mean 0.05, variance 0.9 · (0.0025 + 0.1 · 2 · 0.25): less than the bound's limit of a half."""
-    assert PredictionError().updated(0.8, 0.4, NOW).bound == pytest.approx(0.05 + 2 * 0.04725**0.5)
+    """Mean 0.05, variance 0.9 · (0.0025 + 0.1 · 0.25): less than the bound's limit of a half."""
+    assert PredictionError().updated(0.8, 0.4, NOW).bound == pytest.approx(0.05 + 2 * 0.02475**0.5)
+
+
+def test_what_was_measured_for_a_quarter_of_the_time_counts_for_a_quarter() -> None:
+    """A promise of which nothing came in two and a half minutes: a fortieth of mean and variance, and b = 0.35."""
+    found = PredictionError().updated(0.8, 0.0, NOW, weight=0.25)
+    assert (found.mean, found.variance) == (0.025, pytest.approx(0.975 * (0.0025 + 0.025)))
+    assert found.bound == pytest.approx(0.025 + 2 * 0.0268125**0.5)
+
+
+def test_what_is_known_stands_until_a_witness_is_heard_for_a_minute() -> None:
+    """One that shared its device is alone now: its first slow seconds do not count as the throughput alone."""
+    shared = refined(None, Window("a", 60 * 80.0, 80.0, alone=False), NOW)
+    assert shared.tokens_per_second == 60.0
+    slow = refined(shared, Window("a", 15 * 20.0, 20.0, alone=True), NOW + 60)
+    assert (slow.tokens_per_second, slow.updated) == (60.0, NOW + 60)
+    later = refined(slow, Window("a", 90 * 50.0, 50.0, alone=True), NOW + 120)
+    assert later.tokens_per_second == pytest.approx((300 + 4500) / 70)
 
 
 def test_what_a_class_was_off_by_fades_by_half_in_an_hour() -> None:

@@ -103,9 +103,9 @@ class Profile:
 class PredictionError:
     """Running mean and variance of (promised - measured) / promised of a workload class.
 
-    The variance is of shortfalls alone, counted twice: a class that often makes more than was promised needs no margin
-    for it. The start is a prior: no bias, a standard deviation of 5 %. What was seen fades into it with time: half in
-    an hour. A class that was far off is not placed, so nothing else would tell that it no longer is.
+    The variance is of shortfalls alone: a class that often makes more than was promised needs no margin for it. The
+    start is a prior: no bias, a standard deviation of 5 %. What was seen fades into it with time: half in an hour. A
+    class that was far off is not placed, so nothing else would tell that it no longer is.
     """
 
     mean: Annotated[float, Field(ge=-1, le=1)] = 0.0
@@ -153,13 +153,13 @@ class PredictionError:
         keep = 0.5 ** ((now - self.time) / _HALF_LIFE_SECONDS)
         return PredictionError(keep * self.mean, _PRIOR_VARIANCE + keep * (self.variance - _PRIOR_VARIANCE), now)
 
-    def updated(self, predicted: float, measured: float, now: float) -> "PredictionError":
-        """With one more pair of fractions; older ones fade. `predicted` is above zero."""
-        before = self.faded(now)
+    def updated(self, predicted: float, measured: float, now: float, weight: float = 1.0) -> "PredictionError":
+        """With one more pair of fractions, `weight` of a whole one; older ones fade. `predicted` is above zero."""
+        before, step = self.faded(now), _STEP * weight
         delta = max(-1.0, min(1.0, (predicted - measured) / predicted)) - before.mean
         short = max(0.0, delta)
-        variance = (1.0 - _STEP) * (before.variance + _STEP * 2.0 * short * short)
-        return PredictionError(before.mean + _STEP * delta, variance, before.time)
+        variance = (1.0 - step) * (before.variance + step * short * short)
+        return PredictionError(before.mean + step * delta, variance, before.time)
 
 
 def given(tokens_per_second: float, now: float) -> Profile:
@@ -171,13 +171,17 @@ def given(tokens_per_second: float, now: float) -> Profile:
 def refined(profile: Profile | None, window: Window, now: float) -> Profile:
     """The profile with one more window.
 
-    The throughput is the upper quartile of the witnesses': one that is slowed down where it is does not lower it, and
-    one that reports nonsense does not raise it among many. As those that are not heard any more make room, it follows a
-    class that has become slower once most of the jobs and nodes that run say so.
+    What was known stands until a witness has been heard for a minute. The throughput is the upper quartile of the
+    witnesses': one that is slowed down where it is does not lower it, and one that reports nonsense does not raise it
+    among many. As those that are not heard any more make room, it follows a class that has become slower once most of
+    the jobs and nodes that run say so.
     """
     witnesses = _heard(profile, window, now)
-    sure = [witness for witness in witnesses if witness.weight >= _SMOOTH_SECONDS] or witnesses
-    rates = sorted(witness.rate for witness in sure if witness.alone) or sorted(witness.rate for witness in sure)
+    sure = [witness for witness in witnesses if witness.weight >= _SMOOTH_SECONDS]
+    if profile is not None and profile.weight >= _SMOOTH_SECONDS and not sure:
+        return replace(profile, updated=now, witnesses=witnesses)
+    rates = sorted(witness.rate for witness in sure or witnesses if witness.alone)
+    rates = rates or sorted(witness.rate for witness in sure or witnesses)
     weight = max(witness.weight for witness in witnesses)
     memory = profile.memory if profile is not None else None
     return Profile(rates[ceil(_UPPER * len(rates)) - 1], weight, now, witnesses, memory)

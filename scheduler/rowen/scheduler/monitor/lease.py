@@ -161,8 +161,10 @@ def _shortfall(sla: float, track: Track, placement: Placement, place: str, polic
         f"{place}: {track.shortfall:.0f} s of the throughput of its SLA {sla:.2f} are missing, measured "
         f"{track.fraction:.2f} over the last {policy.monitor_window_seconds:.0f} s (predicted {placement.predicted:.2f}"
     )
+    if track.granted_part is not None:
+        told += f"; it could run {track.granted_part:.2f} of the time"
     if track.granted_part is not None and track.speed is not None:
-        told += f"; it could run {track.granted_part:.2f} of the time, at {track.speed:.2f} of its speed alone"
+        told += f", at {track.speed:.2f} of its speed alone"
     return Loss(Reason.SLA_VIOLATED, told + ")")
 
 

@@ -57,7 +57,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
     samples = tuple(sample for sample in met if sample is not None)
     for sample in samples:
         error = errors.get(sample.workload, PredictionError())
-        errors[sample.workload] = error.updated(sample.predicted, sample.measured, now)
+        errors[sample.workload] = error.updated(sample.predicted, sample.measured, now, sample.weight)
     profiles = newest(profiles)
     after = replace(
         history,

@@ -45,10 +45,13 @@ class ErrorSample:
     workload: str
     predicted: float
     measured: float
+    weight: float = 1.0
+    """Part of a whole score: a promise that ended early was measured for less."""
 
 
 def error_of(score: Score, workload: str, solo: float | None, least: float) -> ErrorSample | None:
     """The promise against what was measured, once `least` seconds were. `solo`: tokens per second alone, if known."""
     if not score.due(least) or not score.promised or solo is None:
         return None
-    return ErrorSample(workload, score.promised, score.tokens / score.seconds / solo)
+    weight = min(1.0, score.seconds / SCORED_SECONDS)
+    return ErrorSample(workload, score.promised, score.tokens / score.seconds / solo, weight)
