@@ -264,7 +264,7 @@ class Throughput(ReadModel):
     solo_tokens_per_second: float | None = None
     """Alone on a device: the profile of the workload class."""
     predicted_tokens_per_second: float | None = None
-    """Predicted on the assigned devices."""
+    """Foreseen on the assigned devices by the reports of now; what was promised is `assignment.predictedFraction`."""
     measured_tokens_per_second: float | None = None
     """Measured over the monitor's window."""
     measured_fraction: float | None = None

@@ -48,6 +48,13 @@ def test_where_the_factors_alone_decide_the_margin_is_not_explained() -> None:
     assert told(job("j", sla=0.6), device("n", idle=0.5)) == "idle 0.50 < SLA 0.60 + margin 0.07"
 
 
+def test_a_large_margin_is_explained_where_the_factors_decide_too() -> None:
+    """The class is off by a half at most that counts: as much again as the SLA."""
+    error = PredictionError(0.3, 0.04, NOW)
+    expected = "idle 0.30 < SLA 0.45 + margin 0.45 (its class is off by up to 50%)"
+    assert told(job("j", sla=0.45), device("n", idle=0.3), error) == expected
+
+
 @pytest.mark.parametrize(("sla", "figure"), [(0.985, "0.985"), (0.99, "0.99"), (1.0, "1")])
 def test_an_sla_that_no_margin_allows_is_told_as_never_possible(sla: float, figure: str) -> None:
     history = History(errors={"class": PredictionError(-0.5, 0.0, NOW)})

@@ -14,6 +14,8 @@ from rowen.scheduler.placement.search.request import Candidate, Request, factors
 from rowen.scheduler.policy import Policy
 
 Devices = tuple[DeviceState, ...]
+_LARGE_MARGIN = 0.5
+"""Of the SLA: a class of which nothing was measured has 0.11."""
 
 
 def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -> Candidate:
@@ -110,8 +112,9 @@ def _shortfall(request: Request, fleet: Fleet, prediction: Prediction, devices: 
     margin = request.promise.margin(prediction.uncertainty)
     told = factors_told(prediction)
     product = f" = {fraction:.2f}" if " x " in told else ""
-    # Below the SLA itself it is the factors that decide.
-    source = f" ({_margin_told(request, prediction, devices)})" if fraction >= request.job.sla else ""
+    # Below the SLA itself it is the factors that decide, and a large margin is told all the same.
+    decides = fraction >= request.job.sla or margin > _LARGE_MARGIN * request.job.sla
+    source = f" ({_margin_told(request, prediction, devices)})" if decides else ""
     return f"{told}{product} < SLA {request.job.sla:.2f} + margin {margin:.2f}{source}{help_}"
 
 
