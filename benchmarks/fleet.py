@@ -49,8 +49,9 @@ ENGINE = Engine(memory_bytes=50 * GIB, pool_bytes=24 * GIB, kv_bytes_per_token=2
 """With some 42 GiB of weights and a cache without grouped heads, over two devices."""
 LOADS = {"conv": 0.03, "code": 0.3}
 """Of the traces' rates, which whole clusters had: so that an engine is busy for some half of the time."""
-DEMAND = 0.5
-"""Device time alone that jobs need, over all device time: about what the traces leave; with more, queues only grow."""
+DEMAND = 0.4
+"""Device time alone that jobs need, over all device time: two thirds of what the traces leave. Over a week queues only
+grow with more, since memory that is short takes some of the throughput."""
 FULL = Shape(
     nodes=25, devices_per_node=4, services_per_node=2, seconds=7 * 86_400.0,
     step_seconds=15.0, window_seconds=60.0, pass_seconds=300.0,

@@ -54,7 +54,7 @@ def cdf(outcome: Outcome, path: Path) -> Path:
     for name, values in distributions(outcome).items():
         if len(values):
             axes.step(*_steps(values), where="post", label=_LABELS[name])
-    axes.set(xlabel="fraction", ylabel="part of devices or jobs with no more", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="part of the time, or of the throughput alone", ylabel="part of devices or jobs with no more", xlim=(0, 1), ylim=(0, 1))
     axes.legend(**_ABOVE)
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -62,5 +62,6 @@ def cdf(outcome: Outcome, path: Path) -> Path:
 
 
 def _steps(values: Floats) -> tuple[Floats, Floats]:
-    ordered = np.sort(values)
-    return ordered, np.arange(1, len(ordered) + 1) / len(ordered)
+    """The curve's corners, from one edge of the picture to the other."""
+    ordered = np.concatenate(([0.0], np.sort(values), [1.0]))
+    return ordered, np.concatenate((np.arange(len(values) + 1) / len(values), [1.0]))
