@@ -301,6 +301,32 @@ def test_without_an_optimum_the_queues_order_stands(monkeypatch: pytest.MonkeyPa
     assert places(run(TWO, EASY, STRICT)) == {"a": ("n", "g0")}
 
 
+def test_a_crowd_that_would_take_long_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of the two searches would take 21 nodes; others take hundreds, and longer than a scheduler's lease."""
+    nodes: list[int] = []
+
+    class Counted(assignment.highspy.Highs):  # type: ignore[misc]
+        def getModelStatus(self) -> object:  # noqa: N802
+            nodes.append(self.getInfo().mip_node_count)
+            return super().getModelStatus()
+
+    monkeypatch.setattr(assignment.highspy, "Highs", Counted)
+    source = random.Random(32)
+    world = [
+        node(name, *(device(name, f"g{at}", idle=source.choice([source.random(), 0.5, 0.6, 0.9])) for at in range(4)),
+             slots=4 * source.choice([1, 2]))
+        for name in "abcdefgh"
+    ]  # fmt: skip
+    jobs = [
+        job(f"j{at}", created=NOW - source.choice([600, 20]) + at, devices=source.choice([1, 2, 2, 2, 3, 3]),
+            sla=source.choice([None, 0.2, 0.3, 0.5]))
+        for at in range(13)
+    ]  # fmt: skip
+    assert places(run(*world, *jobs))
+    assert nodes
+    assert max(nodes) <= 10
+
+
 def test_jobs_that_lie_among_others_are_placed_one_by_one() -> None:
     rule = SpreadRule("zone", (Requirement("app", "Exists"),))
     world = replace(TWO, labels={"zone": "east"})
