@@ -54,7 +54,12 @@ def cdf(outcome: Outcome, path: Path) -> Path:
     for name, values in distributions(outcome).items():
         if len(values):
             axes.step(*_steps(values), where="post", label=_LABELS[name])
-    axes.set(xlabel="part of the time, or of the throughput alone", ylabel="part of devices or jobs with no more", xlim=(0, 1), ylim=(0, 1))
+    axes.set(
+        xlabel="part of the time, or of the throughput alone",
+        ylabel="part of devices or jobs with no more",
+        xlim=(0, 1),
+        ylim=(0, 1),
+    )
     axes.legend(**_ABOVE)
     figure.savefig(path, dpi=120)
     plt.close(figure)
