@@ -176,6 +176,13 @@ def test_a_young_job_waits_where_that_is_worth_much() -> None:
     )
 
 
+def test_nobody_waits_for_next_to_nothing() -> None:
+    """The pair harvests 2 x 0.05, the other one 0.008 more: 8 %, but of little."""
+    little = node("n", device("n", "g0", idle=0.108), device("n", "g1", idle=0.05), slots=2)
+    pair, single = job("pair", devices=2, created=NOW - 10.0), job("single", created=NOW - 5.0)
+    assert places(run(little, pair, single)) == {"pair": ("n", "g0", "g1")}
+
+
 def test_no_old_job_waits_for_others() -> None:
     pair = job("pair", devices=2, created=NOW - plan.YIELD_SECONDS - 1.0)
     assert places(run(WIDE, pair, job("single", created=NOW - 5.0))) == {"pair": ("n", "g0", "g1")}

@@ -87,7 +87,8 @@ class Joint:
         old = {number for number in placed if self._now - requests[number].job.created > YIELD_SECONDS}
         if old != placed:
             found = self._solved(requests, options, old, firsts, _NEARLY)
-            if found is not None and found[0].total > (1.0 + WORTH_WAITING) * best[0].total:
+            more = max(_LEAST_MORE, WORTH_WAITING * abs(best[0].total))
+            if found is not None and found[0].total > best[0].total + more:
                 best = found
         return best
 
