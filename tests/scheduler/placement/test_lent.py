@@ -12,6 +12,7 @@ from rowen.scheduler.history import History
 from rowen.scheduler.model.evidence import MemoryEvidence
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError, Profile
+from rowen.scheduler.placement.fleet import forecast
 from rowen.scheduler.placement.search.request import Candidate
 from rowen.scheduler.snapshot import JobView
 
@@ -245,3 +246,12 @@ def test_no_help_is_told_where_nothing_is_short() -> None:
     refusal = best(node("n", device("n", idle=1.0)), pooled("j", sla=1.0), history=EXACT).refusal
     assert refusal.startswith("idle 1.00 < SLA 1.00")
     assert "pool" not in refusal
+
+
+def test_of_a_report_that_stays_not_every_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecast, "_KEPT", 3)
+    view = node("n", lending("n", 1))
+    assert [best(view, pooled("j", want)).prediction.memory for want in (1, 2, 4, 5, 8)] == pytest.approx(
+        [1.0, 0.5, 0.25, 0.2, 0.125]
+    )
+    assert 0 < len(view.lent) <= 3

@@ -11,6 +11,9 @@ from rowen.scheduler.model.prediction import Prediction, combined, idle_fraction
 from rowen.scheduler.placement.fleet.claims import sharing
 from rowen.scheduler.placement.fleet.states import DeviceState
 
+_KEPT = 4096
+"""So many memory factors are kept for a node: an idle one's report may stay the same for days."""
+
 
 def forecast(
     devices: Sequence[DeviceState],
@@ -82,5 +85,7 @@ def _lent(state: DeviceState, tenants: int, own: int, appetite: Appetite) -> tup
     need, known = appetite.on(view.type, view.memory), state.node.view.lent
     key = view.id, need, tenants, own
     if key not in known:
+        if len(known) >= _KEPT:
+            known.clear()
         known[key] = memory_factor(need, state.node.view.trace(view.id) - own, sharing(tenants))
     return known[key], memory_doubt(need, known[key])
