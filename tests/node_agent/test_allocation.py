@@ -124,8 +124,8 @@ def test_a_device_is_served_once_its_driver_is_there(node, folder):
     served = node.devices["gpu0"]
     assert (served.hardware, served.gate.loans) == ("NVIDIA H200", None)
     (snapshot,) = [found for found in node.snapshots() if found.config.id == "gpu0"]
-    device = device_harvest(snapshot, window=60, over=grid(60, 60), unix_offset=0)
-    assert (device.type, device.memory_bytes, device.pool, device.memory) == ("NVIDIA H200", 80 * 2**30, None, None)
+    device = device_harvest(snapshot, [snapshot], window=60, over=grid(60, 60), unix_offset=0)
+    assert (device.type, device.memory_bytes, device.pool, device.available) == ("NVIDIA H200", 80 * 2**30, None, None)
     door = folder / "run/devices/gpu0"
     assert (door / "engine/agent.sock").is_socket()
     assert (door / "tenant-1/agent.sock").is_socket()

@@ -26,6 +26,9 @@ class Noting:
             self.written.append("beat" if "leases" in path else "report" if path.endswith("/status") else "object")
         return answer
 
+    def lines(self, *arguments):
+        return self.client.lines(*arguments)
+
 
 @contextlib.asynccontextmanager
 async def running(settings, namespace, client):

@@ -27,6 +27,10 @@ class Counting:
         self.calls[method, next(plural for plural in ("leases", "nodeharvests", "pods", "") if plural in path)] += 1
         return answer
 
+    def lines(self, *arguments):
+        self.calls["WATCH", ""] += 1
+        return self.client.lines(*arguments)
+
 
 async def test_a_quiet_node_renews_its_lease_and_reports_nothing_anew(kube, namespace, kubelet, folder, monkeypatch):
     monkeypatch.setattr("rowen.node_agent.agent.HEARTBEAT_SECONDS", 0.5)
@@ -42,9 +46,10 @@ async def test_a_quiet_node_renews_its_lease_and_reports_nothing_anew(kube, name
     task = asyncio.create_task(agent.run())
     try:
         end = time.monotonic() + 30
-        while client.calls["PATCH", "leases"] < 6 or client.calls["GET", "pods"] < 3:
+        while client.calls["PATCH", "leases"] < 6:
             assert time.monotonic() < end, client.calls
             await asyncio.sleep(0.1)
+        lists = client.calls["GET", "pods"]
         reported = (await get(kube, NODE_HARVESTS, None, name))["status"]["updateTime"]
         # The object, and the first report.
         assert client.calls["PATCH", "nodeharvests"] == 2, client.calls
@@ -55,6 +60,8 @@ async def test_a_quiet_node_renews_its_lease_and_reports_nothing_anew(kube, name
         assert read_beat(await get(kube, LEASES, namespace, name)).renewed > first.renewed
         assert (await get(kube, NODE_HARVESTS, None, name))["status"]["updateTime"] == reported
         assert agent.unready() is None
+        # Its pods come out of one watch, and are not listed again.
+        assert (client.calls["WATCH", ""], client.calls["GET", "pods"]) == (1, lists), client.calls
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
