@@ -91,8 +91,13 @@ class History:
         return self.errors.get(workload, PredictionError()).faded(self.time)
 
     def promise(self, workload: str, sla: float | None) -> Promise:
-        """What a prediction has to clear for a job of that class."""
-        return Promise(sla, self.error(workload)) if sla is not None else NO_PROMISE
+        """What a prediction has to clear for a job of that class. Jobs that are alike get the same object."""
+        if sla is None:
+            return NO_PROMISE
+        key = workload, sla
+        if key not in self._promises:
+            self._promises[key] = Promise(sla, self.error(workload))
+        return self._promises[key]
 
     def appetite(self, job: JobView) -> Appetite | None:
         """What the job does with memory of the pool, by all that is known; None where it may have none.
@@ -105,6 +110,10 @@ class History:
         if key not in self._appetites:
             self._appetites[key] = Appetite(job.workload, job.memory, job.need, self.profiles)
         return self._appetites[key]
+
+    @cached_property
+    def _promises(self) -> dict[tuple[str, float], Promise]:
+        return {}
 
     @cached_property
     def _appetites(self) -> dict[tuple[str, int, MemoryNeed], Appetite]:

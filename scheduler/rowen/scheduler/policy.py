@@ -31,8 +31,7 @@ class Policy(BaseModel):
     monitor_window_seconds: Seconds = 60.0
     """Window over which throughput is measured."""
     shortfall_seconds: Seconds = 120.0
-    """How many seconds of the throughput of its SLA may be missing before a job counts as short of it. Twice as many
-    are remembered: else a bad night would be held against a job, and its node, for days."""
+    """How many seconds of the throughput of its SLA may be missing before a job counts as short of it."""
     drift_seconds: Annotated[float, Field(ge=0)] = 120.0
     """How many seconds of the promised throughput a node's reports may fall short, beyond the margin and their noise,
     before its pattern counts as changed."""
@@ -42,3 +41,8 @@ class Policy(BaseModel):
     """How long a device may be without an attached engine before its jobs are moved."""
     profile_seconds: Seconds = 20.0
     """Granted seconds after which a solo throughput is taken as known."""
+
+    @property
+    def remembered_seconds(self) -> float:
+        """How many missing seconds are remembered: else a bad night would be held against a job for days."""
+        return 2.0 * self.shortfall_seconds

@@ -163,8 +163,7 @@ def _shortfall(sla: float, track: Track, placement: Placement, place: str, polic
     )
     if track.granted_part is not None:
         told += f"; it could run {track.granted_part:.2f} of the time"
-    if track.granted_part is not None and track.speed is not None:
-        told += f", at {track.speed:.2f} of its speed alone"
+        told += f", at {track.speed:.2f} of its speed alone" if track.speed is not None else ""
     return Loss(Reason.SLA_VIOLATED, told + ")")
 
 

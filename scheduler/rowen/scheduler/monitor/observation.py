@@ -218,8 +218,7 @@ def _judged(
     # Where nothing is made at all, it need not be known how fast it would be alone.
     got = tokens / seconds / solo if solo and seconds > 0.0 else track.fraction
     if got is not None:
-        most = 2.0 * policy.shortfall_seconds
-        owed = missing(track.shortfall, reading.job.sla or 0.0, got, seconds, most=most)
+        owed = missing(track.shortfall, reading.job.sla or 0.0, got, seconds, most=policy.remembered_seconds)
         track = replace(track, shortfall=owed)
     if reading.tenants != track.tenants:
         score = track.score if track.score.closed else Score(reading.promised)

@@ -182,7 +182,7 @@ def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Po
     sign, over = "≥" if track.fraction >= job.sla else "<", policy.monitor_window_seconds
     message = f"measured {track.fraction:.2f} {sign} SLA {job.sla:.2f} over {over:.0f} s"
     if track.shortfall >= 0.5:
-        least = "at least " if track.shortfall >= 2.0 * policy.shortfall_seconds else ""
+        least = "at least " if track.shortfall >= policy.remembered_seconds else ""
         limit = "" if track.shortfall >= policy.shortfall_seconds else f", {policy.shortfall_seconds:.0f} s are a miss"
         message += f"; {least}{track.shortfall:.0f} s of its throughput are missing{limit}"
     below = track.shortfall > 0.0 or track.fraction < job.sla

@@ -32,7 +32,6 @@ class Places:
         self.spreading = Spreading(fleet, standing)
         self._history = history
         self._refused: dict[Shape, Choice] = {}
-        self._promises: dict[tuple[str, float | None], Promise] = {}
 
     def request(self, job: JobView, backoffs: Mapping[str, Backoff]) -> Request:
         """What the job asks for; its margin covers the predictor's error for its class. `backoffs`: its, by node."""
@@ -42,10 +41,7 @@ class Places:
         }
         rates = history.rates.get(job.workload, {})
         away = self.spreading.barred(job, softly=False)
-        key = job.workload, job.sla
-        if key not in self._promises:
-            self._promises[key] = history.promise(*key)
-        return Request(job, self._promises[key], known, rates, history.appetite(job), away)
+        return Request(job, history.promise(job.workload, job.sla), known, rates, history.appetite(job), away)
 
     def choice(self, request: Request) -> Choice:
         """Where the job goes: as its template would like it to lie among others, else as it must."""

@@ -67,10 +67,6 @@ class Candidate:
         """Best first: what fits, then most harvest, then highest prediction, then by name."""
         return bool(self.refusal), -self.gain, -self.prediction.fraction, self.node, self.devices
 
-    def taken(self) -> "Candidate":
-        """The same, chosen."""
-        return Candidate(self.node, self.devices, self.prediction, self.refusal, self.gain, chosen=True, rate=self.rate)
-
     @property
     def place(self) -> str:
         """Node and devices, for people."""
