@@ -15,6 +15,8 @@ from rowen.scheduler.placement.search.sets import best_sets
 from rowen.scheduler.placement.search.singles import allowed_rows, best_devices
 from rowen.scheduler.policy import Policy
 
+Nodes = list[list[int]]
+"""Rows of devices, node by node."""
 _SETS = 4
 """So many sets are looked at for each option that there may be: most sets of a node are not aligned."""
 
@@ -44,14 +46,15 @@ def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: 
     for it by the search.
     """
     wanted, found = sum(request.job.devices for request in requests), list[Option]()
-    if _too_many(requests, fleet, _SETS * most):
+    able = [_able(request, fleet) if request.job.devices > 1 else [] for request in requests]
+    if _sets_of(requests, able) > _SETS * most:
         return None
-    for number, request in enumerate(requests):
+    for number, (request, nodes) in enumerate(zip(requests, able, strict=True)):
         places: Iterable[Devices] = ()
         if request.job.devices == 1:
             places = [(state,) for state in best_devices(request, fleet, wanted)]
-        elif any(_sets(request, fleet)) and best_sets(request, fleet, policy):
-            places = _sets(request, fleet)
+        elif nodes and best_sets(request, fleet, policy):
+            places = _sets(request.job.devices, nodes, fleet)
         looked_at = ((evaluate(request, fleet, devices, policy), devices) for devices in places)
         fitting = [option(number, candidate, devices) for candidate, devices in looked_at if not candidate.refusal]
         found += sorted(fitting, key=lambda one: one.candidate.rank)
@@ -60,26 +63,22 @@ def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: 
     return found
 
 
-def _too_many(requests: Sequence[Request], fleet: Fleet, most: int) -> bool:
-    """Whether jobs in lockstep have more sets together than so many."""
-    left = most
-    for request in requests:
-        for rows in _able(request, fleet) if request.job.devices > 1 else ():
-            left -= comb(len(rows), request.job.devices)
-            if left < 0:
-                return True
-    return False
+def _sets_of(requests: Sequence[Request], able: Sequence[Nodes]) -> int:
+    """How many sets jobs in lockstep have together."""
+    return sum(
+        comb(len(rows), request.job.devices) for request, nodes in zip(requests, able, strict=True) for rows in nodes
+    )
 
 
-def _sets(request: Request, fleet: Fleet) -> Iterator[Devices]:
-    for rows in _able(request, fleet):
-        if len(rows) >= request.job.devices:
-            yield from combinations([fleet.device(row) for row in rows], request.job.devices)
+def _sets(count: int, nodes: Nodes, fleet: Fleet) -> Iterator[Devices]:
+    for rows in nodes:
+        yield from combinations([fleet.device(row) for row in rows], count)
 
 
-def _able(request: Request, fleet: Fleet) -> Iterator[list[int]]:
-    """The rows that take one more and have the job's memory, node by node."""
+def _able(request: Request, fleet: Fleet) -> Nodes:
+    """The rows that take one more and have the job's memory, of each node that has enough of them."""
     columns, allowed = fleet.settled(), allowed_rows(request, fleet)
     able = columns.takes & (columns.free >= request.job.memory)
     rows = np.flatnonzero(able if allowed is None else able & allowed).tolist()
-    return (list(members) for _, members in groupby(rows, key=columns.node_of))
+    nodes = (list(members) for _, members in groupby(rows, key=columns.node_of))
+    return [members for members in nodes if len(members) >= request.job.devices]
