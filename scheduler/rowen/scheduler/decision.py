@@ -10,7 +10,6 @@ from operator import attrgetter
 
 from rowen.crds.common import find_condition
 from rowen.scheduler.history import History
-from rowen.scheduler.model.profile import HIGHEST_SLA
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.monitor.lease import Loss, Reason
 from rowen.scheduler.monitor.losses import overdue, taken_away, violations
@@ -18,7 +17,8 @@ from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.joint.plan import Joint, Plan
-from rowen.scheduler.placement.memory_words import above_all_devices, gib, never_fits
+from rowen.scheduler.placement.memory_words import above_all_devices, gib
+from rowen.scheduler.placement.refused import refused
 from rowen.scheduler.placement.remedy import Remedies, remedies
 from rowen.scheduler.placement.search.choice import claim_of
 from rowen.scheduler.placement.search.places import Places
@@ -185,7 +185,7 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     choice = plan.choices.get(job.uid) or places.choice(request)
     told = plan.told.get(job.uid, "")
     if choice.chosen is None:
-        return Outcome(job, Action.WAIT, _refused(job, choice, fleet) + told, candidates=choice.candidates)
+        return Outcome(job, Action.WAIT, refused(job, choice, fleet) + told, candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
@@ -239,20 +239,3 @@ def _placement(job: JobView, best: Candidate, now: float, heard: float, policy: 
         duration=policy.lease_seconds,
         tenants=round(1.0 / best.prediction.sharing),
     )
-
-
-def _refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
-    """What can never be comes before what is in the way now."""
-    largest, widest = fleet.largest, fleet.widest
-    if largest is None or widest is None:
-        return "no node reports a harvested device"
-    if job.devices > len(widest.by_id):
-        most = f"the node with most, {widest.name}, has {len(widest.by_id)}"
-        return f"it can never fit: spec.devices is {job.devices}, {most}"
-    if job.sla is not None and job.sla > HIGHEST_SLA:
-        most = f"{HIGHEST_SLA:.2f} is the most that can be promised, since a promise keeps a margin"
-        return f"it can never be promised: spec.sla.throughputFraction is {job.sla:.3g}, {most}"
-    best = choice.candidates[0]
-    never = never_fits(job, largest, fleet.roomiest, fleet.unknown)
-    told = never or f"no candidate holds: {best.place}: {best.refusal}"
-    return told + above_all_devices(job, largest)

@@ -316,12 +316,12 @@ def test_a_question_keeps_to_the_spread() -> None:
     soft = like("j3", template(spread(when="ScheduleAnyway")))
     two = world(host("a", 0.9), host("b", 0.2), first)
     for view in (hard, soft):
-        chosen = predict(two, History(), view, NOW, POLICY).chosen
+        chosen = predict(two, History(), view, NOW, POLICY).choice.chosen
         assert chosen is not None
         assert chosen.node == "b"
     alone = world(host("a", 0.9), host("b", 0.0), first)
-    assert predict(alone, History(), hard, NOW, POLICY).chosen is None
-    chosen = predict(alone, History(), soft, NOW, POLICY).chosen
+    assert predict(alone, History(), hard, NOW, POLICY).choice.chosen is None
+    chosen = predict(alone, History(), soft, NOW, POLICY).choice.chosen
     assert chosen is not None
     assert chosen.node == "a"
 

@@ -157,6 +157,8 @@ def test_a_refusal_does_not_name_them_either(directory: Directory) -> None:
     assert told.startswith("a job of another namespace would fall to 0.45 < its SLA")
     named = client(directory, crowded, "admin").post("/v1/predict", json=body).json()
     assert named["explanation"]["candidates"][0]["reason"].startswith("b/one would fall to 0.45")
+    message = client(directory, crowded).post("/v1/predict", json=body).json()["explanation"]["message"]
+    assert message.startswith("no candidate holds: n/cpu0: a job of another namespace would fall to 0.45")
 
 
 def test_a_service_of_another_namespace_is_not_named(directory: Directory) -> None:

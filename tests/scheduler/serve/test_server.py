@@ -64,6 +64,34 @@ def test_a_prediction_tells_every_candidate(source: Source) -> None:
     assert told["a"]["reason"] == "no free harvest slot (0 of 1 free on the node)"
 
 
+def refusal(source: Source, **spec: Any) -> str:
+    """Of a job that would not be placed."""
+    reply = client(source).post("/v1/predict", json={"spec": {**TEMPLATE, **spec}}).json()
+    assert not reply["fits"]
+    return str(reply["explanation"]["message"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"devices": 2}, "it can never fit: spec.devices is 2, the node with most, a, has 1"),
+        ({"memory": "9Gi"}, "it can never fit: spec.memory is 9.00Gi, the largest device, a/cpu0, has 8.00Gi"),
+        ({"sla": {"throughputFraction": 0.99}}, "it can never be promised: spec.sla.throughputFraction is 0.99"),
+        ({"sla": {"throughputFraction": 0.7}}, "no candidate holds: a/cpu0: no free harvest slot (0 of 1 free"),
+    ],
+)
+def test_what_would_not_be_placed_is_told_as_its_status_would_say_it(
+    source: Source, spec: dict[str, Any], told: str
+) -> None:
+    found = refusal(source, **spec)
+    assert found.startswith(told)
+    assert found == ask(source, add=[{"name": "new", "spec": {**TEMPLATE, **spec, "priority": 9}}])["new"]["message"]
+
+
+def test_a_prediction_without_nodes_says_so() -> None:
+    assert refusal(Source(world())) == "no node reports a harvested device"
+
+
 def test_a_prediction_knows_the_profile(source: Source) -> None:
     source.history = History(profiles={("Template|default/i|m1Gi|x1", "cpu"): Profile(50.0, 60.0, NOW)})
     assert client(source).post("/v1/predict", json={"spec": TEMPLATE}).json()["soloTokensPerSecond"] == 50.0

@@ -203,7 +203,7 @@ async def whatif(
     scheduler: Service = _SERVICE,
     output: Format = Output.TEXT,
 ) -> None:
-    """Prints where a job would go now, with which throughput, or why it would wait. Nothing is created."""
+    """Prints where a job would go now, with which throughput, or why nowhere. Nothing is created."""
     where, manifest = _namespace(namespace), question.read_file(file)
 
     async def put(client: Client) -> tuple[int, dict[str, Any]]:

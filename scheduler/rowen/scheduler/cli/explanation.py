@@ -58,7 +58,7 @@ def show_answer(answer: Mapping[str, Any], added: int, console: Console) -> None
     for job in answer["jobs"][:added]:
         label = f"{job['namespace']}/{job['name']}"
         if job["action"] != "place":
-            say(f"{label} would wait: {job['message']}")
+            say(f"{label} would not be placed: {job['message']}")
         else:
             say(f"{label} would go to {job['node']}/{'+'.join(job['devices'])}: {_throughput(job)}")
         show_candidates([CandidateExplanation.from_wire(entry) for entry in job.get("candidates", ())], console)

@@ -56,8 +56,8 @@ def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
         sight = await guest.jobs([request.namespace])
         async with _turn(turns):
             job, world = hypothetical(request, source.now()), _snapshot(source)
-            choice = predict(world, source.history, job, source.now(), source.policy)
-            return Teller(world, source.history, sight).prediction(choice, job)
+            prospect = predict(world, source.history, job, source.now(), source.policy)
+            return Teller(world, source.history, sight).prediction(prospect, job)
 
     @app.post("/v1/what-if", response_model_exclude_none=True)
     async def ask_what_if(
@@ -80,7 +80,7 @@ def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
             world = _snapshot(source)
             job = _job(world, namespace, name)
             teller = Teller(world, source.history, sight)
-            return teller.job(job, lambda: predict(world, source.history, job, source.now(), source.policy))
+            return teller.job(job, lambda: predict(world, source.history, job, source.now(), source.policy).choice)
 
     return app
 

@@ -17,6 +17,7 @@ from rowen.scheduler.serve.messages import (
     WhatIfReply,
 )
 from rowen.scheduler.serve.sight import Sight, labels_of, neighbours
+from rowen.scheduler.serve.whatif import Prospect
 from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
 
 
@@ -27,13 +28,13 @@ class Teller:
         self._snapshot, self._history, self._sight = snapshot, history, sight
         self._labels = labels_of(snapshot) if sight.namespaces is not None else frozenset[str]()
 
-    def prediction(self, choice: Choice, job: JobView) -> PredictionReply:
-        """Where the job would go."""
-        best = choice.chosen
+    def prediction(self, prospect: Prospect, job: JobView) -> PredictionReply:
+        """Where the job would go, or why nowhere."""
+        choice, best = prospect.choice, prospect.choice.chosen
         if best is not None:
             message = f"would be placed on {best.place}: predicted {best.prediction.fraction:.2f}"
         else:
-            message = "would wait" if choice.candidates else "no node reports a harvested device"
+            message = self._words(prospect.refusal)
         rates = [profile.tokens_per_second for key, profile in self._history.profiles.items() if key[0] == job.workload]
         return PredictionReply(
             fits=best is not None,

@@ -1,12 +1,13 @@
 """Questions about a world that differs from the snapshot. Pure."""
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import ahead
 from rowen.scheduler.placement.census import build_fleet
+from rowen.scheduler.placement.refused import refused
 from rowen.scheduler.placement.search.choice import survey
 from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.placement.search.request import Choice
@@ -14,7 +15,16 @@ from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, Snapshot
 
 
-def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Choice:
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """Where a job would go, or why nowhere."""
+
+    choice: Choice
+    refusal: str
+    """As its status would say it; empty where it would be placed."""
+
+
+def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Prospect:
     """Where a job would go if it were alone in the queue, with every candidate's factors."""
     fleet, held = build_fleet(snapshot, history, (), now, policy)
     backoffs = ahead(history.backoffs, now).get(job.uid, {})
@@ -22,7 +32,8 @@ def predict(snapshot: Snapshot, history: History, job: JobView, now: float, poli
     places = Places(fleet, history, policy, standing)
     request = places.request(job, backoffs)
     liked = survey(places.liked(request), fleet, policy)
-    return liked if liked.chosen is not None else survey(request, fleet, policy)
+    choice = liked if liked.chosen is not None else survey(request, fleet, policy)
+    return Prospect(choice, refused(job, choice, fleet) if choice.chosen is None else "")
 
 
 def absent(snapshot: Snapshot, remove_jobs: Collection[str], remove_nodes: Collection[str]) -> list[str]:
