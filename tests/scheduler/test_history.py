@@ -24,6 +24,7 @@ def test_a_class_is_compared_with_itself_on_the_type_that_suits_it_best() -> Non
 
 def test_what_a_class_makes_alone_is_known_where_it_was_seen() -> None:
     assert (KNOWN.solo("a", "fast"), KNOWN.solo("b", "fast"), KNOWN.solo("c", "slow")) == (400.0, None, None)
+    assert (KNOWN.solo("a", "fast", "slow"), KNOWN.solo("b", "fast", "slow"), KNOWN.solo("a")) == (100.0, None, None)
     assert [KNOWN.profiled(name) for name in "abc"] == [True, True, False]
 
 

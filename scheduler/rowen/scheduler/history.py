@@ -8,7 +8,7 @@ from rowen.scheduler.device import DeviceKey
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import NO_FEATURES, Features
 from rowen.scheduler.model.memory import MemoryNeed
-from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey
+from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, solo_rate
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
 from rowen.scheduler.monitor.scoring import NOT_SCORED, Score
@@ -32,7 +32,8 @@ class Track:
     assignment: str
     pod: str
     workload: str
-    device_type: str
+    device_types: tuple[str, ...]
+    """Of the devices that it holds, each once: a job in lockstep may hold several types."""
     since: float
     """When the assignment was made."""
     time: float
@@ -119,10 +120,9 @@ class History:
     def _appetites(self) -> dict[tuple[str, int, MemoryNeed], Appetite]:
         return {}
 
-    def solo(self, workload: str, device_type: str) -> float | None:
-        """Tokens per second alone on such a device; None while it is not known."""
-        profile = self.profiles.get((workload, device_type))
-        return profile.tokens_per_second if profile else None
+    def solo(self, workload: str, *device_types: str) -> float | None:
+        """Tokens per second alone on devices of these types; None while it is not known of each."""
+        return solo_rate(self.profiles, workload, device_types)
 
     def profiled(self, workload: str) -> bool:
         """Whether the solo throughput of the class is known on any type of device."""

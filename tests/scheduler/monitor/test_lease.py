@@ -14,7 +14,7 @@ from rowen.scheduler.monitor.lease import Loss, Reason
 
 def track(view: Any, **fields: Any) -> Track:
     placement = view.placement
-    base = Track(placement.id, f"{view.name}-1", "class", "cpu", placement.time, NOW, 0, 0.0)
+    base = Track(placement.id, f"{view.name}-1", "class", ("cpu",), placement.time, NOW, 0, 0.0)
     return replace(base, **fields)
 
 

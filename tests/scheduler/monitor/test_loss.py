@@ -14,7 +14,7 @@ def shortfall(view: JobView, **changed: Any) -> History:
     """The job is below its SLA, and 150 s of that throughput are missing."""
     assert view.placement is not None
     fields = {"assignment": view.placement.id, "shortfall": 150.0, "fraction": 0.2, **changed}
-    base: dict[str, Any] = {"pod": "p", "workload": "class", "device_type": "cpu", "tokens": 0, "granted": 0.0}
+    base: dict[str, Any] = {"pod": "p", "workload": "class", "device_types": ("cpu",), "tokens": 0, "granted": 0.0}
     times = {"since": view.placement.time, "time": NOW}
     return History(tracks={view.uid: Track(**{**base, **times, **fields})})
 

@@ -130,7 +130,7 @@ def test_only_what_was_listened_to_is_absence(since: float, action: str) -> None
 
 def test_an_assignment_that_was_made_by_a_clock_ahead_can_be_evicted() -> None:
     view = placed(job("j", sla=0.3), "n", at=NOW + 3600)
-    track = Track("id-j", "j-1", "class", "cpu", NOW - 120, NOW, 0, 0.0, shortfall=120.0, fraction=0.2)
+    track = Track("id-j", "j-1", "class", ("cpu",), NOW - 120, NOW, 0, 0.0, shortfall=120.0, fraction=0.2)
     assert (
         outcome(run(view, node("n"), node("z"), history=History(tracks={"uid-j": track})), "j").action is Action.REVOKE
     )

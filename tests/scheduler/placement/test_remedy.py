@@ -24,7 +24,7 @@ def short(*views: JobView, fraction: float = 0.2, **backoffs: Backoff) -> Histor
     for view in views:
         assert view.placement is not None
         tracks[view.uid] = Track(
-            view.placement.id, "p", "class", "cpu", NOW - 600, NOW, 0, 0.0, shortfall=150.0, fraction=fraction
+            view.placement.id, "p", "class", ("cpu",), NOW - 600, NOW, 0, 0.0, shortfall=150.0, fraction=fraction
         )
     return History(tracks=tracks, backoffs={(view.uid, at): held for view in views for at, held in backoffs.items()})
 

@@ -63,7 +63,7 @@ def test_conditions(view: JobView, expected: dict[str, tuple[str, str]]) -> None
 def measured(fraction: float | None) -> tuple[JobView, History]:
     view = placed(job("j", sla=0.5), "n")
     track = Track(
-        "id-j", "j-1", "class", "cpu", NOW - 600, NOW, 0, 0.0, fraction=fraction,
+        "id-j", "j-1", "class", ("cpu",), NOW - 600, NOW, 0, 0.0, fraction=fraction,
         tokens_per_second=None if fraction is None else 123.456 * fraction,
     )  # fmt: skip
     return view, History(profiles={("class", "cpu"): Profile(123.456, 60, NOW)}, tracks={"uid-j": track})

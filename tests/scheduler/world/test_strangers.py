@@ -49,7 +49,7 @@ def test_whose_promise_is_in_the_way(namespace: str, name: str) -> None:
 def test_for_whom_a_job_made_way(namespace: str, name: str) -> None:
     short = placed(job("short", namespace=namespace, sla=0.5), "n")
     assert short.placement is not None
-    track = Track(short.placement.id, "p", "class", "cpu", NOW - 600, NOW, 0, 0.0, shortfall=150.0, fraction=0.4)
+    track = Track(short.placement.id, "p", "class", ("cpu",), NOW - 600, NOW, 0, 0.0, shortfall=150.0, fraction=0.4)
     other = replace(placed(job("other", namespace="a"), "n"), sla=None)
     gone = told("other", node("n", slots=4), short, other, history=History(tracks={"uid-short": track}))
     assert f"n/cpu0: made way for {name}, which measured 0.40" in texts(gone)

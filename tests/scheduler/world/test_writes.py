@@ -20,7 +20,7 @@ def at(fraction: float, *, sla: float = 0.5, solo: float = 100.0, short: float =
     """A job that runs at so much of its speed alone, with so many seconds of its SLA's throughput missing."""
     view = placed(job("j", sla=sla), "n")
     track = Track(
-        "id-j", "j-1", "class", "cpu", NOW - 600, NOW, 0, 0.0, fraction=fraction, tokens_per_second=solo * fraction,
+        "id-j", "j-1", "class", ("cpu",), NOW - 600, NOW, 0, 0.0, fraction=fraction, tokens_per_second=solo * fraction,
         shortfall=short,
     )  # fmt: skip
     return view, History(profiles={("class", "cpu"): Profile(solo, 60, NOW)}, tracks={"uid-j": track})

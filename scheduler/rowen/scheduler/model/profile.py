@@ -1,6 +1,6 @@
 """Solo throughput of workload classes, and how far off their predictions have been."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Annotated
@@ -215,6 +215,16 @@ def _witnesses(profile: Profile | None) -> tuple[Witness, ...]:
         return profile.witnesses if profile is not None else ()
     rate = profile.tokens_per_second
     return (Witness("", rate, rate, profile.weight, alone=True),)
+
+
+def solo_rate(profiles: Mapping[ProfileKey, Profile], workload: str, device_types: Sequence[str]) -> float | None:
+    """Tokens per second alone on devices of these types, of which the slowest sets the pace in lockstep.
+
+    None while it is not known of each.
+    """
+    known = [profiles.get((workload, type_)) for type_ in device_types]
+    rates = [profile.tokens_per_second for profile in known if profile is not None]
+    return min(rates) if rates and len(rates) == len(known) else None
 
 
 def newest(profiles: Mapping[ProfileKey, Profile]) -> dict[ProfileKey, Profile]:

@@ -51,8 +51,17 @@ def promised_fraction(
     return min(1.0, placement.predicted * made_beside * lent) / tenants
 
 
-def memory_features(job: JobView, device: DeviceView) -> Features | None:
-    """Of the memory that there was for the job on its device; None where that does not matter or is not known."""
+def memory_features(job: JobView, devices: Sequence[DeviceView]) -> Features | None:
+    """Of the memory that there was for the job on its devices; None where that does not matter or is not known.
+
+    In lockstep that of the device with the least: the others wait for it.
+    """
+    found = [_memory_features(job, device) for device in devices]
+    known = [features for features in found if features is not None]
+    return min(known, key=sum) if len(known) == len(found) else None
+
+
+def _memory_features(job: JobView, device: DeviceView) -> Features | None:
     need = job.need.within(device.memory - job.memory) if job.need is not None else None
     if need is None or need.want_bytes == 0 or not device.available:
         return None
@@ -76,13 +85,15 @@ def learn(
 ) -> Track:
     """Takes what the track has gathered into its profile, once that is `least` granted seconds; the track without it.
 
-    `solo`: what the job's spec says, where there is no profile yet.
+    `solo`: what the job's spec says, where there is no profile yet. What was gathered on devices of several types is no
+    type's own throughput, so it teaches none.
     """
-    key = (track.workload, track.device_type)
-    if solo is not None and key not in profiles:
-        profiles[key] = given(solo, now)
-    if track.unlearned_granted < least or track.unlearned_tokens <= 0:
+    keys = [(track.workload, type_) for type_ in track.device_types]
+    if solo is not None:
+        profiles.update((key, given(solo, now)) for key in keys if key not in profiles)
+    if len(keys) != 1 or track.unlearned_granted < least or track.unlearned_tokens <= 0:
         return track
+    key = keys[0]
     witness = sha256(f"{uid} {track.node}".encode()).hexdigest()[:12]
     window = Window(witness, track.unlearned_tokens, track.unlearned_granted, track.unlearned_alone)
     profile = refined(profiles.get(key), window, now)

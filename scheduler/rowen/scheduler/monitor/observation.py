@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.scheduler.history import History, Sample, Track
-from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest
+from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest, solo_rate
 from rowen.scheduler.monitor.backoff import kept
 from rowen.scheduler.monitor.drift import missing
 from rowen.scheduler.monitor.learning import gathered, learn
@@ -80,8 +80,7 @@ def _in_use(
 
 
 def _solo(profiles: Mapping[ProfileKey, Profile], track: Track) -> float | None:
-    profile = profiles.get((track.workload, track.device_type))
-    return profile.tokens_per_second if profile is not None else None
+    return solo_rate(profiles, track.workload, track.device_types)
 
 
 def _has_ended(track: Track, reading: Reading | None, job: JobView | None, *, known: bool) -> bool:
@@ -165,7 +164,7 @@ def _begin(reading: Reading) -> Track:
         assignment=reading.placement.id,
         pod=reading.pod.name,
         workload=reading.job.workload,
-        device_type=reading.device_type,
+        device_types=reading.device_types,
         since=min(reading.placement.time, reading.heard),
         time=reading.heard,
         tokens=0 if alone else reading.tokens,

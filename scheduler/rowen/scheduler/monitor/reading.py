@@ -30,7 +30,8 @@ class Reading:
     tokens: int
     granted: float
     tenants: int
-    device_type: str
+    device_types: tuple[str, ...]
+    """Of the devices that it holds, each once, in order."""
     expected: IdleLevel
     """Fraction that the report lets expect."""
     promised: float | None
@@ -85,8 +86,8 @@ def _reading(
         tokens=max(tenant.tokens for _, tenant in held),
         granted=max(tenant.granted for _, tenant in held),
         tenants=tenants,
-        device_type=held[0][0].type,
+        device_types=tuple(sorted({device.type for device in devices})),
         expected=expected_fraction(devices, tenants, appetite),
         promised=promised_fraction(placement, devices, tenants, appetite),
-        memory=memory_features(job, devices[0]),
+        memory=memory_features(job, devices),
     )

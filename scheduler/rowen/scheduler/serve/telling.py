@@ -113,6 +113,5 @@ class Teller:
         if placement is None or node is None or fraction is None:
             return None
         types = {view.type for view in map(node.device, placement.devices) if view is not None}
-        rates = [self._history.solo(outcome.job.workload, type_) for type_ in types]
-        known = [rate for rate in rates if rate is not None]
-        return round(min(known) * fraction, 1) if known and len(known) == len(rates) else None
+        solo = self._history.solo(outcome.job.workload, *types)
+        return None if solo is None else round(solo * fraction, 1)

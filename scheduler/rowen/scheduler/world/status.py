@@ -225,7 +225,7 @@ def _throughput(outcome: Outcome, history: History, track: Track | None) -> Thro
         return outcome.job.status.throughput
     if track is None:
         return None
-    solo = history.solo(track.workload, track.device_type)
+    solo = history.solo(track.workload, *track.device_types)
     predicted = solo * outcome.fraction if solo is not None and outcome.fraction is not None else None
     return Throughput(
         solo_tokens_per_second=_rounded(solo),
