@@ -89,6 +89,24 @@ def test_what_breaks_the_apis_rules_is_told_without_the_api_server(
     assert line == f"error: standard input: {told}"
 
 
+@pytest.mark.parametrize(
+    ("container", "told"),
+    [
+        ("env: [{name: ROWEN_LIBRARY, value: x}]", "[0].env[0]: ROWEN_LIBRARY is set by Rowen's device plugin"),
+        ("resources: {limits: {rowen.dev/online: 1}}", "[0].resources.limits: rowen.dev/online must not be asked for"),
+        ("env: [{name: A, value: 1}]", "[0].env[0].value: Input should be a valid string"),
+    ],
+)
+def test_a_template_that_would_end_the_job_is_told_with_its_field(
+    monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, container: str, told: str
+) -> None:
+    """The operator would end it: the API server takes any template."""
+    text = JOB.replace("image: none", f"image: none, {container}")
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
+    assert line.startswith(f"error: standard input: spec: template.spec.containers{told}")
+    assert line.endswith(" (the job would end as InvalidTemplate)")
+
+
 def test_what_only_the_api_server_knows_is_told_as_it_says_it(
     monkeypatch: pytest.MonkeyPatch, api_server: ApiServer
 ) -> None:

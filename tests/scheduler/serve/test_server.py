@@ -139,6 +139,21 @@ def test_a_wrong_field_is_told_in_a_line_without_what_was_sent(source: Source, b
     assert "s3cret" not in reply.text.replace("spec.s3cret: ", "")
 
 
+def test_a_template_that_would_end_the_job_is_refused_with_its_field(source: Source) -> None:
+    """As the operator would: beside a `memoryLimit` the container has no memory of its own."""
+    own = {"name": "m", "image": "i", "resources": {"limits": {"memory": "2Gi"}}}
+    spec = {**TEMPLATE, "template": {"spec": {"containers": [own]}}}
+    found = client(source)
+    assert found.post("/v1/predict", json={"spec": spec}).status_code == 200
+    assert found.post("/v1/predict", json={"spec": {**spec, "memoryLimit": "1Gi"}}).status_code == 200
+    reply = found.post("/v1/predict", json={"spec": {**spec, "memoryLimit": "2Gi"}})
+    assert (reply.status_code, reply.json()["detail"]) == (
+        422,
+        "spec: template.spec.containers[0].resources.limits: memory must not be set beside spec.memoryLimit; "
+        "spec.memory is the request and spec.memoryLimit the limit (the job would end as InvalidTemplate)",
+    )
+
+
 def test_a_broken_rule_of_one_of_several_jobs_names_which(source: Source) -> None:
     job = {"spec": {**TEMPLATE, "memoryLimit": "2Gi", "devices": 2}}
     reply = client(source).post("/v1/what-if", json={"add": [{"spec": TEMPLATE}, job]})

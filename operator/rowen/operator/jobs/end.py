@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from rowen.crds.common import find_condition
 from rowen.crds.offline_job import StartFailure
+from rowen.crds.template_rules import template_fault
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, failure_reason
 from rowen.operator.jobs.snapshot import JobSnapshot
-from rowen.operator.jobs.template import template_fault
-from rowen.operator.pods.memory_share import job_share
 from rowen.operator.say import Say
 
 
@@ -44,7 +43,7 @@ def _template_fault(snapshot: JobSnapshot) -> str | None:
         return None
     if snapshot.refusal and snapshot.refusal.code in (400, 422):
         return snapshot.refusal.message
-    return template_fault(snapshot.spec.template, job_share(snapshot.spec))
+    return template_fault(snapshot.spec)
 
 
 def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> End:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from rowen.crds.base import ApiModel, Name
 from rowen.crds.job_rules import broken_rules
 from rowen.crds.offline_job import Assignment, CandidateExplanation, OfflineJobSpec, Throughput
+from rowen.crds.template_rules import template_fault
 
 TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
 """The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""
@@ -22,6 +23,10 @@ def faults(error: ValidationError) -> list[tuple[str, str]]:
 
 def _ruled(spec: OfflineJobSpec) -> OfflineJobSpec:
     broken = broken_rules(spec)
+    # Of a template without a container more is not said.
+    fault = None if broken else template_fault(spec)
+    if fault:
+        broken = [f"{fault} (the job would end as InvalidTemplate)"]
     if broken:
         raise ValueError("; ".join(broken))
     return spec

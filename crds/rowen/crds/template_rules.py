@@ -1,0 +1,137 @@
+"""The rules of a job's pod template: what ends the job as `InvalidTemplate`, and what is said of it before.
+
+The schema keeps a template as it is, so the API server cannot enforce them.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from rowen.crds.base import ReadModel, quantity_bytes
+from rowen.crds.names import (
+    ENGINE_SOCKET_ENV,
+    HARVEST_RESOURCE,
+    LIBRARY_ENV,
+    ONLINE_RESOURCE,
+    POOL_BYTES_ENV,
+    PRELOAD_ENV,
+    TENANT_SOCKETS_ENV,
+)
+from rowen.crds.offline_job import OfflineJobSpec
+
+_PLUGIN = "Rowen's device plugin"
+# Who sets what; a container's own environment would override the device plugin's.
+_RESERVED = {
+    LIBRARY_ENV: _PLUGIN,
+    ENGINE_SOCKET_ENV: _PLUGIN,
+    TENANT_SOCKETS_ENV: _PLUGIN,
+    POOL_BYTES_ENV: "Rowen, from spec.memoryLimit",
+}
+# Devices that the scheduler did not count would come with a slot, and a preload, of their own.
+_DEVICES = (HARVEST_RESOURCE, ONLINE_RESOURCE)
+_ONE_CONTAINER = (
+    f"must not be asked for; Rowen gives the job's devices, as {HARVEST_RESOURCE}, to the first container alone"
+)
+
+
+class _Variable(ReadModel):
+    name: str
+    value: str | None = None
+    value_from: Any = None
+
+
+class _Resources(ReadModel):
+    limits: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
+
+
+class _Container(ReadModel):
+    env: list[_Variable] | None = None
+    resources: _Resources | None = None
+
+
+class _Term(ReadModel):
+    match_fields: list[Any] | None = None
+
+
+class _Required(ReadModel):
+    node_selector_terms: list[_Term] | None = None
+
+
+class _NodeAffinity(ReadModel):
+    required_during_scheduling_ignored_during_execution: _Required | None = None
+
+
+class _Affinity(ReadModel):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _Spec(ReadModel):
+    containers: Annotated[list[_Container], Field(min_length=1)]
+    init_containers: list[_Container] | None = None
+    affinity: _Affinity | None = None
+
+
+class _Metadata(ReadModel):
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class _Template(ReadModel):
+    """The parts of a PodTemplateSpec that Rowen itself reads; the API server judges the rest."""
+
+    metadata: _Metadata | None = None
+    spec: _Spec
+
+
+def template_fault(spec: OfflineJobSpec) -> str | None:
+    """What is wrong with the job's template, and in which field; None where nothing is, or there is no template."""
+    if spec.template is None:
+        return None
+    try:
+        pod = _Template.model_validate_json(json.dumps(spec.template)).spec
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{_field(first['loc'])}: {first['msg']}"
+    return next(_faults(pod, shares_pool=_shares_pool(spec)), None)
+
+
+def _shares_pool(spec: OfflineJobSpec) -> bool:
+    limit = spec.memory_limit
+    return limit is not None and quantity_bytes(limit) > quantity_bytes(spec.memory)
+
+
+def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[str]:
+    for number, variable in enumerate(spec.containers[0].env or ()):
+        if variable.name == PRELOAD_ENV and variable.value_from is not None:
+            field = f"template.spec.containers[0].env[{number}].valueFrom"
+            yield f"{field}: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
+    if shares_pool:
+        rule = "must not be set beside spec.memoryLimit; spec.memory is the request and spec.memoryLimit the limit"
+        yield from _resource_faults(spec.containers[0], "template.spec.containers[0]", ("memory",), rule)
+    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers or [])):
+        for number, container in enumerate(containers):
+            field, tenant = f"template.spec.{kind}[{number}]", container is spec.containers[0]
+            yield from _variable_faults(container, field)
+            yield from _resource_faults(container, field, (ONLINE_RESOURCE,) if tenant else _DEVICES, _ONE_CONTAINER)
+
+
+def _variable_faults(container: _Container, field: str) -> Iterator[str]:
+    for number, variable in enumerate(container.env or ()):
+        if variable.name in _RESERVED:
+            name = variable.name
+            yield f"{field}.env[{number}]: {name} is set by {_RESERVED[name]}; a template must not set it"
+
+
+def _resource_faults(container: _Container, field: str, refused: Sequence[str], rule: str) -> Iterator[str]:
+    resources = container.resources or _Resources()
+    for kind, amounts in (("limits", resources.limits or {}), ("requests", resources.requests or {})):
+        for name in refused:
+            if name in amounts:
+                yield f"{field}.resources.{kind}: {name} {rule}"
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return "template" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
