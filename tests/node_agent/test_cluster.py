@@ -227,7 +227,7 @@ class Reviewed:
             return {"status": {"userInfo": {"extra": {"authentication.kubernetes.io/node-uid": [self.uids.pop(0)]}}}}
         self.written.append(body["metadata"].get("ownerReferences"))
         # It is gone after the second renewal.
-        return {"metadata": {"uid": str(len(self.written) > 2)}}
+        return {"metadata": {"uid": str(len(self.written) > 2), "resourceVersion": str(len(self.written))}}
 
 
 async def test_its_heartbeat_belongs_to_the_node_of_its_token():
@@ -252,3 +252,29 @@ async def test_without_an_answer_its_heartbeat_is_nobodys_and_a_busy_server_is_a
     client.refusal = None
     await cluster.renew()
     assert client.written[0][0]["uid"] == "u-1"
+
+
+class Counting:
+    """Stores heartbeats under these versions, and lists no pods."""
+
+    def __init__(self, *versions):
+        self.versions, self.lists = list(versions), []
+
+    async def call(self, method, path, *, query=None, **_):
+        if path.endswith("selfsubjectreviews"):
+            return {}
+        if method == "GET":
+            self.lists.append(query)
+            return {"metadata": {"resourceVersion": "40"}, "items": []}
+        return {"metadata": {"uid": "u", "resourceVersion": str(self.versions.pop(0))}}
+
+
+async def test_a_heartbeat_of_an_earlier_version_tells_that_the_store_was_put_back():
+    client = Counting(40, 41, 12, 13)
+    cluster = Cluster(client, "n", "agents")
+    least = []
+    for _ in range(4):
+        await cluster.renew()
+        await cluster.list_pods()
+        least.append(client.lists[-1]["resourceVersion"])
+    assert least == ["0", "40", "0", "40"]

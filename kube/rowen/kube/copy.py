@@ -98,6 +98,12 @@ class Copy(Generic[T]):
                 self._unseen.setdefault(uid, (version_of(raw), now))
         self._buried = {uid: at for uid, at in self._buried.items() if at[1] >= now - BURIED_SECONDS}
 
+    def begin_anew(self) -> None:
+        """Versions count up from elsewhere now: the next that is heard of an object is newer than what is here."""
+        self._versions = dict.fromkeys(self._versions, -1)
+        self._buried.clear()
+        self._unseen.clear()
+
     def heard_to(self, version: int) -> None:
         """A watch that begins at this version is not expected to deliver what is no newer."""
         self._unseen = {uid: unseen for uid, unseen in self._unseen.items() if unseen[0] > version}

@@ -2,6 +2,9 @@
 
 import json
 
+_TIMEOUT, _AHEAD = 504, "Too large resource version"
+"""What API servers answer to a version above their store's; client-go goes by the same words."""
+
 
 class KubeError(Exception):
     """A request that failed; whether it was carried out shows in the next listing."""
@@ -37,6 +40,11 @@ class RefusedError(KubeError):
     def passes(self) -> bool:
         """Whether the same request may succeed later on."""
         return self.status in (408, 429) or self.status >= 500
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a version was asked for that the server has not come to: it is late, or its store was put back."""
+        return self.status == _TIMEOUT and _AHEAD in self.message
 
 
 def refused(status: int, phrase: str, body: bytes, retry_after: str | None) -> RefusedError:

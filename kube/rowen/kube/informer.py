@@ -21,6 +21,7 @@ WATCH_SECONDS = 30
 """Life of one watch; its regular end proves that the connection is not deaf."""
 RESYNC_SECONDS = 600.0
 _SILENCE_SECONDS = WATCH_SECONDS + 15.0
+_LATE_SECONDS = 10.0
 _PROBE_SECONDS = 20.0
 _BREATH_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
@@ -47,16 +48,19 @@ class Informer(Generic[T]):
     ) -> None:
         """`namespace`: the one whose objects are of interest; None: all.
 
-        `field_selector` picks few of them: they are listed out of the API server's memory, never older than was seen.
+        `field_selector` picks few of them: they are listed out of the API server's memory, never older than was seen,
+        and anew from its store where that has been put back.
         """
         self._client, self._resource, self._namespace = client, resource, namespace
         self._field_selector = field_selector
         self._copy = Copy(resource.kind, parse, changed)
         self._version = -1
         self._newest = -1
-        self._listed = self._contact = float("-inf")
+        self._listed = self._contact = self._told = float("-inf")
+        """When it was listed to be watched from there, when the API server was heard last, and when by the watch."""
         self._deaf = False
-        self._open = False
+        self._opened: float | None = None
+        """Since when there is a watch, one after the other; None while there is none."""
 
     def values(self) -> list[T]:
         """The objects that could be read."""
@@ -77,9 +81,22 @@ class Informer(Generic[T]):
     def follows(self) -> bool:
         """Whether changes are told as they come: the watch is open and, as far as is known, neither deaf nor dead.
 
-        One whose connection is lost without a word is dead after `_SILENCE_SECONDS`.
+        One whose connection is lost without a word is dead after `_SILENCE_SECONDS`, one that has not delivered what a
+        list has shown is deaf after `_LATE_SECONDS`.
         """
-        return self._open and not self._deaf and self.silent_seconds() < _SILENCE_SECONDS
+        if self._opened is None or self._listed == float("-inf"):
+            return False
+        # Answers to lists beside it say nothing of the watch, but they may show what it keeps to itself.
+        return not self._deaf and not self._is_late() and time.monotonic() - self._told < _SILENCE_SECONDS
+
+    def begin_anew(self) -> None:
+        """Takes nothing for older than what was seen: the API server's store has been put back, as from a backup.
+
+        Nothing is followed before the next list: a watch from a version that the store has not come to tells nothing.
+        """
+        self._copy.begin_anew()
+        self._version = self._newest = -1
+        self._listed = self._contact = float("-inf")
 
     async def run(self) -> None:
         """Lists and watches until it is cancelled; after failures it waits, longer each time.
@@ -90,7 +107,7 @@ class Informer(Generic[T]):
             await self._keep()
         finally:
             self._listed = self._contact = float("-inf")
-            self._open = False
+            self._opened = None
 
     async def _keep(self) -> None:
         failures = 0
@@ -102,7 +119,7 @@ class Informer(Generic[T]):
                     failures = 0
                     await asyncio.sleep(_BREATH_SECONDS)
             except KubeError as error:
-                self._open = False
+                self._opened = None
                 # Where the connection was cut or the server is busy, the next watch goes on where this one was.
                 if not isinstance(error, UnreachableError) and not (isinstance(error, RefusedError) and error.passes):
                     self._listed = float("-inf")
@@ -117,7 +134,7 @@ class Informer(Generic[T]):
         """Lists anew, no request taking longer than `most_seconds`; returns the list's version. Raises `KubeError`."""
         known = self._newest
         found = await self._list(most_seconds)
-        if found.version < known:
+        if found.version < min(known, self._newest):
             raise StaleListError(
                 f"the list of {self._resource.plural} is of version {found.version}, {known} has been seen"
             )
@@ -129,10 +146,23 @@ class Informer(Generic[T]):
     async def _list(self, most_seconds: float) -> Listing:
         if self._field_selector is None:
             return await listing(self._client, self._resource, namespace=self._namespace, most_seconds=most_seconds)
-        return await cached(
+        try:
+            return await cached(
+                self._client, self._resource, namespace=self._namespace, field_selector=self._field_selector,
+                least_version=max(self._newest, 0), most_seconds=most_seconds,
+            )  # fmt: skip
+        except RefusedError as error:
+            if not error.ahead:
+                raise
+        # Whether this server is late or its store has been put back, the store itself tells.
+        found = await listing(
             self._client, self._resource, namespace=self._namespace, field_selector=self._field_selector,
-            least_version=max(self._newest, 0), most_seconds=most_seconds,
+            most_seconds=most_seconds,
         )  # fmt: skip
+        if found.version < self._newest:
+            log.warning("the API server's store has been put back", kind=self._resource.kind, version=found.version)
+            self.begin_anew()
+        return found
 
     async def probe(self) -> None:
         """Asks for one object, to see whether the API server answers. Raises `KubeError`."""
@@ -148,12 +178,11 @@ class Informer(Generic[T]):
         """Lists, where that is due; the next watch goes on from there."""
         if time.monotonic() - self._listed < self._resync_seconds():
             return
-        self._open = False
+        late, self._opened = self._is_late(), None
         version = await self.refresh()
-        missed = self._copy.missed(self._version)
-        if missed:
-            log.warning("the watch has not delivered changes", kind=self._resource.kind, changes=missed)
-        self._deaf = missed > 0
+        self._deaf = late or self._copy.missed(self._version) > 0
+        if self._deaf:
+            log.warning("the watch has not delivered changes", kind=self._resource.kind)
         self._version = max(self._version, version)
         self._copy.heard_to(self._version)
         self._listed = time.monotonic()
@@ -173,18 +202,28 @@ class Informer(Generic[T]):
         }
         try:
             async with self._client.lines(self._resource.path(self._namespace), query, _SILENCE_SECONDS) as lines:
-                self._contact = time.monotonic()
-                self._open = True
+                self._hear()
+                self._opened = self._opened or self._told
                 async for line in lines:
                     self._take(line)
         except RefusedError as error:
-            if error.status == _EXPIRED:
+            if error.status == _EXPIRED or error.ahead:
                 raise _ExpiredError(error.message) from error
             raise
-        self._contact = time.monotonic()
+        self._hear()
+
+    def _hear(self) -> None:
+        self._contact = self._told = time.monotonic()
+
+    def _is_late(self) -> bool:
+        """Whether a list has shown a change that the watch should have delivered by now."""
+        since = self._copy.deaf_since()
+        if since is None or self._opened is None:
+            return False
+        return time.monotonic() - max(since, self._opened) >= _LATE_SECONDS
 
     def _take(self, line: bytes) -> None:
-        self._contact = time.monotonic()
+        self._hear()
         try:
             event = json.loads(line)
             type_, raw = event["type"], event["object"]

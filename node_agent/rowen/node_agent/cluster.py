@@ -11,6 +11,7 @@ from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import beat_manifest
 from rowen.kube.informer import Informer
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, PODS, SELF_REVIEWS
+from rowen.kube.listing import version_of
 from rowen.kube.objects import apply, apply_status, drop_status, post_event
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
@@ -32,7 +33,7 @@ class Cluster:
         self._namespace = namespace
         self._holder = socket.gethostname()
         self._owners: list[dict[str, str]] | None = None
-        self._beat_uid = ""
+        self._beat_uid, self._beat_version = "", -1
         self._pods: Informer[PodView] = Informer(client, PODS, pod_view, field_selector=f"spec.nodeName={node}")
 
     async def follow(self) -> None:
@@ -82,6 +83,11 @@ class Cluster:
             # It was deleted, perhaps with a Node that another one of the same name has followed.
             self._owners = None
         self._beat_uid = uid
+        version = version_of(stored)
+        if version < self._beat_version:
+            # A watch from a version that lies ahead now would tell nothing for a long time.
+            self._pods.begin_anew()
+        self._beat_version = version
 
     async def _own_node(self) -> list[dict[str, str]]:
         """The Node, whose end is the heartbeat's, as an owner; its token tells a pod, which has no right to read it.
