@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from rowen.crds.base import ReadModel, quantity_bytes
+from rowen.crds.base import ReadModel
+from rowen.crds.memory_share import job_share
 from rowen.crds.names import (
     ENGINE_SOCKET_ENV,
     HARVEST_RESOURCE,
@@ -95,12 +96,7 @@ def template_fault(spec: OfflineJobSpec) -> str | None:
     except ValidationError as error:
         first = error.errors()[0]
         return f"{_field(first['loc'])}: {first['msg']}"
-    return next(_faults(pod, shares_pool=_shares_pool(spec)), None)
-
-
-def _shares_pool(spec: OfflineJobSpec) -> bool:
-    limit = spec.memory_limit
-    return limit is not None and quantity_bytes(limit) > quantity_bytes(spec.memory)
+    return next(_faults(pod, shares_pool=job_share(spec).pool_bytes > 0), None)
 
 
 def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[str]:

@@ -107,6 +107,25 @@ def test_a_template_that_would_end_the_job_is_told_with_its_field(
     assert line.endswith(" (the job would end as InvalidTemplate)")
 
 
+@pytest.mark.parametrize(
+    ("template", "field"),
+    [
+        ("{spec: {containers: [{name: main}]}}", "spec.containers[0].image"),
+        ("{spec: {containers: [{image: none, command: {}}]}}", "command"),
+        ("{spec: {containers: [{name: A, image: none}]}}", "spec.containers[0].name"),
+        ("{spec: {containers: [{image: none, imagePullPolic: Never}]}}", 'unknown field "spec.containers[0].imagePull'),
+        ("{metadata: {labels: {a: -}}, spec: {containers: [{image: none}]}}", "metadata.labels"),
+    ],
+)
+def test_what_the_api_server_would_refuse_of_a_templates_pod_is_told_with_its_field(
+    monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, template: str, field: str
+) -> None:
+    text = JOB.replace("{spec: {containers: [{name: main, image: none}]}}", template)
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
+    assert line.startswith("error: standard input: spec.template: the API server would refuse its pod, and the job")
+    assert field in line
+
+
 def test_what_only_the_api_server_knows_is_told_as_it_says_it(
     monkeypatch: pytest.MonkeyPatch, api_server: ApiServer
 ) -> None:

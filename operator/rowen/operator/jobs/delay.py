@@ -1,8 +1,11 @@
 """Where the job may run, whether it does, and what delays its start."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from rowen.crds.names import WORKER_CONTAINER
 from rowen.crds.offline_job import Assignment
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.jobs.attempts import Attempts
@@ -11,7 +14,6 @@ from rowen.operator.jobs.lost_pods import FORCE_SECONDS
 from rowen.operator.jobs.pod import pod_name
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.jobs.start_wait import Cause
-from rowen.operator.jobs.template import container_names
 from rowen.operator.pods.container_fault import own_fault
 from rowen.operator.pods.view import PodView, Problem
 from rowen.operator.say import Say
@@ -139,10 +141,17 @@ def _problem_cause(snapshot: JobSnapshot, problem: Problem) -> Cause | None:
     if problem.container is None:
         return "Cluster" if problem.reason == "SchedulingGated" else "Node"
     template = snapshot.spec.template
-    if template is None or problem.container not in container_names(template):
+    if template is None or problem.container not in _container_names(template):
         return "Node"
     own = own_fault(problem.reason, problem.message)
     return None if own is None else "Job" if own else "Node"
+
+
+def _container_names(template: Mapping[str, Any]) -> list[str]:
+    """Names of the template's own containers, init containers included; the tenant has a name in any case."""
+    spec = template.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return [container.get("name") or WORKER_CONTAINER for container in containers]
 
 
 def _obstacle_cause(snapshot: JobSnapshot) -> Cause:

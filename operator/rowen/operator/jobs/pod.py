@@ -1,9 +1,9 @@
 """The pod of one attempt of an OfflineJob."""
 
-import copy
 from typing import Any
 
 from rowen.crds.common import ModelSource
+from rowen.crds.memory_share import job_share
 from rowen.crds.names import (
     ASSIGNMENT_ANNOTATION,
     ATTEMPT_ENV,
@@ -17,16 +17,13 @@ from rowen.crds.names import (
     WORKER_CONTAINER,
 )
 from rowen.crds.offline_job import Assignment, BatchInference, FineTune
+from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
 from rowen.crds.worker import BatchSpec, TuningSpec
 from rowen.operator.jobs.snapshot import JobSnapshot
-from rowen.operator.jobs.template import tenant_environment
 from rowen.operator.jobs.worker_spec import batch_spec, tuning_spec
-from rowen.operator.pods.memory_share import MemoryShare, job_share
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
 from rowen.operator.pods.volumes import Parts, claim_volumes, offline_environment
-
-GRACE_SECONDS = 5
 
 
 def pod_name(job: str, attempt: int) -> str:
@@ -45,7 +42,8 @@ def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict
         **MANAGED_BY,
     }
     annotations = {ASSIGNMENT_ANNOTATION: assignment.id, DEVICES_ANNOTATION: ",".join(assignment.devices)}
-    spec = _template_spec(snapshot) if snapshot.spec.template is not None else _worker_spec(snapshot, attempt)
+    own = snapshot.spec.template is not None
+    spec = template_pod_spec(snapshot.spec) if own else _worker_spec(snapshot, attempt)
     spec["affinity"] = _pinned(spec.get("affinity") or {}, assignment.node)
     return {
         "apiVersion": "v1",
@@ -59,29 +57,6 @@ def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict
         },
         "spec": spec,
     }
-
-
-def _template_spec(snapshot: JobSnapshot) -> dict[str, Any]:
-    spec: dict[str, Any] = copy.deepcopy((snapshot.spec.template or {}).get("spec") or {})
-    spec["restartPolicy"] = "Never"
-    spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
-    tenant = spec["containers"][0]
-    tenant.setdefault("name", WORKER_CONTAINER)
-    memory = job_share(snapshot.spec)
-    tenant["resources"] = _template_resources(tenant, memory, snapshot.spec.devices)
-    environment = [*tenant_environment(tenant), *memory.environment]
-    if environment:
-        tenant["env"] = environment
-    return spec
-
-
-def _template_resources(tenant: dict[str, Any], memory: MemoryShare, devices: int) -> dict[str, Any]:
-    """The tenant's own resources with the devices, and with the job's memory where it says none itself."""
-    resources = tenant.get("resources") or {}
-    limits = {"memory": memory.limit, **(resources.get("limits") or {}), HARVEST_RESOURCE: str(devices)}
-    if not memory.pool_bytes:
-        return {**resources, "limits": limits}
-    return {**resources, "requests": {**(resources.get("requests") or {}), "memory": memory.request}, "limits": limits}
 
 
 def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:

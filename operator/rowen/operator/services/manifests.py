@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from rowen.crds.memory_share import engine_share
 from rowen.crds.names import ENGINE_CONTAINER, HARVEST_MEMORY_ANNOTATION, ONLINE_RESOURCE, SERVICE_LABEL
 from rowen.crds.online_service import Engine
-from rowen.operator.pods.memory_share import engine_share
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
 from rowen.operator.pods.volumes import claim_volumes, model_location, offline_environment

@@ -10,10 +10,12 @@ import yaml
 from pydantic import ValidationError
 
 from rowen.crds.names import API_VERSION
+from rowen.crds.template_pod import template_pod_spec
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
-from rowen.kube.kinds import OFFLINE_JOBS
+from rowen.kube.kinds import OFFLINE_JOBS, PODS
 from rowen.kube.objects import create
+from rowen.kube.resource import Resource
 from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import FORBIDDEN, CommandError, checked
 from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf, faults
@@ -24,6 +26,7 @@ _TOKEN_SECONDS = 600
 """The shortest life of a token that the API server gives."""
 _REACH = "ask for the Role rowen-scheduler-caller of the scheduler's namespace (docs/install.md)"
 _CONFLICT = 409
+_INVALID = (400, 422)
 _METADATA = {"namespace", "name"}
 
 
@@ -117,17 +120,46 @@ def _told(field: str, fault: str) -> str:
 
 
 async def check(client: Client, draft: Draft) -> None:
-    """Has the API server say whether it would take the job, where the user may create one.
+    """Has the API server say whether it would take the job, and its template's pod, where the user may create one.
 
     Raises `CommandError`, `KubeError`.
     """
+    refusal = await _refusal(client, OFFLINE_JOBS, draft.manifest)
+    if refusal is not None:
+        raise CommandError(f"{draft.where}: the API server would refuse it: {refusal}") from refusal
+    if draft.job.spec.template is None:
+        return
+    refusal = await _refusal(client, PODS, _pod(draft.job))
+    # Another refusal, such as a quota's, may be over when the pod is made; by these the operator ends the job.
+    if refusal is not None and refusal.status in _INVALID:
+        raise CommandError(
+            f"{draft.where}: spec.template: the API server would refuse its pod, and the job would end as "
+            f"InvalidTemplate: {refusal}"
+        ) from refusal
+
+
+async def _refusal(client: Client, resource: Resource, manifest: Raw) -> RefusedError | None:
+    """Of a dry run; None too where the user may not create such objects."""
     try:
-        await create(client, OFFLINE_JOBS, draft.manifest, manager="kubectl-rowen", dry_run=True)
+        await create(client, resource, manifest, manager="kubectl-rowen", dry_run=True)
     except RefusedError as error:
         # That there is one already is found out last.
         if error.status == _CONFLICT or (error.status == FORBIDDEN and "cannot create resource" in error.message):
-            return
-        raise CommandError(f"{draft.where}: the API server would refuse it: {error}") from error
+            return None
+        return error
+    return None
+
+
+def _pod(job: HypotheticalJob) -> Raw:
+    """The pod of the first attempt, on any node."""
+    own = (job.spec.template or {}).get("metadata") or {}
+    meta = {name: own[name] for name in ("labels", "annotations") if own.get(name)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**meta, "name": f"{job.name}-1", "namespace": job.namespace},
+        "spec": template_pod_spec(job.spec),
+    }
 
 
 def split_service(given: str) -> tuple[str, str]:
