@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ipaddress
 import ssl
-import stat
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from scheduler.builders import device, job, node, world
 from scheduler.serve.test_server import STATUS, Everything, Source
+from structlog.testing import capture_logs
 
 from rowen.kube.serving import http_server
 from rowen.scheduler.serve import certificate
@@ -106,10 +106,10 @@ async def test_each_start_makes_another_certificate_and_leaves_no_key_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    load, modes = ssl.SSLContext.load_cert_chain, []
+    load, links = ssl.SSLContext.load_cert_chain, []
 
-    def look(self: ssl.SSLContext, cert: Path, key: Path, **more: Any) -> None:
-        modes.append([stat.S_IMODE(path.stat().st_mode) for path in (cert, key, key.parent)])
+    def look(self: ssl.SSLContext, cert: str, key: str, **more: Any) -> None:
+        links.append([Path(path).readlink() for path in (cert, key)])
         load(self, cert, key, **more)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", look)
@@ -118,7 +118,7 @@ async def test_each_start_makes_another_certificate_and_leaves_no_key_behind(
         async with served(tls_context(None, "rowen-system")) as port:
             text = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
             seen.append(x509.load_pem_x509_certificate(text.encode()))
-    assert modes == [[0o600, 0o600, 0o700]] * 2
+    assert links == [[Path("/memfd:rowen-scheduler (deleted)")] * 2] * 2
     assert left_in(tmp_path) == []
     assert seen[0].public_key() != seen[1].public_key()
     (names,) = [e.value for e in seen[0].extensions if isinstance(e.value, x509.SubjectAlternativeName)]
@@ -160,6 +160,43 @@ async def test_a_renewed_certificate_is_served_and_a_broken_one_is_not(
         with pytest.raises(httpx.ConnectError):
             await ask(port, first)
     keeping.cancel()
+
+
+async def test_what_is_renewed_while_it_is_read_is_left_for_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the pair that was tried nothing is read again, and one that does not match is not served."""
+    monkeypatch.setattr(certificate, "_AGAIN_SECONDS", 0.01)
+    issued(tmp_path, 1)
+    context = tls_context(tmp_path, "n")
+    load, read, loaded, reads = ssl.SSLContext.load_cert_chain, Path.read_bytes, [], []
+
+    def renewing(self: ssl.SSLContext, cert: str, key: str, **more: Any) -> None:
+        load(self, cert, key, **more)
+        loaded.append(self)
+        if self is context:
+            issued(tmp_path, 2 + len(loaded))
+        else:
+            (tmp_path / "tls.key").write_text("half of one")
+
+    def torn(path: Path) -> bytes:
+        reads.append(path)
+        found = read(path)
+        if len(reads) == 1:
+            issued(tmp_path, 2)
+        return found
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", renewing)
+    monkeypatch.setattr(Path, "read_bytes", torn)
+    with capture_logs() as logs:
+        keeping = asyncio.create_task(keep_current(context, tmp_path))
+        async with asyncio.timeout(60):
+            while len(loaded) < 6:
+                assert not keeping.done()
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+    assert [found is context for found in loaded[:6]] == [False, True] * 3
+    assert len(logs) == 1
 
 
 @pytest.mark.parametrize("file", ["tls.crt", "tls.key"])

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import structlog
 from cryptography import x509
@@ -22,6 +23,9 @@ _DAYS = 3650
 """Nobody is asked whether to trust it, so nothing is won by a short life; each start makes another one."""
 _AGAIN_SECONDS = 60.0
 
+_Pair = tuple[bytes, bytes]
+"""A certificate, with those of its issuers, and its key: PEM."""
+
 
 def tls_context(given: Path | None, namespace: str) -> ssl.SSLContext:
     """TLS 1.2 or later by the files in a folder; without one by a key and a certificate that are made now.
@@ -29,14 +33,7 @@ def tls_context(given: Path | None, namespace: str) -> ssl.SSLContext:
     Raises `OSError`, which an `ssl.SSLError` is too: the files are not there, or are no certificate with its key.
     """
     context = _empty()
-    if given is not None:
-        _load(context, given)
-        return context
-    # OpenSSL reads files alone, and only once. The folder is for this process's user alone.
-    with TemporaryDirectory(prefix="rowen-tls-") as made:
-        folder = Path(made)
-        _make(folder, namespace)
-        _load(context, folder)
+    _load(context, _made(namespace) if given is None else _read(given))
     return context
 
 
@@ -45,9 +42,10 @@ async def keep_current(context: ssl.SSLContext, folder: Path) -> None:
     while True:
         await asyncio.sleep(_AGAIN_SECONDS)
         try:
-            # One that fails half-way would leave the context without a key.
-            _load(_empty(), folder)
-            _load(context, folder)
+            # Read once: it may be renewed meanwhile. A load that fails half-way would leave the context without a key.
+            pair = _read(folder)
+            _load(_empty(), pair)
+            _load(context, pair)
         except OSError as error:
             log.warning("the API's certificate cannot be read; the former one stays", error=str(error))
 
@@ -58,13 +56,27 @@ def _empty() -> ssl.SSLContext:
     return context
 
 
-def _load(context: ssl.SSLContext, folder: Path) -> None:
-    # Without a passphrase OpenSSL would ask the terminal for one, and the loop would wait for the answer.
-    context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password="")
+def _read(folder: Path) -> _Pair:
+    return (folder / CERTIFICATE).read_bytes(), (folder / KEY).read_bytes()
 
 
-def _make(folder: Path, namespace: str) -> None:
-    """A key, and a certificate that it signs itself, in files that nobody else reads."""
+def _load(context: ssl.SSLContext, pair: _Pair) -> None:
+    # OpenSSL reads files alone: these are in memory, and nobody else's. Without a passphrase it would ask the terminal
+    # for one, and the loop would wait for the answer.
+    with _file(pair[0]) as certificate, _file(pair[1]) as key:
+        context.load_cert_chain(certificate, key, password="")
+
+
+@contextmanager
+def _file(content: bytes) -> Iterator[str]:
+    with os.fdopen(os.memfd_create(_SERVICE), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _made(namespace: str) -> _Pair:
+    """A key, and a certificate that it signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _SERVICE)])
     now = datetime.now(UTC)
@@ -81,11 +93,5 @@ def _make(folder: Path, namespace: str) -> None:
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    _write(folder / CERTIFICATE, certificate.public_bytes(pem))
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    _write(folder / KEY, secret)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
+    return certificate.public_bytes(pem), secret
