@@ -8,8 +8,8 @@ from rowen.scheduler.placement.fleet.columns import NEVER, best
 from rowen.scheduler.placement.fleet.front import Front
 
 ROWS = 600
-KEYS = st.integers(-2, 6).map(float)
-"""Few, so that many rows are equal."""
+KEYS = st.integers(-2, 6).map(float) | st.just(NEVER)
+"""Few, so that many rows are equal; some are no place."""
 
 
 @settings(max_examples=60)
@@ -17,27 +17,41 @@ KEYS = st.integers(-2, 6).map(float)
     st.integers(0, 2**32 - 1),
     st.lists(st.tuples(st.integers(0, ROWS - 1), KEYS), max_size=120),
     st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    st.sampled_from([0.0, 0.5, 0.85, 1.0]),
 )
 def test_the_first_of_the_front_are_the_first_of_all(
-    seed: int, changes: list[tuple[int, float]], refused: float
+    seed: int, changes: list[tuple[int, float]], refused: float, shut: float
 ) -> None:
     """Keys rise and fall while searches refuse a part of the rows."""
     source = np.random.default_rng(seed)
-    keys = source.integers(-2, 7, ROWS).astype(float)
+    keys = np.where(source.random(ROWS) < shut, NEVER, source.integers(-2, 7, ROWS).astype(float))
     changed: list[int] = []
     front, within = Front(keys, changed), 0
     for row, key in [*changes, (0, 0.0)]:
         takes = source.random(ROWS) >= refused
         rows = front.rows()
         found = rows[best(np.where(takes[rows], keys[rows], NEVER), 2)]
-        if len(found) == 2 and front.holds(int(found[-1]), keys[found[-1]]):
+        if front.whole or (len(found) == 2 and front.holds(int(found[-1]), keys[found[-1]])):
             assert found.tolist() == best(np.where(takes, keys, NEVER), 2).tolist()
             within += 1
         else:
             front.renew()
         keys[row] = key
         changed.append(row)
-    assert within or refused or not changes
+    assert within or refused or len(changes) < 2
+
+
+def test_a_front_of_all_that_are_places_ends_a_search_that_finds_none() -> None:
+    keys, changed = np.where(np.arange(1000) < 127, 1.0, NEVER), [0]
+    front = Front(keys, changed)
+    front.renew()
+    assert not front.whole
+    front.renew()
+    assert front.whole
+    assert front.rows().tolist() == list(range(127))
+    keys[500] = -5.0
+    changed.append(500)
+    assert front.rows().tolist() == [*range(127), 500]
 
 
 def test_equal_rows_do_not_crowd_into_the_front() -> None:
@@ -50,9 +64,9 @@ def test_equal_rows_do_not_crowd_into_the_front() -> None:
     assert not front.holds(128, 0.0)
 
 
-def test_a_front_of_none_holds_nothing() -> None:
+def test_a_front_of_none_is_whole() -> None:
     front = Front(np.zeros(0), [])
     front.renew()
     front.renew()
     assert not len(front.rows())
-    assert not front.holds(0, 5.0)
+    assert front.whole

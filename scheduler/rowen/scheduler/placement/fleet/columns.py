@@ -1,5 +1,7 @@
 """All devices side by side, one row each: what a search over thousands of them looks at."""
 
+import math
+import sys
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
@@ -28,6 +30,7 @@ _GROUP = 4.0
 _FULL = FULL * _GROUP
 _ROUNDING = 1e-9
 """In devices: what is smaller is rounding."""
+_LAST = -sys.float_info.max
 NEVER = float("-inf")
 """The key, or bound, of what is no place."""
 _FEW = 8
@@ -50,8 +53,6 @@ class Columns:
         self.of_idle = np.zeros(len(self.share))
         """Relative standard deviation of the idle time."""
         np.divide(deviation, self.share, out=self.of_idle, where=self.share > 0.0)
-        self.keys: Numbers = key_of(self.share, self.share)
-        """Order in which a newcomer takes them that gets the share as it is."""
         self.uncertainties = self.of_idle.copy()
         """Relative standard deviation of the share."""
         self._parts: Rows = joined[6].astype(np.intp)
@@ -63,6 +64,8 @@ class Columns:
         """Whether anything may be placed there."""
         self.takes: Flags = self.open & slots
         """Whether a newcomer has a slot there and breaks no promise."""
+        self.keys: Numbers = np.where(self.takes, key_of(self.share, self.share), NEVER)
+        """Order in which a newcomer takes them that gets the share as it is; `NEVER` where none does."""
         self.free = self.room.copy()
         """Bytes that nobody holds."""
         self.loss = np.zeros(len(self._nodes))
@@ -83,6 +86,8 @@ class Columns:
         """Rows that were changed, in order."""
         self._group = np.where(slots, 0.0, _FULL)
         """Place in an explanation, least first: empty, shared and full devices, in each by the share."""
+        self.told: Numbers = self.told_of(ALL, self.share)
+        """Order of an explanation to a newcomer that gets the share as it is."""
 
     @cached_property
     def kinds(self) -> tuple[list[tuple[str, int, int]], Rows]:
@@ -173,10 +178,13 @@ class Columns:
         part = sharing(tenants + 1)
         share = level.fraction * part
         self.tenants[row], self.share[row], self.free[row] = tenants, share, free
-        self.keys[row], self.uncertainties[row] = key_of(share - impact.loss, share), combined(level, 0.0, part)
+        self.uncertainties[row] = combined(level, 0.0, part)
         self.loss[row], self.payer[row] = impact.loss, impact.priority
         self.takes[row] = takes and self.open[row] and impact.broken is None
+        self.keys[row] = key_of(share - impact.loss, share) if self.takes[row] else NEVER
         self._group[row] = group * _GROUP
+        told = share - group * _GROUP if self.open[row] else NEVER
+        self.told[row] = _LAST if math.isnan(told) else told
 
     def nth_best(self, column: Numbers, rows: Flags, count: int) -> Numbers:
         """Of each node the `count`-th largest value among its rows of these; `NEVER` where there are fewer."""
@@ -194,10 +202,13 @@ class Columns:
         np.maximum.at(found, self._nodes, column)
         return found
 
-    def told_first(self, rows: At, shares: Numbers) -> Numbers:
-        """The order of an explanation, where the newcomer gets these shares: the largest come first, NaN last."""
-        order: Numbers = np.nan_to_num(shares - self._group[rows], nan=np.finfo(float).min)
-        return order
+    def told_of(self, rows: At, shares: Numbers) -> Numbers:
+        """Order of an explanation, where the newcomer gets these shares: the largest come first, NaN last.
+
+        `NEVER` where nothing is placed.
+        """
+        order = shares - self._group[rows]
+        return np.where(self.open[rows], np.where(np.isnan(order), _LAST, order), NEVER)
 
     def most(self, column: Numbers, rows: Flags) -> int | None:
         """The first of these rows with the largest value; None where there are none."""

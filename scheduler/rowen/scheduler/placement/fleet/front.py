@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rowen.scheduler.placement.fleet.columns import Numbers, Rows, best
+from rowen.scheduler.placement.fleet.columns import NEVER, Numbers, Rows, best
 
 _SIZE = 128
 
@@ -26,7 +26,8 @@ class Front:
         """Its rows now, in order."""
         new = np.array(self._changed[self._seen :], np.intp)
         self._seen = len(self._changed)
-        risen = new[self._keys[new] >= self.floor]
+        keys = self._keys[new]
+        risen = new[(keys >= self.floor) & (keys > NEVER)]
         if len(risen):
             self._rows = np.union1d(self._rows, risen)
         return self._rows
@@ -34,6 +35,11 @@ class Front:
     def holds(self, row: int, key: float) -> bool:
         """Whether no row that is left out comes before this one with that key."""
         return key > self.floor or (key == self.floor and row <= self._last)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row is in it that is a place: then what is not found in it is nowhere."""
+        return self.floor == NEVER
 
     def renew(self) -> None:
         """Begins anew with the first rows where too few of these are left, or too many have come.
@@ -46,6 +52,6 @@ class Front:
         left = np.count_nonzero(self._keys[self._rows] >= self.floor)
         if 2 * left < _SIZE or len(self._rows) > 2 * _SIZE:
             first = best(self._keys, _SIZE)
-            if len(first):
-                self.floor, self._last = float(self._keys[first[-1]]), int(first[-1])
+            whole = len(first) < _SIZE
+            self.floor, self._last = (NEVER, -1) if whole else (float(self._keys[first[-1]]), int(first[-1]))
             self._rows, self._seen = np.sort(first), len(self._changed)

@@ -28,7 +28,9 @@ class Offer:
         """Relative standard deviation of the share."""
         self.loss, self.payer, self.takes = columns.loss, columns.payer, columns.takes
         self.keys: Numbers = columns.keys
-        """Order in which they are taken at the best rate."""
+        """Order in which they are taken at the best rate; `NEVER` where there is no slot, or a promise would break."""
+        self.told: Numbers = columns.told
+        """Order in which they are told of; `NEVER` where nothing is placed."""
         self.bounds: Flags = np.zeros(len(columns.share), np.bool_)
         """Where the row is a bound: see `Lending`."""
         self.unlent = self.bounds
@@ -37,7 +39,10 @@ class Offer:
         """Rows that were changed, in order."""
         self._keeps: dict[Promise, tuple[Flags, int]] = {}
         """Of each promise, and how many changes are in it."""
-        self._front = Front(self.keys, self.changed)
+        self._fronts()
+
+    def _fronts(self) -> None:
+        self._front, self._front_told = Front(self.keys, self.changed), Front(self.told, self.changed)
 
     def keeps(self, promise: Promise) -> Flags:
         """Where the share clears the promise."""
@@ -60,22 +65,29 @@ class Offer:
     def charge(self, rows: Rows) -> None:
         """Works out what these rows cost others."""
 
-    def first(self, order: Callable[[At], Numbers], most: int) -> Rows:
-        """The first rows of an order in which a bound never stands behind what it is a bound of; so many at most.
+    def best(self, order: Callable[[At], Numbers], most: int) -> Rows:
+        """The first rows of an order that puts no row above its key in `keys`; so many at most.
 
         `order`: the keys of those rows as they are now, largest first, `NEVER` for what is no place.
         """
+        return self._within(self._front, order, most)
+
+    def told_first(self, rows: Flags, most: int) -> Rows:
+        """The first of these rows in the order in which they are told of; so many at most."""
+        return self._within(self._front_told, lambda at: np.where(rows[at], self.told[at], NEVER), most)
+
+    def _within(self, front: Front, order: Callable[[At], Numbers], most: int) -> Rows:
+        """The first rows of an order in which a bound never stands behind what it is a bound of.
+
+        It puts no row above its key in the front, which is looked at first.
+        """
+        rows = front.rows()
+        found, last = self._first(order, most, rows, order(rows), front.floor)
+        if front.whole or (len(found) == most and front.holds(int(found[-1]), last)):
+            return found
+        front.renew()
         found, _ = self._first(order, most, np.arange(len(self.keys)), order(ALL), NEVER)
         return found
-
-    def best(self, order: Callable[[At], Numbers], most: int) -> Rows:
-        """As `first`, of an order that puts no row above its key in `keys`: the front is looked at first."""
-        front = self._front.rows()
-        found, last = self._first(order, most, front, order(front), self._front.floor)
-        if len(found) == most and self._front.holds(int(found[-1]), last):
-            return found
-        self._front.renew()
-        return self.first(order, most)
 
     def _first(
         self, order: Callable[[At], Numbers], most: int, rows: Rows, keys: Numbers, least: float
@@ -134,11 +146,11 @@ class Lending(Offer):
         """What they were worked out for."""
         self.shares, self.uncertainties = np.empty(len(columns.share)), np.empty(len(columns.share))
         self.loss, self.payer, self.takes = columns.loss.copy(), columns.payer.copy(), columns.takes.copy()
-        self.keys = np.empty(len(columns.share))
+        self.keys, self.told = np.empty(len(columns.share)), np.empty(len(columns.share))
         self.unlent, self.bounds = np.empty_like(self.takes), np.empty_like(self.takes)
         self._begin(ALL)
         self.changed = []
-        self._front = Front(self.keys, self.changed)
+        self._fronts()
         self._seen = len(columns.changed)
 
     def _begin(self, rows: At) -> None:
@@ -155,7 +167,8 @@ class Lending(Offer):
         shared = columns.tenants[rows] > 0
         self.shares[rows] = shares
         self.uncertainties[rows] = combined_each(columns.of_idle[rows], self._doubts[rows], shared)
-        self.keys[rows] = key_of(shares - self.loss[rows], shares)
+        self.keys[rows] = np.where(self.takes[rows], key_of(shares - self.loss[rows], shares), NEVER)
+        self.told[rows] = columns.told_of(rows, shares)
 
     def refresh(self) -> None:
         """Takes into account who has come since, and who is gone after a trial: there more is left than was known."""

@@ -8,7 +8,7 @@ import numpy as np
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.placement.fleet.claims import Claim
-from rowen.scheduler.placement.fleet.columns import NEVER, At, Flags, Numbers
+from rowen.scheduler.placement.fleet.columns import NEVER, Flags
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import DeviceState
 from rowen.scheduler.placement.search.evaluation import Devices, evaluate, fit
@@ -108,12 +108,8 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
 
 def _told_first(request: Request, fleet: Fleet, rows: Flags) -> Iterator[Devices]:
     """The first of these rows: empty devices, then shared and full ones, in each by what the newcomer gets."""
-    columns, offer = fleet.settled(), fleet.offer(request.appetite, request.job.memory)
-
-    def order(at: At) -> Numbers:
-        return np.where(rows[at], columns.told_first(at, offer.shares[at]), NEVER)
-
-    return ((fleet.device(row),) for row in offer.first(order, EXPLAINED).tolist())
+    offer = fleet.offer(request.appetite, request.job.memory)
+    return ((fleet.device(row),) for row in offer.told_first(rows, EXPLAINED).tolist())
 
 
 def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:
