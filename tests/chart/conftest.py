@@ -11,6 +11,10 @@ from kubectl import Kubectl
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
+USERS = {"viewer": "view", "editor": "edit"}
+"""Users, and the chart's role for the built-in one of that name, which each has in the namespace `default`."""
+
+
 @dataclass(frozen=True)
 class Release:
     """The installed chart."""
@@ -29,4 +33,8 @@ def release(api_server: ApiServer) -> Release:
     words = ("install", RELEASE, str(CHART), f"--namespace={NAMESPACE}")
     outcome = helm(*words, values=VALUE_SETS["devices"], kubeconfig=api_server.kubeconfig)
     assert outcome.ok, outcome.text
+    for user, role in USERS.items():
+        # The built-in roles gather these by their labels; that is a controller's work, which is not here.
+        words = (f"--clusterrole={NAMESPACE}-{RELEASE}-{role}", f"--user={user}", "--namespace=default")
+        assert kubectl.run("create", "rolebinding", user, *words).ok
     return Release(api_server.kubeconfig, kubectl, outcome.text)

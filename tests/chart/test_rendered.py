@@ -76,6 +76,28 @@ def test_roles_name_what_they_need(values: Values) -> None:
             assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"]), role["metadata"]["name"]
 
 
+AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+
+
+@every_set
+def test_the_built_in_roles_gather_what_a_namespaces_users_need(values: Values) -> None:
+    """What does not lie in a namespace is for nobody by these: a RoleBinding would not grant it."""
+    gathered: dict[str, set[tuple[str, str]]] = {}
+    for manifest in render(values):
+        if manifest["kind"] == "ClusterRole":
+            granted = {(r, v) for rule in manifest["rules"] for r in rule["resources"] for v in rule["verbs"]}
+            for label, value in manifest["metadata"]["labels"].items():
+                if label.startswith(AGGREGATE):
+                    assert value == "true"
+                    assert all(rule["apiGroups"] == ["rowen.dev"] for rule in manifest["rules"])
+                    gathered.setdefault(label.removeprefix(AGGREGATE), set()).update(granted)
+    kinds = ("offlinejobs", "onlineservices")
+    seen = {(kind, verb) for kind in kinds for verb in ("get", "list", "watch")} | {("onlineservices/scale", "get")}
+    made = {(kind, verb) for kind in kinds for verb in ("create", "update", "patch", "delete", "deletecollection")}
+    made |= {("onlineservices/scale", verb) for verb in ("update", "patch")}
+    assert gathered == {"view": seen, "edit": seen | made, "admin": seen | made}
+
+
 @every_set
 def test_selectors_meet_their_pods(values: Values) -> None:
     manifests = render(values)

@@ -29,6 +29,11 @@ MAY = [
     (SCHEDULER, "create", "leases.coordination.k8s.io", NAMESPACE),
     (SCHEDULER, "create", "tokenreviews.authentication.k8s.io", ""),
     (SCHEDULER, "create", "subjectaccessreviews.authorization.k8s.io", ""),
+    *[("viewer", verb, "offlinejobs.rowen.dev", "default") for verb in ("get", "list", "watch")],
+    ("viewer", "list", "onlineservices.rowen.dev", "default"),
+    ("editor", "create", "offlinejobs.rowen.dev", "default"),
+    ("editor", "patch", "onlineservices.rowen.dev", "default"),
+    ("editor", "patch", "onlineservices.rowen.dev/scale", "default"),
     (AGENT, "patch", "nodeharvests.rowen.dev", ""),
     (AGENT, "patch", "nodeharvests.rowen.dev/status", ""),
     (AGENT, "list", "pods", ""),
@@ -67,6 +72,16 @@ MAY_NOT = [
     ("system:serviceaccount:default:anybody", "create", "services/proxy", NAMESPACE),
     (SCHEDULER, "create", "localsubjectaccessreviews.authorization.k8s.io", "default"),
     (SCHEDULER, "create", "serviceaccounts/token", NAMESPACE),
+    ("viewer", "create", "offlinejobs.rowen.dev", "default"),
+    ("viewer", "patch", "offlinejobs.rowen.dev", "default"),
+    ("viewer", "list", "offlinejobs.rowen.dev", NAMESPACE),
+    *[
+        ("editor", verb, f"{kind}.rowen.dev/status", "default")
+        for verb in ("update", "patch")
+        for kind in ("offlinejobs", "onlineservices")
+    ],
+    ("editor", "list", "nodeharvests.rowen.dev", ""),
+    ("editor", "create", "services/proxy", NAMESPACE),
     (OPERATOR, "create", "tokenreviews.authentication.k8s.io", ""),
     (AGENT, "create", "tokenreviews.authentication.k8s.io", ""),
     (AGENT, "get", "secrets", "default"),
@@ -93,7 +108,7 @@ MAY_NOT = [
 def _can(release: Any, user: str, verb: str, resource: str, namespace: str) -> str:
     resource, _, part = resource.partition("/")
     words = ["auth", "can-i", verb, resource, f"--as={user}"]
-    if part in ("status", "exec", "token", "proxy"):
+    if part in ("status", "exec", "token", "proxy", "scale"):
         words.append(f"--subresource={part}")
     elif part:
         words[3] = f"{resource}/{part}"
