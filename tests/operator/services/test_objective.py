@@ -72,7 +72,7 @@ def test_fault_is_told_apart_by_device_type() -> None:
     assert (fast_ttft.device_type, fast_ttft.without) == ("fast", Proportion(0, 2000))
     assert (slow_ttft.device_type, slow_ttft.beside) == ("slow", Proportion(400, 1000))
     assert worst(objectives_by_type(SLO, both)) == (Verdict.UNTESTED, slow_ttft.told())
-    assert slow_ttft.told().startswith("TTFT above 0.5 s on slow: 400 of 1000 requests")
+    assert slow_ttft.told().startswith("in the last 10 min 400 of 1000 requests (40.0%) on slow beside offline")
     assert objectives_by_type(SLO, both[1:]) == objectives(SLO, both[1:])
     assert objectives_by_type(SLO, ()) == ()
 
@@ -152,14 +152,23 @@ def test_whose_fault_it_is(objective: Objective, verdict: Verdict) -> None:
 def test_the_gravest_verdict_is_told_with_its_figures() -> None:
     harmed, fine = p99(MANY, Proportion(1, 1000)), replace(p99(), latency="tpot")
     text = (
-        "TTFT above 0.5 s: 5 of 100 requests of the last 10 min beside offline work, 1 of 1000 requests without "
-        "(1% may be)"
+        "in the last 10 min 5 of 100 requests (5.0%) beside offline work took longer than 500 ms to the first token "
+        "(TTFT), and 1 of 1000 requests (0.1%) without it; p99 allows 1%"
     )
     assert worst([fine, harmed]) == (Verdict.HARVEST, text)
-    assert worst([harmed, replace(harmed, latency="tpot")])[1] == f"{text}; {text.replace('TTFT', 'TPOT')}"
+    assert (
+        worst([harmed, replace(harmed, latency="tpot")])[1]
+        == f"{text}; {text.replace('to the first token (TTFT)', 'per output token (TPOT)')}"
+    )
     assert worst([]) == (Verdict.NONE, "")
-    hour = "9 of 100 requests of the last 10 min beside offline work, 1 of 500 requests of the last hour without"
-    assert hour in p99(Proportion(9, 100), NOBODY, Proportion(1, 500)).told()
+    hour = p99(Proportion(9, 100), NOBODY, Proportion(1, 500)).told()
+    assert hour.endswith("(TTFT), and 1 of 500 requests (0.2%) without it in the last hour; p99 allows 1%")
+    assert p99(Proportion(9, 100)).told().endswith(", and too few were served without it to compare; p99 allows 1%")
+    assert p99(NOBODY, MANY).told().startswith("in the last 10 min no request beside offline work took longer than")
+
+
+def test_a_target_of_a_second_and_more_is_told_in_seconds() -> None:
+    assert "longer than 1.5 s to the first token" in replace(p99(), target_seconds=1.5).told()
 
 
 parts = st.integers(0, 3000).flatmap(lambda of: st.builds(Proportion, st.integers(0, of), st.just(of)))

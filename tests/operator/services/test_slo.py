@@ -114,7 +114,9 @@ def test_each_objective_has_a_past_of_its_own() -> None:
     last = {"conditions": [condition("SLOMet", "False", "TtftAndTpotExceeded")]}
     assert slo(service(both, **last)) == ("False", "TtftAndTpotExceeded")
     assert said(service(both), "SLOMet")[2] == (
-        "TTFT above 0.5 s in 0.7% of 300 requests, 1% may be; TPOT above 0.05 s in 0.7% of 300 requests, 1% may be"
+        "in the last 10 min 2 of 300 requests (0.7%) took longer than 500 ms to the first token (TTFT); p99 allows 1%; "
+        "in the last 10 min 2 of 300 requests (0.7%) took longer than 50 ms per output token (TPOT); p99 allows 1%; "
+        "more requests will tell whether that is too many"
     )
     # Requests of one token have no time per output token.
     assert slo(service(requests({0.1: 400}))) == ("True", "Met")
@@ -126,7 +128,8 @@ def test_met_says_that_both_objectives_are() -> None:
     # 99 late ones say nothing, and the other objective does not speak for them.
     for before in ({}, MET, MISSED):
         assert said(service(requests({0.9: 99}, tpot), **before), "SLOMet") == (
-            "Unknown", "TooFewRequests", "TTFT: 99 requests in the last ten minutes; p99 takes 300"
+            "Unknown", "TooFewRequests",
+            "TTFT: 99 requests in the last 10 min are too few: 300 show whether p99 is kept",
         )  # fmt: skip
     assert slo(service(requests({0.1: 400}, {0.01: 149}), **MET)) == ("Unknown", "TooFewRequests")
     assert slo(service(requests({0.1: 400}, {0.01: 150}), **MET)) == ("True", "Met")
@@ -138,7 +141,15 @@ def test_how_many_requests_it_takes_goes_by_the_percentile() -> None:
 
     assert [least(percentile) for percentile in (50, 90, 95, 99)] == [100, 100, 100, 300]
     few = service(requests({0.1: 104, 0.9: 4}))
-    assert said(few, "SLOMet")[1:] == ("TooFewRequests", "TTFT: 108 requests in the last ten minutes; p99 takes 300")
+    told = "TTFT: 108 requests in the last 10 min are too few: 300 show whether p99 is kept"
+    assert said(few, "SLOMet")[1:] == ("TooFewRequests", told)
+
+
+def test_an_objective_that_is_kept_is_told_with_its_figures() -> None:
+    """Only those that were measured."""
+    assert said(service(requests({0.1: 999, 0.9: 1})), "SLOMet")[2] == (
+        "in the last 10 min 1 of 1000 requests (0.1%) took longer than 500 ms to the first token (TTFT); p99 allows 1%"
+    )
 
 
 @pytest.mark.parametrize(("late", "turns"), [(0.0, 0), (0.005, 0), (0.01, 24), (0.03, 0), (0.05, 0)])
@@ -161,22 +172,29 @@ def test_under_steady_traffic_the_condition_does_not_flap(late: float, turns: in
 HARM = requests({0.1: 900, 0.9: 100}, {0.01: 1000}, offline=True), requests({0.1: 1000}, {0.01: 1000})
 OVERLOADED = requests({0.1: 900, 0.9: 100}, offline=True), requests({0.1: 900, 0.9: 100})
 FIGURES = (
-    "TTFT above 0.5 s: 100 of 1000 requests of the last 10 min beside offline work, 0 of 1000 requests without "
-    "(1% may be)"
+    "in the last 10 min 100 of 1000 requests (10.0%) beside offline work took longer than 500 ms to the first token "
+    "(TTFT), and 0 of 1000 requests (0.0%) without it; p99 allows 1%"
 )
+WHY = f"harvesting makes requests late: {FIGURES}"
 
 
 def test_the_cause_of_a_miss_is_told() -> None:
-    shares = "TTFT above 0.5 s in 5.0% of 2000 requests, 1% may be"
+    shares = (
+        "in the last 10 min 100 of 2000 requests (5.0%) took longer than 500 ms to the first token (TTFT); "
+        "p99 allows 1%"
+    )
     assert said(service(*HARM), "SLOMet")[2] == f"{shares}; harvesting is the cause: {FIGURES}"
     _, reason, message = said(service(*OVERLOADED), "SLOMet")
-    assert (reason, "; harvesting is not the cause: without offline work it is missed too: " in message) == (
-        "TtftExceeded",
-        True,
+    assert reason == "TtftExceeded"
+    assert "; harvesting is not the cause, as requests are late without offline work too: in the" in message
+    assert (
+        "; whether harvesting is the cause is not known yet: in the last 10 min " in said(service(HARM[0]), "SLOMet")[2]
     )
-    assert "; too few requests without offline work to tell the cause: " in said(service(HARM[0]), "SLOMet")[2]
     unclear = requests({0.1: 193, 0.9: 7}, offline=True), requests({0.1: 197, 0.9: 3})
-    assert said(service(*unclear), "SLOMet")[2] == "TTFT above 0.5 s in 2.5% of 400 requests, 1% may be"
+    assert said(service(*unclear), "SLOMet")[2] == (
+        "in the last 10 min 10 of 400 requests (2.5%) took longer than 500 ms to the first token (TTFT); p99 allows 1%"
+        "; more requests will tell whether that is too many"
+    )
 
 
 def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
@@ -184,9 +202,12 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     assert said(noted, "HarvestEnabled", NOW - 720)[1] == "Harvesting"
     assert "Harvest" not in "".join(note.reason for note in decide(noted, NOW - 720).notes)
     harmed = after(noted, *HARM, now=NOW - 720)
-    guard = {"level": "Reduced", "since": rfc3339(NOW), "steps": 1, "cause": "Harvest", "message": FIGURES}
+    guard = {"level": "Reduced", "since": rfc3339(NOW), "steps": 1, "cause": "Harvest", "message": WHY}
     assert status_of(harmed)["harvestGuard"] == guard
-    told = f"the SLO guard lets be harvested: one job at a time on each device; {FIGURES}"
+    told = (
+        f"the SLO guard allows one offline job at a time on each of the service's devices; {WHY}; "
+        f"more are tried again at {rfc3339(NOW + 900)}, unless requests are late before"
+    )
     assert said(harmed, "HarvestEnabled") == ("True", "HarvestReduced", f"1 of 1 devices are harvested; {told}")
     assert said(harmed, "Degraded")[0] == "False"
     assert Note("Warning", "HarvestReduced", told) in decide(harmed, NOW).notes
@@ -195,7 +216,10 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     assert status_of(later, NOW + 60)["harvestGuard"] == guard
     # The next step, with one event: `Degraded` says the same.
     stop = decide(later, NOW + 720)
-    told = f"the SLO guard lets be harvested: nothing; {FIGURES}"
+    told = (
+        f"the SLO guard allows no offline work on the service's devices; {WHY}; "
+        f"one job at a time is tried again at {rfc3339(NOW + 720 + 1800)} at the latest"
+    )
     assert said(later, "HarvestEnabled", NOW + 720) == ("False", "HarvestStopped", told)
     assert said(later, "Degraded", NOW + 720) == ("True", "HarvestStopped", told)
     assert stop.notes == (Note("Warning", "HarvestStopped", told),)
@@ -203,7 +227,7 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     assert decide(stopped, NOW + 720 + 1799).notes == ()
     (note,) = decide(stopped, NOW + 720 + 1800).notes
     assert (note.type, note.reason) == ("Normal", "HarvestRestored")
-    assert note.message.endswith("one job at a time on each device; tried again after 30 min")
+    assert "; harvesting is tried again after 30 min; more are tried again at " in note.message
 
 
 def test_where_no_device_has_two_tenants_the_first_step_stops() -> None:

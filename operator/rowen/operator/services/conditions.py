@@ -8,6 +8,7 @@ from rowen.crds.common import Condition, find_condition
 from rowen.crds.latency_counts import LEAST_REQUESTS
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
 from rowen.crds.online_service import HarvestLevel, LatencyTarget, ObservedLatency
+from rowen.kube.timestamps import rfc3339
 from rowen.operator.pods.container_ends import Ends
 from rowen.operator.pods.view import PodView, Problem
 from rowen.operator.say import Say
@@ -17,9 +18,9 @@ from rowen.operator.services.snapshot import ServiceSnapshot
 
 _BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
 _LEVELS: dict[HarvestLevel, str] = {
-    "Full": "everything",
-    "Reduced": "one job at a time on each device",
-    "Stopped": "nothing",
+    "Full": "any offline work",
+    "Reduced": "one offline job at a time on each of the service's devices",
+    "Stopped": "no offline work on the service's devices",
 }
 
 
@@ -95,8 +96,8 @@ def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: s
 
 
 _CAUSES = {
-    Verdict.SERVICE: "harvesting is not the cause: without offline work it is missed too",
-    Verdict.UNTESTED: "too few requests without offline work to tell the cause",
+    Verdict.SERVICE: "harvesting is not the cause, as requests are late without offline work too",
+    Verdict.UNTESTED: "whether harvesting is the cause is not known yet",
     Verdict.HARVEST: "harvesting is the cause",
 }
 
@@ -112,7 +113,9 @@ def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective], by_type:
         return Say("Unknown", "NoReport", "no fresh report of a node names a device of this service")
     asked = [objective for objective in objectives if objective.all.of]
     if not asked:
-        return Say("Unknown", "NoTraffic", "no streamed response has ended in the last ten minutes")
+        return Say(
+            "Unknown", "NoTraffic", "no streamed response ended in the last 10 min, so there is no latency to judge"
+        )
     before = find_condition(snapshot.status.conditions, "SLOMet")
     if before is not None and before.status == "Unknown":
         before = None
@@ -124,8 +127,9 @@ def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective], by_type:
         return Say("Unknown", "TooFewRequests", "; ".join(_few_told(each) for each in few))
     unclear = [objective for objective in asked if _missed(objective, before) is None]
     if unclear:
-        return Say("Unknown", "Unclear", "; ".join(_share_told(each) for each in unclear))
-    return Say("True", "Met")
+        shares = "; ".join(each.all_told() for each in unclear)
+        return Say("Unknown", "Unclear", f"{shares}; more requests will tell whether that is too many")
+    return Say("True", "Met", "; ".join(each.all_told() for each in asked))
 
 
 def _enough(objective: Objective, before: Condition | None) -> bool:
@@ -146,8 +150,8 @@ def _missed(objective: Objective, before: Condition | None) -> bool | None:
 
 def _few_told(objective: Objective) -> str:
     return (
-        f"{objective.latency.upper()}: {objective.all.of} requests in the last ten minutes; p{objective.percentile} "
-        f"takes {objective.least}"
+        f"{objective.latency.upper()}: {objective.all.of} requests in the last 10 min are too few: "
+        f"{objective.least} show whether p{objective.percentile} is kept"
     )
 
 
@@ -159,14 +163,7 @@ def _late_told(late: Sequence[Objective], by_type: Sequence[Objective]) -> str:
     latencies = {each.latency for each in late}
     verdict, figures = worst(each for each in by_type if each.latency in latencies)
     cause = f"; {_CAUSES[verdict]}: {figures}" if verdict in _CAUSES else ""
-    return "; ".join(_share_told(each) for each in late) + cause
-
-
-def _share_told(objective: Objective) -> str:
-    return (
-        f"{objective.latency.upper()} above {objective.target_seconds:g} s in {objective.all.rate:.1%} of "
-        f"{objective.all.of} requests, {objective.allowed:.0%} may be"
-    )
+    return "; ".join(each.all_told() for each in late) + cause
 
 
 def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
@@ -194,8 +191,16 @@ def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
 
 
 def guard_told(guard: Guard) -> str:
-    """What the SLO guard lets be harvested, and why, for people."""
-    return f"the SLO guard lets be harvested: {_LEVELS[guard.level]}; {guard.message}"
+    """What the SLO guard allows, why, and until when, for people."""
+    told = f"the SLO guard allows {_LEVELS[guard.level]}"
+    if guard.message:
+        told += f"; {guard.message}"
+    if guard.next_up is None:
+        return told
+    at = rfc3339(guard.next_up, "seconds")
+    if guard.level == "Stopped":
+        return f"{told}; one job at a time is tried again at {at} at the latest"
+    return f"{told}; more are tried again at {at}, unless requests are late before"
 
 
 def missing_parts(snapshot: ServiceSnapshot) -> Say | None:

@@ -34,6 +34,12 @@ FORGET_SECONDS = 12 * 3600.0
 """At Full, after which the steps down are forgotten."""
 _MOST_STEPS = 16
 _MOST_LETTERS = 1024
+_WHY: dict[Cause, str] = {
+    "Harvest": "harvesting makes requests late",
+    "Again": "harvesting makes requests late again",
+    "Untested": "whether harvesting makes requests late is not known, which holding it back will show",
+}
+"""Of a step down."""
 _UP: dict[HarvestLevel, HarvestLevel] = {"Stopped": "Reduced", "Reduced": "Full"}
 
 
@@ -51,6 +57,13 @@ class Guard:
     def wait_seconds(self) -> float:
         """From a step to the next step up, or to the next comparison."""
         return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self.steps - 1)) if self.steps else 0.0
+
+    @property
+    def next_up(self) -> float | None:
+        """When it goes a step up by time alone, Unix seconds; None where it is up."""
+        if self.level == "Full" or self.since is None:
+            return None
+        return self.since + max(DWELL_SECONDS, self.wait_seconds)
 
 
 def read_guard(stored: HarvestGuard | None, now: float) -> Guard:
@@ -88,15 +101,15 @@ def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared
     if before.level != "Stopped" and verdict in (Verdict.HARVEST, Verdict.UNTESTED):
         cause = _cause(before, verdict)
         if before.since is None:
-            return Guard("Full", now, 0, cause, figures[:_MOST_LETTERS])
+            return Guard("Full", now, 0, cause, _why(cause, figures))
         if verdict is Verdict.HARVEST or before.level != "Full" or lasted >= before.wait_seconds:
             return _down(before, cause, figures, now, shared=shared)
     if before.level == "Full" and before.steps == 0:
         return Guard()
     if verdict is Verdict.SERVICE and _excused(before):
-        return _up(_taken_back(before), f"not because of harvesting: {figures}", now)
+        return _up(_taken_back(before), f"harvesting is not the cause: {figures}", now)
     if lasted >= before.wait_seconds:
-        return _up(before, f"tried again after {lasted / 60:.0f} min", now)
+        return _up(before, f"harvesting is tried again after {lasted / 60:.0f} min", now)
     return before
 
 
@@ -120,7 +133,11 @@ def _taken_back(before: Guard) -> Guard:
 
 def _down(before: Guard, cause: Cause, figures: str, now: float, *, shared: bool) -> Guard:
     level: HarvestLevel = "Reduced" if before.level == "Full" and shared else "Stopped"
-    return Guard(level, now, min(_MOST_STEPS, before.steps + 1), cause, figures[:_MOST_LETTERS])
+    return Guard(level, now, min(_MOST_STEPS, before.steps + 1), cause, _why(cause, figures))
+
+
+def _why(cause: Cause, figures: str) -> str:
+    return f"{_WHY[cause]}: {figures}"[:_MOST_LETTERS]
 
 
 def _up(before: Guard, message: str, now: float) -> Guard:

@@ -104,20 +104,31 @@ class Objective:
         return Verdict.SERVICE if missed_without else Verdict.NONE
 
     def told(self) -> str:
-        """The figures, in a sentence."""
-        base = self.compared
-        where = f" on {self.device_type}" if self.device_type else ""
-        text = (
-            f"{self.latency.upper()} above {self.target_seconds:g} s{where}: {_told(self.beside)} of the last 10 min "
-            f"beside offline work"
-        )
-        if base is not None:
-            text += f", {_told(base)} {'of the last hour ' if base is not self.without else ''}without"
-        return f"{text} ({self.allowed:.0%} may be)"
+        """Beside offline work and without, in a sentence."""
+        base, where = self.compared, f" on {self.device_type}" if self.device_type else ""
+        text = f"in the last 10 min {_told(self.beside)}{where} beside offline work {self._too_long()}, "
+        if base is None:
+            text += "and too few were served without it to compare"
+        else:
+            text += f"and {_told(base)} without it{'' if base is self.without else ' in the last hour'}"
+        return f"{text}; {self._rule()}"
+
+    def all_told(self) -> str:
+        """Of all requests, in a sentence."""
+        return f"in the last 10 min {_told(self.all)} {self._too_long()}; {self._rule()}"
+
+    def _too_long(self) -> str:
+        what = {"ttft": "to the first token (TTFT)", "tpot": "per output token (TPOT)"}[self.latency]
+        seconds = self.target_seconds
+        target = f"{seconds:g} s" if seconds >= 1.0 else f"{seconds * 1000:g} ms"
+        return f"took longer than {target} {what}"
+
+    def _rule(self) -> str:
+        return f"p{self.percentile} allows {self.allowed:.0%}"
 
 
 def _told(part: Proportion) -> str:
-    return f"{part.count} of {part.of} requests"
+    return f"{part.count} of {part.of} requests ({part.rate:.1%})" if part.of else "no request"
 
 
 def objectives(slo: Slo, devices: Iterable[DeviceHarvest]) -> tuple[Objective, Objective]:
