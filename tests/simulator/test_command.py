@@ -38,17 +38,17 @@ def test_a_trace_in_the_plain_format(tmp_path: Path) -> None:
     [
         (["--devices", "3", "--services", "2"], "--devices: 3 cannot be shared equally by --services 2"),
         (["--pass-seconds", "90"], "--pass-seconds: 90 is no multiple of --step-seconds 60"),
-        (["--nodes", "200000"], "error: nodes: Input should be less than or equal to 100000"),
+        (["--nodes", "200000"], "error: --nodes: it should be less than or equal to 100000, not 200000"),
         (["--format", "azure"], "--format is of a --trace"),
         (["--device-memory", "much"], "--device-memory: 'much' is no quantity of bytes"),
-        (["--device-memory", "0"], "memory_bytes: Input should be greater than or equal to 1"),
+        (["--device-memory", "0"], "error: --device-memory (bytes): it should be greater than or equal to 1, not 0"),
         (
             ["--device-memory", "60Gi"],
             "the engine's memory_bytes and pool_bytes are 64Gi together, a device has 60Gi",
         ),
         (["--trace", "none.csv"], "none.csv: a readable CSV file"),
-        (["--jobs", "none.json"], "none.json: a JSON file"),
-        (["--engine", "none.json"], "none.json"),
+        (["--jobs", "none.json"], "error: none.json: a JSON file was expected: No such file or directory"),
+        (["--engine", "none.json"], "error: none.json: a JSON file was expected: No such file or directory"),
     ],
 )
 def test_a_mistake_is_one_line(options: list[str], told: str) -> None:
@@ -71,9 +71,47 @@ def test_an_engine_larger_than_the_device_is_told(tmp_path: Path) -> None:
     assert (run.exit_code, "are 134Gi together, a device has 80Gi" in run.stderr) == (1, True)
 
 
-def test_an_unknown_constant_of_the_engine_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "engine.json"
-    path.write_text('{"decode_second": 0.1}')
-    run = CliRunner().invoke(app, [*SMALL, "--engine", str(path)])
+def refused(tmp_path: Path, option: str, text: str) -> list[str]:
+    """The lines that are told of a file, without what each begins with: that it is an error, and the file."""
+    path = tmp_path / "given.json"
+    path.write_text(text)
+    run = CliRunner().invoke(app, [*SMALL, option, str(path)])
     assert run.exit_code == 1
-    assert "decode_second: Extra inputs" in run.stderr
+    lines = run.stderr.strip().splitlines()
+    assert all(line.startswith(f"error: {path}") for line in lines)
+    return [line.removeprefix(f"error: {path}") for line in lines]
+
+
+def test_an_unknown_constant_of_the_engine_is_named_with_those_that_there_are(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "--engine", '{"decode_second": 0.1}')
+    assert line.startswith(": decode_second: there is no such field; there are prefill_seconds, prefill_tokens_per")
+    assert refused(tmp_path, "--engine", "[]") == [": an object with fields was expected, not []"]
+
+
+def test_each_fault_of_the_jobs_is_a_line_with_the_class_and_the_field(tmp_path: Path) -> None:
+    classes = [
+        {"name": "a", "mean_hours": 0, "slas": [None, 2]},
+        {"name": "b"},
+        {"devices": "many", "curve": [[0, 0.1], [5]]},
+        {"name": "b"},
+        7,
+        {"name": "c", "curve": [[0, 0.5], [9, 0.1]]},
+    ]
+    assert refused(tmp_path, "--jobs", json.dumps(classes)) == [
+        ", job class 1 (a): mean_hours: it should be greater than 0, not 0",
+        ", job class 1 (a): slas[1]: it should be less than or equal to 1, not 2",
+        ", job class 3: name: it is missing",
+        ', job class 3: devices: it should be a valid integer, unable to parse string as an integer, not "many"',
+        ", job class 3: curve[1][1]: it is missing",
+        ", job class 4 (b): name: a name of its own was expected, an earlier class has this one",
+        ", job class 5: an object with fields was expected, not 7",
+        ", job class 6 (c): curve: at least one point, with ascending bytes and fractions that never fall",
+    ]
+
+
+def test_what_is_no_json_is_told_with_its_line(tmp_path: Path) -> None:
+    for option in ("--jobs", "--engine"):
+        (line,) = refused(tmp_path, option, '[\n  {"name": "a",}\n]')
+        assert line.startswith(", line 2, column ")
+        assert ": JSON was expected: " in line
+    assert refused(tmp_path, "--jobs", "{}") == [": a list of job classes was expected"]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from rowen.simulator.jobs import DEFAULT_CLASSES, JobClass, JobsError, arriving, read_classes
+from rowen.simulator.jobs import DEFAULT_CLASSES, JobClass, arriving, read_classes
+from rowen.simulator.json_file import InputError
 
 
 def test_the_memory_factor_by_hand() -> None:
@@ -42,7 +43,7 @@ def test_classes_are_read_from_a_file(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("[]", "a list of job classes"),
-        ("{", "a JSON file was expected"),
+        ("{", "JSON was expected"),
         ('[{"name": "a", "speed": 3}]', "speed"),
         ('[{"name": "a"}, {"name": "a"}]', "a name of its own"),
         ('[{"name": "a", "mean_hours": 0}]', "mean_hours"),
@@ -51,7 +52,7 @@ def test_classes_are_read_from_a_file(tmp_path: Path) -> None:
 def test_a_bad_file_is_told(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "jobs.json"
     path.write_text(text)
-    with pytest.raises(JobsError) as caught:
+    with pytest.raises(InputError) as caught:
         read_classes(path)
     assert told in str(caught.value)
     assert str(path) in str(caught.value)

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rowen.simulator.jobs import JobsError, read_classes
+from rowen.simulator.jobs import read_classes
+from rowen.simulator.json_file import InputError
 from rowen.simulator.traces import alibaba, azure, plain, servegen
 from rowen.simulator.traces.reading import TraceError
 
@@ -123,7 +124,7 @@ def test_json_that_is_nested_too_deeply_is_told(tmp_path: Path) -> None:
     file(tmp_path, NESTED, "chunk-0-dataset.json")
     with pytest.raises(TraceError, match="a JSON object was expected"):
         servegen.read(tmp_path)
-    with pytest.raises(JobsError, match="a JSON file was expected"):
+    with pytest.raises(InputError, match="a JSON file was expected"):
         read_classes(file(tmp_path, NESTED, "jobs.json"))
 
 

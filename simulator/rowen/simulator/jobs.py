@@ -1,15 +1,15 @@
 """Offline jobs: classes of them, and when which job arrives."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rowen.scheduler.model.memory import MemoryCurve, MemoryNeed, memory_factors
 from rowen.simulator.arrays import Floats
+from rowen.simulator.json_file import InputError, read_as, read_json
 from rowen.simulator.sources.source import generator
 
 _GIB = 1 << 30
@@ -120,21 +120,28 @@ def _job(number: int, kind: JobClass, arrival: float, source: np.random.Generato
     return Job(number, kind, arrival, max(1, round(length)), kind.slas[int(source.integers(len(kind.slas)))])
 
 
-class JobsError(Exception):
-    """A file of job classes that cannot be read."""
-
-
 def read_classes(path: Path) -> tuple[JobClass, ...]:
-    """Reads a JSON list of job classes. Raises `JobsError`."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, list) or not content:
-            raise JobsError(f"{path}: a list of job classes was expected")
-        classes = tuple(JobClass.model_validate(entry) for entry in content)
-    except ValidationError as error:
-        raise JobsError(f"{path}: {error}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise JobsError(f"{path}: a JSON file was expected: {error}") from None
-    if len({kind.name for kind in classes}) < len(classes):
-        raise JobsError(f"{path}: each job class needs a name of its own")
-    return classes
+    """Reads a JSON list of job classes. Raises `InputError` with the faults of all of them."""
+    content = read_json(path)
+    if not isinstance(content, list) or not content:
+        raise InputError([f"{path}: a list of job classes was expected"])
+    found: dict[str, JobClass] = {}
+    faults: list[str] = []
+    for number, entry in enumerate(content, 1):
+        where = _where(path, number, entry)
+        try:
+            kind = read_as(JobClass, entry, where)
+        except InputError as error:
+            faults += error.faults
+            continue
+        if kind.name in found:
+            faults.append(f"{where}: name: a name of its own was expected, an earlier class has this one")
+        found[kind.name] = kind
+    if faults:
+        raise InputError(faults)
+    return tuple(found.values())
+
+
+def _where(path: Path, number: int, entry: object) -> str:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return f"{path}, job class {number}" + (f" ({name})" if isinstance(name, str) and name.isprintable() else "")

@@ -3,10 +3,10 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -14,7 +14,8 @@ from rich.table import Table
 from rowen.crds.base import quantity_bytes, quantity_text
 from rowen.scheduler.policy import Policy
 from rowen.simulator.feeds import Format, example, feed
-from rowen.simulator.jobs import DEFAULT_CLASSES, JobsError, arriving, read_classes
+from rowen.simulator.jobs import DEFAULT_CLASSES, arriving, read_classes
+from rowen.simulator.json_file import InputError, faults, read_as, read_json
 from rowen.simulator.loop import Outcome, simulate
 from rowen.simulator.node.engine import Engine
 from rowen.simulator.picture import draw
@@ -23,7 +24,12 @@ from rowen.simulator.shape import Shape
 from rowen.simulator.traces.reading import TraceError
 from rowen.simulator.variants import Name, variant
 
-Model = TypeVar("Model", bound=BaseModel)
+_OPTIONS = {
+    "nodes": "--nodes", "devices_per_node": "--devices", "services_per_node": "--services",
+    "memory_bytes": "--device-memory (bytes)", "seconds": "--hours (seconds)", "step_seconds": "--step-seconds",
+    "pass_seconds": "--pass-seconds",
+}  # fmt: skip
+"""What a field of the fleet's shape is called on the command line."""
 
 app = typer.Typer(
     help="Rowen away from a cluster.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
@@ -119,12 +125,12 @@ def simulate_command(
             window_seconds=max(1.0, round(60.0 / step_seconds)) * step_seconds,
         )
         kinds = DEFAULT_CLASSES if jobs is None else read_classes(jobs)
-        constants = Engine() if engine is None else _read(engine, Engine)
+        constants = Engine() if engine is None else read_as(Engine, read_json(engine), str(engine))
         source = example(load, seed) if trace is None else feed(trace, format_ or Format.PLAIN, load, seed)
     except ValidationError as error:
-        _fail(_problems(error))
-    except (TraceError, JobsError) as error:
-        _fail(str(error))
+        _fail(*faults(error, "", _OPTIONS))
+    except (InputError, TraceError) as error:
+        _fail(*str(error).splitlines())
     online = constants.memory_bytes + constants.pool_bytes
     if online > shape.memory_bytes:
         _fail(
@@ -155,21 +161,6 @@ def simulate_command(
         show(found, Console())
 
 
-def _read(path: Path, model: type[Model]) -> Model:
-    try:
-        return model.model_validate_json(path.read_text(encoding="utf-8"))
-    except ValidationError as error:
-        _fail(f"{path}: {_problems(error)}")
-    except (OSError, UnicodeDecodeError) as error:
-        _fail(f"{path}: {error}")
-
-
-def _problems(error: ValidationError) -> str:
-    """What is wrong, each with its field where it is of one."""
-    found = ((".".join(map(str, problem["loc"])), str(problem["msg"])) for problem in error.errors())
-    return "; ".join(f"{field}: {told}" if field else told for field, told in found)
-
-
 def _write(outcome: Outcome, found: dict[str, Any], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,8 +170,9 @@ def _write(outcome: Outcome, found: dict[str, Any], folder: Path) -> None:
         _fail(f"{folder}: {error}")
 
 
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {message}", err=True)
+def _fail(*faults: str) -> NoReturn:
+    for fault in faults:
+        typer.echo(f"error: {fault}", err=True)
     raise typer.Exit(1)
 
 

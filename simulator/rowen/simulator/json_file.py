@@ -1,0 +1,70 @@
+"""JSON files that a user writes, and what is wrong with them: a line for each fault."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+_MOST_LETTERS = 40
+"""Of what was given."""
+
+
+class InputError(Exception):
+    """What was given is not what was expected: a line for each fault."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(self.faults))
+
+
+def read_json(path: Path) -> object:
+    """The file's content. Raises `InputError`."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        told = f"{path}, line {error.lineno}, column {error.colno}: JSON was expected: {error.msg}"
+    except OSError as error:
+        told = f"{path}: a JSON file was expected: {error.strerror}"
+    except (ValueError, RecursionError) as error:
+        told = f"{path}: a JSON file was expected: {error}"
+    raise InputError([told])
+
+
+def read_as(model: type[Model], content: object, where: str) -> Model:
+    """The content as a model; `where` names it. Raises `InputError`."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        fields = ", ".join(model.model_fields)
+        raise InputError(f"{where}: {fault}" for fault in faults(error, fields)) from None
+
+
+def faults(error: ValidationError, fields: str, names: Mapping[str, str] | None = None) -> list[str]:
+    """Field, what was expected of it and what it is, of each fault.
+
+    `fields` are those that there are; `names` what they are called where that is something else.
+    """
+    return [_fault(dict(problem), fields, names or {}) for problem in error.errors()]
+
+
+def _fault(problem: Mapping[str, Any], fields: str, names: Mapping[str, str]) -> str:
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])[1:]
+    field = f"{names.get(field, field)}: " if field else ""
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{field}there is no such field; there are {fields}"
+        case "missing":
+            return f"{field}it is missing"
+        case "model_type":
+            return f"{field}an object with fields was expected, not {_given(problem['input'])}"
+        case "value_error":
+            return f"{field}{problem['msg'].removeprefix('Value error, ')}"
+    return f"{field}{problem['msg'].replace('Input should', 'it should')}, not {_given(problem['input'])}"
+
+
+def _given(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
