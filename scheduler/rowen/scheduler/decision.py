@@ -127,6 +127,14 @@ def backoff_key(job: JobView, lost: Loss) -> BackoffKey | None:
     return job.uid, EVERY_NODE if lost.everywhere else job.placement.node
 
 
+def not_taken(history: History, job: JobView, now: float, policy: Policy) -> History:
+    """After the API server has refused an assignment: else each pass would plan the same, and keep its place free."""
+    key = job.uid, EVERY_NODE
+    return history.backed_off(
+        key, next_backoff(history.backoffs.get(key), "AssignmentRefused", EVERY_NODE, now, policy)
+    )
+
+
 def _told_to_be_over(job: JobView) -> bool:
     """Whether the job has finished and its status says so: nothing is left to decide."""
     if not job.finished or job.placement is not None:

@@ -1,7 +1,7 @@
 """What the scheduler carries from one pass to the next."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rowen.scheduler.device import DeviceKey
@@ -111,6 +111,10 @@ class History:
         if key not in self._appetites:
             self._appetites[key] = Appetite(job.workload, job.memory, job.need, self.profiles)
         return self._appetites[key]
+
+    def backed_off(self, key: BackoffKey, backoff: Backoff) -> "History":
+        """With that back-off in place of its former one."""
+        return replace(self, backoffs={**self.backoffs, key: backoff})
 
     @cached_property
     def _promises(self) -> dict[tuple[str, float], Promise]:

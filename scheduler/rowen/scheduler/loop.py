@@ -16,7 +16,7 @@ from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import CONFLICT, NOT_FOUND, apply_status, get
 from rowen.scheduler import garbage
-from rowen.scheduler.decision import Action, Decision, Outcome, backoff_key, decide
+from rowen.scheduler.decision import Action, Decision, Outcome, backoff_key, decide, not_taken
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
 from rowen.scheduler.monitor.doubt import Doubt, suspects
@@ -255,11 +255,12 @@ class Loop:
         """Holds the write back for a while; whether it has arrived after all shows in the next list."""
         job, now = outcome.job, time.monotonic()
         about = gist(new) if isinstance(error, RefusedError) and not error.passes else None
-        refusal = refused(self._refused.get(job.uid), about, now)
-        self._refused[job.uid] = refusal
+        refusal = self._refused[job.uid] = refused(self._refused.get(job.uid), about, now)
+        if about is not None and outcome.action is Action.PLACE:
+            self.history = not_taken(self.history, job, self.now(), self.policy)
         if not (isinstance(error, RefusedError) and error.status == NOT_FOUND):
-            retry = round(refusal.until(about) - now)
-            log.warning("status not written", job=job.label, error=str(error), retry_seconds=retry)
+            wait = round(refusal.until(about) - now)
+            log.warning("status not written", job=job.label, error=str(error), retry_seconds=wait)
 
     def _forgive(self, uid: JobKey, new: Wanted) -> None:
         """What has been refused stays refused while something else is taken."""
@@ -278,7 +279,7 @@ class Loop:
         if key is None or job.placement is None or self._withdrawn.get(job.uid) == job.placement.id:
             return False
         self._withdrawn[job.uid] = job.placement.id
-        self.history = replace(self.history, backoffs={**self.history.backoffs, key: decision.backoffs[key]})
+        self.history = self.history.backed_off(key, decision.backoffs[key])
         return True
 
     def _take_back(self, outcome: Outcome, before: Mapping[BackoffKey, Backoff]) -> None:
@@ -293,7 +294,6 @@ class Loop:
     def _count(self, outcome: Outcome) -> None:
         if outcome.action not in (Action.PLACE, Action.REVOKE):
             return
-        job = outcome.job
         self.metrics.written(outcome, self.now())
         reason = outcome.loss.reason.value if outcome.loss else "Placed"
-        log.info(outcome.action.value, job=job.label, reason=reason, message=outcome.message)
+        log.info(outcome.action.value, job=outcome.job.label, reason=reason, message=outcome.message)

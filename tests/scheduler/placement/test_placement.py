@@ -262,7 +262,7 @@ def test_backoff_keeps_a_job_off_its_node_only() -> None:
     history = History(backoffs={("uid-j", "a"): Backoff(2, NOW + 60, "SLAViolated")})
     one = outcome(run(node("a"), job("j"), history=history), "j")
     assert "back-off until" in one.message
-    assert "after SLAViolated (eviction 2 from this node)" in one.message
+    assert "after SLAViolated (attempt 2 on this node)" in one.message
     both = outcome(run(node("a"), node("b", device("b", idle=0.1)), job("j"), history=history), "j")
     assert both.placement is not None
     assert both.placement.node == "b"

@@ -248,7 +248,7 @@ def test_why_a_pod_did_not_start_stays_until_the_next_placement_and_is_written_o
     assert said(waiting)["Placed"] == ("False", "NotStarted")
     assert waiting.conditions[1].message == "n: ImagePullBackOff: no such image"
     assert waiting.explanation is not None
-    assert "after NotStarted (eviction 1 from this node)" in waiting.explanation.message
+    assert "after NotStarted (attempt 1 on this node)" in waiting.explanation.message
     again = outcome(run(node("n"), view), "j")
     assert said(status_of(again))["Placed"] == ("True", "Placed")
     kept = outcome(run(node("n"), replace(view, placement=again.placement)), "j")

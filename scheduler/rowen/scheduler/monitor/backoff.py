@@ -19,7 +19,7 @@ EVERY_NODE_LIMIT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """A job's evictions from a node, or from all."""
+    """A job's failures on a node, or on all: evictions, and assignments that were not taken."""
 
     count: Annotated[int, Field(ge=1, le=10**12)]
     until: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -28,7 +28,7 @@ class Backoff:
 
 
 def next_backoff(previous: Backoff | None, reason: str, node: str, now: float, policy: Policy) -> Backoff:
-    """One more eviction from the node, or from `EVERY_NODE`: the wait doubles each time, up to the limit."""
+    """One more failure on the node, or on `EVERY_NODE`: the wait doubles each time, up to the limit."""
     count = (previous.count if previous else 0) + 1
     limit = policy.backoff_limit_seconds
     if node == EVERY_NODE:

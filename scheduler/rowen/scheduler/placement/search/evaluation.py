@@ -96,7 +96,7 @@ def _backed_off(request: Request, node: str) -> str:
         backoff = request.backoffs.get(place)
         if backoff is not None:
             until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
-            return f"back-off until {until} after {backoff.reason} (eviction {backoff.count} from {name})"
+            return f"back-off until {until} after {backoff.reason} (attempt {backoff.count} on {name})"
     return ""
 
 
