@@ -1,12 +1,20 @@
 """A device that is harvested, as its node reports it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from operator import itemgetter
+from struct import Struct
 
 from rowen.crds.busy import NEVER_BUSY, BusyCells
 from rowen.scheduler.model.idle import IdleWindow
 
 DeviceKey = tuple[str, str]
 """Node and device id."""
+OUTLINE_PARTS = 4
+"""Of an outline."""
+FIGURES = Struct(f"={7 + OUTLINE_PARTS}d")
+"""Layout of a device's figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,19 @@ class DeviceView:
     """The part in the report's window alone; None where that is all that `idle` goes by."""
     deviation: float = 0.0
     """Standard deviation of `idle`."""
+    figures: bytes = field(init=False, repr=False, compare=False)
+    """What a search over all devices looks at: `FIGURES`, numbers in the machine's order.
+
+    Idle time, its deviation, bytes, and those of them beside what the online pod may have (`room`). Then as 0 or 1
+    whether that is known, and whether the device is open; how many numbers tell of its memory over time, and the
+    outline of these: the most bytes that it lent in each of `OUTLINE_PARTS` equal parts of the time.
+    """
+
+    def __post_init__(self) -> None:
+        """Packs the figures: they are read pass after pass, and of many devices at once."""
+        known, parts = self.online_memory is not None, len(self.available)
+        own = self.idle, self.deviation, self.memory, self.room, known, not self.closed, parts
+        object.__setattr__(self, "figures", FIGURES.pack(*own, *_outline_of(parts)(self.available)))
 
     @property
     def key(self) -> DeviceKey:
@@ -81,3 +102,16 @@ class DeviceView:
         if self.online_memory is None:
             return "memory 0: the online pod's memory is not known (it declares none)"
         return ""
+
+
+@cache
+def _outline_of(count: int) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    """Takes the last of each part out of so many numbers, ascending; the last of all where they do not part evenly.
+
+    0 where there are none.
+    """
+    if not count:
+        return lambda _: (0,) * OUTLINE_PARTS
+    step = count // OUTLINE_PARTS
+    even = count % OUTLINE_PARTS == 0
+    return itemgetter(*(range(step - 1, count, step) if even else (count - 1,) * OUTLINE_PARTS))

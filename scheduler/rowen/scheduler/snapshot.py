@@ -1,6 +1,6 @@
 """The world as one pass of the scheduler sees it: frozen, without any Kubernetes client."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -62,9 +62,9 @@ class NodeView:
         return -(-self.slots // max(1, len(self.devices)))
 
     @cached_property
-    def figures(self) -> dict[Hashable, NDArray[np.float64]]:
-        """Of its devices side by side, by what makes them (`side_by_side`): filled in as it is worked out."""
-        return {}
+    def figures(self) -> bytes:
+        """Of its devices, in the order of their ids (`DeviceView.figures`)."""
+        return b"".join([device.figures for device in self.by_id.values()])
 
     def trace(self, id_: str) -> NDArray[np.float64]:
         """The device's memory over time (`DeviceView.available`); read when it is asked for first."""
@@ -87,7 +87,7 @@ class NodeView:
     @cached_property
     def types(self) -> tuple[str, ...]:
         """Its devices' types."""
-        return tuple(view.type for view in self.by_id.values())
+        return tuple([view.type for view in self.by_id.values()])
 
     @cached_property
     def lent(self) -> dict[tuple[str, MemoryNeed, int, int], float]:

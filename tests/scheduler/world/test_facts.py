@@ -13,7 +13,6 @@ from rowen.scheduler.model.idle import IdleWindow, idle_level
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.monitor.hearing import Hearing, Listening, Telling, Word
 from rowen.scheduler.placement.constraints import Taint
-from rowen.scheduler.side_by_side import basics, side_by_side
 from rowen.scheduler.snapshot import JobView
 from rowen.scheduler.world.assembly import assemble
 from rowen.scheduler.world.facts import (
@@ -435,10 +434,10 @@ def test_a_heartbeat_leaves_what_was_worked_out_of_the_report() -> None:
     report, nodes = harvest_facts(harvest(None)), [node_facts({"metadata": {"name": "n"}})]
     first, second = (Hearing({"n": Word(stamp, stamp, 8000.0)}) for stamp in (9000.0, 9005.0))
     old = assemble([], [report], nodes, [], [], first, {}).nodes["n"]
-    known = side_by_side([old], basics)[0], old.lockstep
+    known = old.figures, old.lockstep
     found = assemble([], [report], nodes, [], [], second, {"n": old}).nodes["n"]
     assert (old.heard, found.heard) == (9000.0, 9005.0)
-    assert side_by_side([found], basics)[0] is known[0]
+    assert found.figures is known[0]
     assert found.lockstep is known[1]
 
 

@@ -90,7 +90,7 @@ def _device(
         idle=device.idle.fraction,
         busy=device.busy,
         idles=device.idles,
-        available=tuple(sorted(report.available_bytes)),
+        available=device.available,
         online_memory=pod.most_memory if pod else None,
         service=_service(report.online) if report.online else "",
         attached=report.harvestable,

@@ -1,7 +1,7 @@
 """What the scheduler takes from each Kubernetes object; parsing only."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -81,6 +81,12 @@ class DeviceFacts:
     """None: not known."""
     idles: tuple[IdleWindow, ...]
     idle: IdleLevel
+    available: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Bytes of the pool that offline work could have, ascending: unpacked once for each report."""
+
+    def __post_init__(self) -> None:
+        """Unpacks what the report tells of memory."""
+        object.__setattr__(self, "available", tuple(sorted(self.report.available_bytes)))
 
 
 @dataclass(frozen=True, slots=True)

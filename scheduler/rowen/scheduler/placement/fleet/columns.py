@@ -14,7 +14,7 @@ from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import combined
 from rowen.scheduler.placement.fleet.claims import Impact, sharing
-from rowen.scheduler.side_by_side import basics, outlines, side_by_side
+from rowen.scheduler.side_by_side import counts, side_by_side
 from rowen.scheduler.snapshot import NodeView
 
 Numbers = NDArray[np.float64]
@@ -42,12 +42,10 @@ class Columns:
 
     def __init__(self, nodes: Sequence[NodeView], refusals: Sequence[str]) -> None:
         self._views = nodes
-        parts = side_by_side(nodes, basics)
-        sizes = np.array([part.shape[1] for part in parts], np.intp)
+        sizes, figures = counts(nodes), side_by_side(nodes)
         self._starts: Rows = np.concatenate(([0], np.cumsum(sizes))).astype(np.intp)
         self._nodes: Rows = np.repeat(np.arange(len(nodes), dtype=np.intp), sizes)
-        joined = np.concatenate(parts, axis=1) if parts else basics(())
-        self.share, deviation, self.memory, self.room = (joined[at].copy() for at in range(4))
+        self.share, deviation, self.memory, self.room = (figures[:, at].copy() for at in range(4))
         """Fraction that a newcomer gets whose memory has all it wants; bytes of the device, and those beside what the
         online pod may have."""
         self.of_idle = np.zeros(len(self.share))
@@ -55,12 +53,12 @@ class Columns:
         np.divide(deviation, self.share, out=self.of_idle, where=self.share > 0.0)
         self.uncertainties = self.of_idle.copy()
         """Relative standard deviation of the share."""
-        self._parts: Rows = joined[6].astype(np.intp)
-        self.known: Flags = joined[4] > 0.0
+        self._parts: Rows = figures[:, 6].astype(np.intp)
+        self.known: Flags = figures[:, 4] > 0.0
         """Whether it is known what the online pod may have."""
         slots = np.array([view.slots > 0 for view in nodes], np.bool_)[self._nodes]
         opened = np.array([not refusal for refusal in refusals], np.bool_)[self._nodes]
-        self.open: Flags = (joined[5] > 0.0) & opened
+        self.open: Flags = (figures[:, 5] > 0.0) & opened
         """Whether anything may be placed there."""
         self.takes: Flags = self.open & slots
         """Whether a newcomer has a slot there and breaks no promise."""
@@ -80,6 +78,7 @@ class Columns:
         """Whether a newcomer's own memory is at the cost of a claim: loss, payer and `takes` are of one without any."""
         self.lending = False
         """Whether it is so on any of them."""
+        self._outlines = figures[:, 7:]
         self._available: dict[int, tuple[Numbers, Flags]] = {}
         """By the parts in which it is told: memory over time of those rows that have been read, and which these are."""
         self.changed: list[int] = []
@@ -112,13 +111,14 @@ class Columns:
     def types(self) -> tuple[list[str], Rows]:
         """Types of devices, and that of each row by its place among them."""
         codes: dict[str, int] = {}
-        known: dict[tuple[str, ...], list[int]] = {}
-        rows: list[int] = []
+        known: dict[tuple[str, ...], Rows] = {}
+        parts: list[Rows] = [np.empty(0, np.intp)]
         for view in self._views:
-            if view.types not in known:
-                known[view.types] = [codes.setdefault(type_, len(codes)) for type_ in view.types]
-            rows += known[view.types]
-        return list(codes), np.array(rows, np.intp)
+            types = view.types
+            if types not in known:
+                known[types] = np.array([codes.setdefault(type_, len(codes)) for type_ in types], np.intp)
+            parts.append(known[types])
+        return list(codes), np.concatenate(parts)
 
     def available(self, rows: Rows, parts: int) -> Numbers:
         """Memory over time of these rows (`DeviceView.available`), which is told in so many parts."""
@@ -131,12 +131,8 @@ class Columns:
         return np.take(found, rows, axis=0)
 
     def outline(self, rows: Rows) -> Numbers:
-        """The most that these rows lent in each part of the time (`outlines`)."""
+        """The most that these rows lent in each part of the time."""
         return np.take(self._outlines, rows, axis=0)
-
-    @cached_property
-    def _outlines(self) -> Numbers:
-        return np.concatenate(side_by_side(self._views, outlines), axis=1).T
 
     def _trace(self, row: int) -> Numbers:
         number = self.node_of(row)
