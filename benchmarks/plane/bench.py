@@ -251,13 +251,13 @@ class Bench:
 
     async def _release(self) -> None:
         await self._asked("release")
-        await self._finished(list(self._follower.times.created))
+        await self._finished(list(self._follower.times.created), self._sizes.other_limit_seconds)
 
-    async def _finished(self, names: list[str]) -> int:
+    async def _finished(self, names: list[str], most_seconds: float) -> int:
         times = self._follower.times
         return await self._follower.wait(
             lambda: sum(name in times.finished for name in names),
-            len(names), self._sizes.other_limit_seconds, lambda text: self._say(f"finished: {text}"),
+            len(names), most_seconds, lambda text: self._say(f"finished: {text}"),
         )  # fmt: skip
 
     async def _burst(self) -> Burst:
@@ -270,7 +270,7 @@ class Bench:
         await self._placed(names, self._sizes.place_limit_seconds)
         times = self._follower.times
         last = max((times.placed[name] for name in names if name in times.placed), default=time.monotonic())
-        finished = await self._finished(names)
+        finished = await self._finished(names, self._sizes.finish_limit_seconds)
         reading, crowd = (await self._meter.read()).since(before), await self._asked("tally")
         waits = times.waits(names)
         self._say(f"{len(waits)} jobs placed in {last - began:.1f} s, {finished} finished")

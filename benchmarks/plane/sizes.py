@@ -21,6 +21,8 @@ class Sizes:
     """After the outage, in which a wrong withdrawal would show: two lives of a node's lease and more."""
     steady_per_second: float = 5.0
     place_limit_seconds: float = 900.0
+    finish_limit_seconds: float = 2400.0
+    """Of the burst's jobs, from the last one's assignment."""
     other_limit_seconds: float = 240.0
     """Of everything else that is waited for."""
 

@@ -1,5 +1,6 @@
 """The local copy: what is newer wins, and what was deleted stays so."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from kube.odd import thing
 from structlog.testing import capture_logs
 
 from rowen.kube.client import Raw
-from rowen.kube.copy import BURIED_SECONDS, Copy, without_managed_fields
+from rowen.kube.copy import BURIED_SECONDS, Copy, lean
 from rowen.kube.errors import UnreachableError
 from rowen.kube.listing import version_of
 
@@ -138,8 +139,35 @@ def test_what_has_no_uid_or_version_is_no_object(copy: Copy[int], raw: dict[str,
 
 
 def test_managed_fields_are_left_out() -> None:
-    raw = {"metadata": {"name": "a", "managedFields": [1]}, "spec": 1}
-    assert without_managed_fields(raw) == {"metadata": {"name": "a"}, "spec": 1}
+    raw = {"metadata": {"name": "a", "managedFields": [1]}, "spec": [1, None, {"b": [True, 0.5]}]}
+    assert lean(raw) == {"metadata": {"name": "a"}, "spec": [1, None, {"b": [True, 0.5]}]}
+    assert "managedFields" in raw["metadata"]
+
+
+def test_what_two_objects_both_say_is_there_once() -> None:
+    text = '{"metadata": {"some key": "some value"}, "list": ["an entry", {"another key": 1}]}'
+    first, second = (lean(json.loads(text)) for _ in range(2))
+
+    def texts(value: object) -> list[str]:
+        if isinstance(value, dict):
+            return [*value, *(text for part in value.values() for text in texts(part))]
+        if isinstance(value, list):
+            return [text for part in value for text in texts(part)]
+        return [value] if isinstance(value, str) else []
+
+    pairs = list(zip(texts(first), texts(second), strict=True))
+    assert len(pairs) == 6
+    assert all(one is other for one, other in pairs)
+
+
+def test_what_is_known_is_of_that_very_version(copy: Copy[int]) -> None:
+    copy.put(thing(1))
+    assert copy.known(thing(1)) == 1
+    assert copy.known(thing(2)) is None
+    copy.put(thing(2))
+    assert copy.known(thing(1)) is None
+    copy.remove(thing(2))
+    assert copy.known(thing(2)) is None
 
 
 @given(st.permutations([*((kind, version) for version in range(1, 6) for kind in ("put", "list")), ("remove", 6)]))

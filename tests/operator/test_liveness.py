@@ -1,6 +1,7 @@
 """The operator is alive while its watch delivers what listings show."""
 
 from collections.abc import Callable
+from typing import Any
 
 import kopf
 import pytest
@@ -31,9 +32,9 @@ class OneJob(Cluster):
     def beats(self, namespace: str, heard: Callable[[Beat], None]) -> Informer[Beat]:
         return NoBeats()
 
-    async def listing(self, resource: Resource) -> Listing:
+    async def listing(self, resource: Resource, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> Listing:
         items = [job_manifest(resourceVersion=str(self.version))] if resource is JOBS else []
-        return Listing(tuple(items), self.version)
+        return Listing(tuple(kept(item) for item in items), self.version)
 
 
 class Clock:
@@ -67,10 +68,10 @@ async def test_a_deaf_watch_ends_the_operator() -> None:
 
 async def test_a_kind_that_is_refused_keeps_no_other_from_being_listed() -> None:
     class Forbidden(OneJob):
-        async def listing(self, resource: Resource) -> Listing:
+        async def listing(self, resource: Resource, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> Listing:
             if resource is not JOBS:
                 raise RefusedError(403, "Forbidden", f"{resource.plural} are forbidden")
-            return await super().listing(resource)
+            return await super().listing(resource, kept)
 
     operator = Operator(Settings(runtime_image="i"), Forbidden(), Metrics(CollectorRegistry()), Clock())
     with pytest.raises(RefusedError, match="onlineservices are forbidden"):

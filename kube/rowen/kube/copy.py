@@ -1,5 +1,6 @@
 """The local copy of one kind, without any I/O: the newest version seen of every object."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -17,10 +18,22 @@ BURIED_SECONDS = 600.0
 log = structlog.get_logger()
 
 
-def without_managed_fields(raw: Raw) -> Raw:
-    """The object without `managedFields`: the longest part of many, and read by nobody here."""
+def lean(raw: Raw) -> Raw:
+    """The object without `managedFields`, the longest part of many; what says the same in many objects is there once.
+
+    A pod takes half of the memory that it takes as it is read.
+    """
     metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
-    return {**raw, "metadata": metadata}
+    found: Raw = _shared({**raw, "metadata": metadata})
+    return found
+
+
+def _shared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {sys.intern(name): _shared(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_shared(part) for part in value]
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def ignored(_old: object, _new: object) -> None:
@@ -57,6 +70,11 @@ class Copy(Generic[T]):
     def get(self, namespace: str | None, name: str) -> T | None:
         """The object of that name, the newest one of them; None where there is none."""
         return self._values.get(self._named.get((namespace or "", name), ""))
+
+    def known(self, raw: Raw) -> T | None:
+        """What is here of that very version; None where there is another one, or none."""
+        uid = uid_of(raw)
+        return self._values.get(uid) if self._versions.get(uid) == version_of(raw) else None
 
     def put(self, raw: Raw) -> bool:
         """Takes an object in, unless it was deleted or a newer one is there; returns whether it was taken."""

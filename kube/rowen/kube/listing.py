@@ -1,6 +1,6 @@
 """Full listings, page by page."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rowen.kube.client import Client, Raw
@@ -12,6 +12,11 @@ PAGE = 500
 PAGE_SECONDS, WHOLE_SECONDS = 20.0, 60.0
 """How long a page may take, and a list in one piece."""
 _EXPIRED = 410
+
+
+def whole(raw: Raw) -> Raw:
+    """For whoever wants objects as they are."""
+    return raw
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,21 @@ async def listing(
     namespace: str | None = None,
     field_selector: str | None = None,
     most_seconds: float = WHOLE_SECONDS,
+    kept: Callable[[Raw], Raw] = whole,
 ) -> Listing:
-    """All objects of a kind; no request takes longer than `most_seconds`. Raises `KubeError`."""
+    """All objects of a kind; no request takes longer than `most_seconds`. Raises `KubeError`.
+
+    `kept` tells what stays of each as its page comes: a page is large, and all of them together are larger.
+    """
     path, query = resource.path(namespace), selection(resource, field_selector)
     try:
-        return await _paged(client, resource, path, query, min(PAGE_SECONDS, most_seconds))
+        return await _paged(client, resource, path, query, min(PAGE_SECONDS, most_seconds), kept)
     except RefusedError as error:
         # The pages have outlived what the API server remembers: it can still be had in one piece.
         if error.status != _EXPIRED:
             raise
     body = await client.call("GET", path, query=query, timeout_seconds=most_seconds)
-    return Listing(tuple(_items(body, resource)), version_of(body))
+    return Listing(tuple(kept(item) for item in _items(body, resource)), version_of(body))
 
 
 async def cached(
@@ -64,7 +73,12 @@ async def cached(
 
 
 async def _paged(
-    client: Client, resource: Resource, path: str, query: Mapping[str, str], page_seconds: float
+    client: Client,
+    resource: Resource,
+    path: str,
+    query: Mapping[str, str],
+    page_seconds: float,
+    kept: Callable[[Raw], Raw],
 ) -> Listing:
     found: dict[str, Raw] = {}
     versions: list[int] = []
@@ -72,7 +86,7 @@ async def _paged(
     while True:
         page = {"limit": str(PAGE)} | ({"continue": token} if token else {})
         body = await client.call("GET", path, query={**query, **page}, timeout_seconds=page_seconds)
-        found.update({uid_of(item): item for item in _items(body, resource)})
+        found.update({uid_of(item): kept(item) for item in _items(body, resource)})
         # Pages may be of several versions, where one is asked for late.
         versions.append(version_of(body))
         token = str(body["metadata"].get("continue") or "")

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import kopf
@@ -115,7 +116,8 @@ class Operator:
         refusals = []
         for resource in WATCHED:
             try:
-                self._store.replace(resource.kind, await self._cluster.listing(resource))
+                found = await self._cluster.listing(resource, partial(self._store.kept, resource.kind))
+                self._store.replace(resource.kind, found)
             except RefusedError as error:
                 refusals.append(error)
         try:

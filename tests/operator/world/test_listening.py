@@ -173,11 +173,11 @@ class Stuck(Cluster):
     def beats(self, namespace: str, heard: Callable[[Beat], None]) -> Informer[Beat]:
         return NoBeats()
 
-    async def listing(self, resource: Resource) -> Listing:
+    async def listing(self, resource: Resource, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> Listing:
         if self.failures:
             raise self.failures.pop()
         items = {JOBS: [job_manifest(resourceVersion="1")], PODS: [STUCK]}.get(resource, [])
-        return Listing(tuple(items), 1)
+        return Listing(tuple(kept(item) for item in items), 1)
 
 
 @pytest.mark.parametrize("failure", [UnreachableError("away"), RefusedError(503, "", ""), StaleListError()])

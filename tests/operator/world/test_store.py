@@ -139,3 +139,13 @@ def test_managed_fields_are_not_kept() -> None:
     found = cache.get(KEY)
     assert found is not None
     assert "managedFields" not in found["metadata"]
+
+
+def test_what_a_listing_shows_and_is_here_is_not_kept_twice() -> None:
+    cache = store()
+    cache.put("Pod", pod(1))
+    found = cache.get(KEY)
+    assert found is not None
+    assert cache.kept("Pod", pod(1))["metadata"] is found["metadata"]
+    newer = cache.kept("Pod", pod(2))["metadata"]
+    assert (newer["resourceVersion"], "managedFields" in newer) == ("2", False)

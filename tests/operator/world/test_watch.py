@@ -107,3 +107,11 @@ def test_kopf_logs_in_as_everything_else_does(monkeypatch: pytest.MonkeyPatch, k
     found = watch._login()
     assert found is not None
     assert found.server == server
+
+
+def test_kopf_keeps_nothing_of_what_it_has_handled() -> None:
+    storage, patch = watch.settings().persistence.diffbase_storage, kopf.Patch()
+    seen = kopf.Body({"metadata": {"name": "job"}, "spec": {"a": 1}})
+    essence = storage.build(body=seen)
+    storage.store(body=seen, patch=patch, essence=essence)
+    assert (dict(essence), dict(patch), storage.fetch(body=seen)) == ({}, {}, None)

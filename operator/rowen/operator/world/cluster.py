@@ -43,9 +43,9 @@ class Cluster:
         """
         await lead(self._client, namespace or self._client.namespace, LEASE, work)
 
-    async def listing(self, resource: Resource) -> Listing:
-        """All objects of a kind."""
-        return await listing(self._client, resource)
+    async def listing(self, resource: Resource, kept: Callable[[dict[str, Any]], dict[str, Any]]) -> Listing:
+        """All objects of a kind; `kept` tells what stays of each."""
+        return await listing(self._client, resource, kept=kept)
 
     def beats(self, namespace: str, heard: Callable[[Beat], None]) -> Informer[Beat]:
         """The nodes' heartbeats, which are in `namespace`; each new one is told."""

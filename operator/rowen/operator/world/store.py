@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rowen.kube.copy import Copy, without_managed_fields
+from rowen.kube.copy import Copy, lean
 from rowen.kube.listing import Listing, uid_of
 from rowen.operator.world.resources import WATCHED
 
@@ -40,8 +40,7 @@ class Store:
         self._groups_of = groups_of
         self._groups: dict[tuple[str, str], dict[str, Manifest]] = {}
         self._copies: dict[str, Copy[Manifest]] = {
-            kind: Copy(kind, without_managed_fields, partial(self._file, kind), clock)
-            for kind in (resource.kind for resource in WATCHED)
+            kind: Copy(kind, lean, partial(self._file, kind), clock) for kind in (resource.kind for resource in WATCHED)
         }
 
     def get(self, key: Key) -> Manifest | None:
@@ -68,6 +67,10 @@ class Store:
     def saw(self, kind: str, manifest: Manifest) -> None:
         """The watch has delivered this version."""
         self._copies[kind].saw(dict(manifest))
+
+    def kept(self, kind: str, manifest: Manifest) -> dict[str, Any]:
+        """What to keep of an object that a listing shows: what is here already is not kept twice."""
+        return dict(self._copies[kind].known(dict(manifest)) or lean(dict(manifest)))
 
     def replace(self, kind: str, listing: Listing) -> None:
         """Takes a full listing in. What it has and the watch has not delivered is remembered as unseen."""
