@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run, world
+from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, run, world
 
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.scheduler.decision import Action, Decision
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
 from rowen.scheduler.placement import selection, spreading
 from rowen.scheduler.placement.census import build_fleet
@@ -121,6 +122,37 @@ def test_a_zone_where_nothing_can_be_placed_is_none() -> None:
     assert where(run(host("a", 0.9, "east"), silent, placed(one, "a"), two), "j2") == "a"
     both = [host("b", 0.1, "east"), host("d", 0.9, "west")]
     assert where(run(*both, silent, placed(one, "c"), two), "j2") == "b"
+
+
+@pytest.mark.parametrize(
+    "west",
+    [
+        # No engine is attached; none of its devices is harvested; too small; the service leaves too little.
+        [device("c", idle=0.9, attached=False)],
+        [device("c", idle=0.9, refusal="harvest is disabled")],
+        [device("c", idle=0.9, memory=GIB)],
+        [device("c", idle=0.9, online_memory=7 * GIB)],
+        [],
+    ],
+    ids=["unattached", "disabled", "small", "used", "none"],
+)
+def test_a_zone_that_can_never_hold_the_job_is_none(west: list[DeviceView]) -> None:
+    """Else it would keep each other zone at `maxSkew` jobs for good, since it stays at none itself."""
+    rules = template(spread(ZONE))
+    bare = NodeView("c", slots=4, reported=NOW, told=NOW, heard=NOW, devices=tuple(west), labels={HOST: "c", ZONE: "w"})
+    two = like("j2", rules, memory=2 * GIB)
+    assert where(run(host("a", 0.9, "east"), bare, placed(like("j1", rules), "a"), two), "j2") == "a"
+
+
+def test_a_zone_with_fewer_devices_than_the_job_wants_is_none() -> None:
+    rules = template(spread(ZONE))
+    pair = node("a", device("a", "g0"), device("a", "g1"), slots=4, labels={HOST: "a", ZONE: "east"})
+    one = placed(like("j1", rules, devices=2), "a", "g0", "g1")
+    assert where(run(pair, host("c", 0.9, "west"), one, like("j2", rules, devices=2)), "j2") == "a"
+    # One that is full for now is one.
+    full = host("c", 0.9, "west", slots=1)
+    held = placed(like("other", template(labels={"app": "other"})), "c")
+    assert outcome(run(pair, full, one, held, like("j3", rules)), "j3").action is Action.WAIT
 
 
 def test_too_few_zones_count_as_empty_ones() -> None:

@@ -22,7 +22,7 @@ _KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class _Domains:
-    """The open nodes on which a pod can run, by a label's value."""
+    """The open nodes on which a pod can run, and that could hold its job if they were empty, by a label's value."""
 
     values: list[str]
     nodes: list[list[str]]
@@ -69,7 +69,8 @@ class Spreading:
         self._aloof: dict[Hashable, _Aloof] = {}
         self._aloof_from: BySelector[_Aloof] = BySelector()
         self._barred: dict[Hashable, dict[str, str]] = {}
-        self._domains: dict[tuple[Constraints, str, frozenset[str]], _Domains] = {}
+        self._holders: dict[tuple[int, int], bytes] = {}
+        self._domains: dict[tuple[Constraints, str, frozenset[str], bytes], _Domains] = {}
         self._tallies: dict[Hashable, _Tally] = {}
         self._tallied: BySelector[_Tally] = BySelector()
         for job, node in standing:
@@ -135,7 +136,8 @@ class Spreading:
 
     def _counted(self, job: JobView, rule: SpreadRule) -> tuple[_Tally, NDArray[np.int64]]:
         """How many of those that the rule means are where; the job itself is not among them."""
-        where = job.constraints, rule.key, frozenset[str]() if rule.apart else _needed(job)
+        shape = (frozenset[str](), b"") if rule.apart else (_needed(job), self._able(job))
+        where = job.constraints, rule.key, *shape
         key = job.namespace, rule.selector, where
         if key not in self._tallies:
             self._tallies[key] = self._tally(job, rule, self._domains_of(*where))
@@ -164,13 +166,27 @@ class Spreading:
         number = self._fleet.number.get(node)
         return "" if number is None else self._fleet.views[number].labels.get(label, "")
 
-    def _domains_of(self, constraints: Constraints, label: str, needed: frozenset[str] = frozenset()) -> _Domains:
-        """By the values of a label, of nodes that have all the labels that are `needed`."""
-        key = constraints, label, needed
+    def _able(self, job: JobView) -> bytes:
+        """A 1 for each node that could hold the job if it were empty.
+
+        Jobs may have thousands of different amounts of memory, and yet few different nodes that could hold them.
+        """
+        asked = job.devices, job.memory
+        if asked not in self._holders:
+            self._holders[asked] = self._fleet.columns.holders(*asked).tobytes()
+        return self._holders[asked]
+
+    def _domains_of(
+        self, constraints: Constraints, label: str, needed: frozenset[str] = frozenset(), able: bytes = b""
+    ) -> _Domains:
+        """By the values of a label, of nodes that have all the labels that are `needed`, and are `able` where given."""
+        key = constraints, label, needed, able
         if key not in self._domains:
             found: dict[str, list[str]] = {}
             for number in sorted(self._fleet.eligible(constraints)):
                 view = self._fleet.views[number]
+                if able and not able[number]:
+                    continue
                 if label not in view.labels or view.labels.keys() >= needed:
                     found.setdefault(view.labels.get(label, ""), []).append(view.name)
             without = found.pop("", [])

@@ -102,6 +102,11 @@ class Columns:
         ]
         return kinds, kind_of.astype(np.intp)
 
+    def holders(self, devices: int, own: int) -> Flags:
+        """Of the nodes, which have so many open devices with so many bytes beside the online pod, whoever is there."""
+        able = self.open & (self.room >= own)
+        return np.bincount(self._nodes[able], minlength=len(self._views)) >= devices
+
     @property
     def trades(self) -> bool:
         """Whether memory changes its owner on any device, so that a newcomer's own may be at somebody's cost."""
