@@ -272,7 +272,7 @@ def test_the_limit_of_sets_is_of_what_would_be_looked_at(monkeypatch: pytest.Mon
     jobs = [EASY, STRICT, job("c", devices=2, created=3.0)]
     world = node("n", *devices, slots=5)
     assert places(run(world, *jobs)) == {"a": ("n", "g1"), "b": ("n", "g0"), "c": ("n", "g3", "g4")}
-    monkeypatch.setattr(options, "_SETS", 0)
+    monkeypatch.setattr(options, "_LOOKS", 0)
     assert "b" not in places(run(world, *jobs))
 
 
@@ -297,6 +297,22 @@ def test_a_pass_has_so_many_options_in_all(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(places(run(TWO, other, *first, *for_all))) == 4
     monkeypatch.setattr(plan, "MOST_OPTIONS", 5)
     assert places(run(TWO, other, *first, *for_all)).keys() == {"a", "b", "a2"}
+
+
+def test_a_pass_looks_at_so_many_places_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no plan is better, so that none is made of them."""
+    looked_at: list[tuple[DeviceState, ...]] = []
+
+    def counted(request: Request, fleet: Fleet, devices: tuple[DeviceState, ...], policy: Policy) -> Candidate:
+        looked_at.append(devices)
+        return evaluate(request, fleet, devices, policy)
+
+    monkeypatch.setattr(options, "evaluate", counted)
+    monkeypatch.setattr(plan, "MOST_OPTIONS", 4)
+    devices = [device("n", f"g{at}") for at in range(8)]
+    jobs = [job(f"j{at}", priority=at // 2, devices=1 + 6 * (at % 2)) for at in range(40)]
+    assert places(run(node("n", *devices, slots=8), *jobs)).keys() == {"j38", "j39"}
+    assert 1 < len(looked_at) <= 4 * 4
 
 
 def test_without_an_optimum_the_queues_order_stands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,18 @@ from rowen.scheduler.policy import Policy
 
 Nodes = list[list[int]]
 """Rows of devices, node by node."""
-_SETS = 4
-"""So many sets are looked at for each option that there may be: most sets of a node are not aligned."""
+_LOOKS = 4
+"""So many places are looked at for each option that there may be: most sets of a node are not aligned."""
+
+
+class Budget:
+    """What a pass may still work out. No clock says so: the same snapshot has the same decision."""
+
+    def __init__(self, most: int) -> None:
+        self.options = most
+        """Of which plans are made."""
+        self.looks = _LOOKS * most
+        """Places that are looked at, whether they become options, and whether a plan is made of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +48,8 @@ def option(number: int, candidate: Candidate, devices: Sequence[DeviceState]) ->
     return Option(number, candidate, frozenset((*(state.row for state in devices), *keys)))
 
 
-def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: int) -> list[Option] | None:
-    """The options of all jobs, of each the best first; None where there are more than `most`.
+def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, budget: Budget) -> list[Option] | None:
+    """The options of all jobs, of each the best first; None where the budget has not so many, or not so many looks.
 
     Of a job on one device as many of its best places as all of them want devices: among empty devices no others can be
     of use, since one of these stays free whatever the others do. Of a job in lockstep every set, unless none was found
@@ -47,7 +57,7 @@ def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: 
     """
     wanted, found = sum(request.job.devices for request in requests), list[Option]()
     able = [_able(request, fleet) if request.job.devices > 1 else [] for request in requests]
-    if _sets_of(requests, able) > _SETS * most:
+    if _sets_of(requests, able) > budget.looks:
         return None
     for number, (request, nodes) in enumerate(zip(requests, able, strict=True)):
         places: Iterable[Devices] = ()
@@ -55,10 +65,11 @@ def options_of(requests: Sequence[Request], fleet: Fleet, policy: Policy, most: 
             places = [(state,) for state in best_devices(request, fleet, wanted)]
         elif nodes and best_sets(request, fleet, policy):
             places = _sets(request.job.devices, nodes, fleet)
-        looked_at = ((evaluate(request, fleet, devices, policy), devices) for devices in places)
+        looked_at = [(evaluate(request, fleet, devices, policy), devices) for devices in places]
+        budget.looks -= len(looked_at)
         fitting = [option(number, candidate, devices) for candidate, devices in looked_at if not candidate.refusal]
         found += sorted(fitting, key=lambda one: one.candidate.rank)
-        if len(found) > most:
+        if len(found) > budget.options:
             return None
     return found
 

@@ -6,7 +6,7 @@ from heapq import nlargest
 
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.joint.assignment import assigned
-from rowen.scheduler.placement.joint.options import Option, option, options_of
+from rowen.scheduler.placement.joint.options import Budget, Option, option, options_of
 from rowen.scheduler.placement.joint.trial import Result, tried
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.policy import Policy
@@ -56,23 +56,23 @@ class Joint:
 
     def __init__(self, fleet: Fleet, policy: Policy, now: float) -> None:
         self._fleet, self._policy, self._now = fleet, policy, now
-        self._left = MOST_OPTIONS
+        self._budget = Budget(MOST_OPTIONS)
 
     def plan(self, jobs: Sequence[JobView], request: Callable[[JobView], Request]) -> Plan:
         """For jobs of one priority in the queue's order; nothing where they are too many, or it is not better.
 
         Where one of them asks to lie in a certain way among others, options depend on each other: nothing, too.
         """
-        if not 1 < len(jobs) <= MOST_JOBS or any(job.spread for job in jobs):
+        if not 1 < len(jobs) <= MOST_JOBS or any(job.spread for job in jobs) or self._budget.looks <= 0:
             return NO_PLAN
         requests = [request(job) for job in jobs]
-        options = options_of(requests, self._fleet, self._policy, self._left)
+        options = options_of(requests, self._fleet, self._policy, self._budget)
         if options is None or len({one.number for one in options}) <= 1:
             return NO_PLAN
         queue = tried(requests, {}, self._fleet, self._policy)
         if _most(options) <= queue.total + _LEAST_MORE:
             return NO_PLAN
-        self._left -= len(options)
+        self._budget.options -= len(options)
         best, given = self._best(requests, options, queue)
         return _plan(jobs, queue, best, given)
 
