@@ -17,7 +17,7 @@ from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.joint.plan import Joint, Plan
-from rowen.scheduler.placement.memory_words import above_all_devices, gib
+from rowen.scheduler.placement.memory_words import above_all_devices, gib, short_now
 from rowen.scheduler.placement.refused import refused
 from rowen.scheduler.placement.remedy import Remedies, remedies
 from rowen.scheduler.placement.search.choice import claim_of
@@ -152,8 +152,9 @@ def _hold(job: JobView) -> Outcome:
 def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, told: str) -> Outcome:
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
-    message += _memory_told(job, fleet) + told
-    return Outcome(job, Action.KEEP, message, placement=placement, fraction=fleet.standing(claim).fraction)
+    standing = fleet.standing(claim)
+    message += _memory_told(job, fleet) + short_now(standing.memory) + told
+    return Outcome(job, Action.KEEP, message, placement=placement, fraction=standing.fraction)
 
 
 def _silent_told(placement: Placement, waited_for: Collection[str]) -> str:

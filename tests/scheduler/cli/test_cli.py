@@ -77,6 +77,22 @@ def test_of_a_finished_job_the_placement_is_told_as_its_last() -> None:
         assert (heading in shown(OfflineJobStatus.from_wire({**STATUS.to_wire(), "conditions": [finished]}))) is told
 
 
+def test_of_a_job_that_has_its_place_the_factors_are_told_as_those_of_its_placement() -> None:
+    heading = "As it was predicted when it was placed:"
+    assert heading not in shown(STATUS)
+    lease = {"durationSeconds": 15}
+    held = {
+        "id": "a",
+        "node": "n",
+        "devices": ["d"],
+        "predictedFraction": 0.5,
+        "time": "2026-01-01T00:00:00Z",
+        "lease": lease,
+    }
+    placed = shown(OfflineJobStatus.from_wire({**STATUS.to_wire(), "assignment": held}))
+    assert placed.index(heading) < placed.index("no candidate holds")
+
+
 def test_a_job_that_was_not_seen_yet() -> None:
     assert "has not looked at it yet" in shown(OfflineJobStatus())
 

@@ -63,6 +63,30 @@ def test_tenants_share_the_pool_equally() -> None:
     assert found.refusal == "would lower the total by 0.20 devices: ns/a would fall from 0.80 to 0.40"
 
 
+@pytest.mark.parametrize(
+    ("available", "told"),
+    [
+        ((4, 4), None),
+        # Exactly half of what it wants, on average.
+        ((0, 4), None),
+        ((1, 2), "with what the pool lends it now it makes less than half"),
+        ((0,) * 7 + (2,), "with what the pool lends it now it makes less than half"),
+        (
+            (0, 0, 0, 0, 0, 0, 0, 1),
+            "the pool lends it next to nothing now, so it may stand still until others need less",
+        ),
+    ],
+)
+def test_a_job_that_has_its_place_and_little_memory_says_so(available: tuple[int, ...], told: str | None) -> None:
+    """0.05 of 4 GiB over eight parts of the time: 2 GiB in one of them are 1/16, 1 GiB is 1/32."""
+    found = outcome(run(node("n", lending("n", *available)), placed(pooled("j"), "n")), "j")
+    assert found.action is Action.KEEP
+    assert found.message.partition("; memory is short: ")[2] == (told or "")
+    # Of one without a part of the pool, nothing is said.
+    slight = outcome(run(node("n", lending("n", *available)), placed(slim("j"), "n")), "j")
+    assert "memory is short" not in slight.message
+
+
 def test_memory_that_a_newcomer_takes_breaks_a_neighbours_promise() -> None:
     """Alone 0.8 x 4/4; beside another 0.8 x 1/2 x 2/4 = 0.2, with enough time for 0.3 by itself."""
     first = placed(pooled("a", sla=0.3), "n")

@@ -38,6 +38,8 @@ def show(
     finished = find_condition(status.conditions, "Finished")
     if finished is not None and finished.status == "True":
         say("Where the scheduler placed it last:")
+    elif status.assignment is not None:
+        say("As it was predicted when it was placed:")
     say(status.explanation.message)
     show_candidates(status.explanation.candidates if candidates is None else candidates, console)
 

@@ -6,6 +6,9 @@ What a service may have counts in full, in use or not: a job's own memory is not
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.snapshot import JobView
 
+_NOTHING, _LITTLE = 0.05, 0.5
+"""In words and not in figures: the first report that says otherwise would change a status."""
+
 
 def memory_refusal(job: JobView, device: DeviceView, left: int) -> str:
     """Why the job's own memory has no room on the device. `left`: bytes that nobody may claim; below 0 for none."""
@@ -45,6 +48,13 @@ def above_all_devices(job: JobView, largest: DeviceView | None) -> str:
     if not job.pool or largest is None or not job.memory <= largest.memory < most:
         return ""
     return f"; spec.memoryLimit {gib(most)} is above every device's memory: {_largest(largest)}"
+
+
+def short_now(factor: float) -> str:
+    """That a job which has its place has little memory of the pool; empty where `factor`, its M by now, is not low."""
+    if factor < _NOTHING:
+        return "; memory is short: the pool lends it next to nothing now, so it may stand still until others need less"
+    return "; memory is short: with what the pool lends it now it makes less than half" if factor < _LITTLE else ""
 
 
 def lending_help(device: DeviceView, want_bytes: int, tenants: int, taken: int) -> str:
