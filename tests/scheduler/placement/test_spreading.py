@@ -15,7 +15,7 @@ from rowen.scheduler.history import History
 from rowen.scheduler.placement import selection, spreading
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.constraints import Requirement, constraints_of
-from rowen.scheduler.placement.spread_rules import SpreadRule, labels_of, spread_of
+from rowen.scheduler.placement.spread_rules import NOBODY, SpreadRule, labels_of, spread_of
 from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.serve.whatif import predict
 from rowen.scheduler.snapshot import JobView, NodeView
@@ -102,6 +102,29 @@ def test_a_node_without_the_label_takes_none() -> None:
     assert where(found, "j1") == "b"
     alone = outcome(run(host("a", 0.9), like("j1", template(spread(ZONE)))), "j1")
     assert f"spread over {ZONE}: the node has no such label" in alone.message
+
+
+def test_a_rule_that_means_nobody_only_asks_for_the_label() -> None:
+    """As kube-scheduler has it of a selector that is left out."""
+    rules = template(spread(ZONE, labelSelector=None))
+    nodes = [host("a", 0.9), host("b", 0.9, "west", slots=8), host("c", 0.0, "east")]
+    found = run(*nodes, *(placed(like(f"j{at}", rules), "b") for at in range(3)), like("j9", rules))
+    assert where(found, "j9") == "b"
+
+
+def test_an_empty_value_of_a_label_is_a_zone_as_any_other() -> None:
+    rules, nameless = template(spread(ZONE)), node("a", device("a", idle=0.9), slots=4, labels={HOST: "a", ZONE: ""})
+    assert where(run(nameless, like("j1", rules)), "j1") == "a"
+    west = host("b", 0.1, "west")
+    assert where(run(nameless, west, placed(like("j1", rules), "a"), like("j2", rules)), "j2") == "b"
+    aloof = placed(like("j1", template(affinity=apart(ZONE))), "a")
+    assert where(run(nameless, west, aloof, like("j2", template())), "j2") == "b"
+
+
+def test_nodes_without_a_label_are_not_one_place() -> None:
+    aloof = placed(like("j1", template(affinity=apart(ZONE))), "c")
+    nameless = node("a", device("a", idle=0.9), slots=4, labels={HOST: "a", ZONE: ""})
+    assert where(run(nameless, host("c", 0.9), aloof, like("j2", template())), "j2") == "a"
 
 
 def test_a_node_that_lacks_the_label_of_another_rule_is_no_zone() -> None:
@@ -284,7 +307,8 @@ def test_a_job_does_not_stand_in_its_own_way() -> None:
             template(spread(matchLabelKeys=["app", "none"], labelSelector={})),
             (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),),
         ),
-        (template(spread(labelSelector=None)), ()),
+        (template(spread(labelSelector=None)), (SpreadRule(HOST, NOBODY),)),
+        (template(affinity=apart(labelSelector=None)), ()),
         (template(spread(most=0)), ()),
         (template(spread("k" * 318), affinity=apart("k" * 318)), ()),
         (template(spread("k" * 317)), (SpreadRule("k" * 317, (Requirement("app", "In", ("x",)),)),)),
@@ -298,7 +322,7 @@ def test_a_job_does_not_stand_in_its_own_way() -> None:
         (template(affinity=apart()), (SpreadRule(HOST, (Requirement("app", "In", ("x",)),), apart=True),)),
         (template(affinity=apart(namespaces=["other"])), ()),
         (
-            template(spread(labelSelector=None), spread()),
+            template(spread(most=0), spread()),
             (SpreadRule(HOST, (Requirement("app", "In", ("x",)),)),),
         ),
         (

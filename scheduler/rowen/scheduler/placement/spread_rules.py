@@ -19,6 +19,9 @@ _MOST_RULES = 8
 _MOST_REQUIREMENTS = 16
 _MOST_VALUES = 256
 
+NOBODY = (Requirement("", "In"),)
+"""The selector that is left out, or null: it means no pod, as an empty one means all."""
+
 Key = Annotated[str, Field(max_length=317)]
 """Of a label: a prefix of 253 letters, a slash and a name of 63. Nobody has checked a template's, and it is told."""
 
@@ -92,10 +95,8 @@ def _spreads(entries: object, labels: Mapping[str, str]) -> Iterator[SpreadRule]
             read = _Spread.model_validate(raw)
         except ValidationError:
             continue
-        if read.label_selector is None:
-            continue
         own = [Requirement(key, "In", (labels[key],)) for key in read.match_label_keys or () if key in labels]
-        selector = (*_requirements(read.label_selector), *own)
+        selector = NOBODY if read.label_selector is None else (*_requirements(read.label_selector), *own)
         must = read.when_unsatisfiable == "DoNotSchedule"
         yield SpreadRule(read.topology_key, selector, read.max_skew, read.min_domains or 1, must)
 

@@ -88,7 +88,10 @@ class Spreading:
         for tally in self._tallied.meaning(job):
             self._enter(tally, node, 1)
 
-    def _keep_away(self, job: JobView, rule: SpreadRule, value: str) -> None:
+    def _keep_away(self, job: JobView, rule: SpreadRule, value: str | None) -> None:
+        # Where the label is missing, nobody else is at the same place.
+        if value is None:
+            return
         name = job.namespace, rule.selector, rule.key
         if name not in self._aloof:
             self._aloof[name] = _Aloof(len(self._aloof), rule.key)
@@ -157,14 +160,15 @@ class Spreading:
         return tally
 
     def _enter(self, tally: _Tally, node: str, count: int) -> None:
-        at = tally.domains.at.get(self._value(node, tally.key))
+        value = self._value(node, tally.key)
+        at = None if value is None else tally.domains.at.get(value)
         if at is not None:
             tally.counts[at] += count
 
-    def _value(self, node: str, label: str) -> str:
-        """The node's label; also of one that is not open, since its jobs are still there. Empty where it has none."""
+    def _value(self, node: str, label: str) -> str | None:
+        """The node's label, which may be empty; also of one that is not open, since its jobs are still there."""
         number = self._fleet.number.get(node)
-        return "" if number is None else self._fleet.views[number].labels.get(label, "")
+        return None if number is None else self._fleet.views[number].labels.get(label)
 
     def _able(self, job: JobView) -> bytes:
         """A 1 for each node that could hold the job if it were empty.
@@ -183,13 +187,15 @@ class Spreading:
         key = constraints, label, needed, able
         if key not in self._domains:
             found: dict[str, list[str]] = {}
+            without: list[str] = []
             for number in sorted(self._fleet.eligible(constraints)):
                 view = self._fleet.views[number]
                 if able and not able[number]:
                     continue
-                if label not in view.labels or view.labels.keys() >= needed:
-                    found.setdefault(view.labels.get(label, ""), []).append(view.name)
-            without = found.pop("", [])
+                if label not in view.labels:
+                    without.append(view.name)
+                elif view.labels.keys() >= needed:
+                    found.setdefault(view.labels[label], []).append(view.name)
             self._domains[key] = _Domains(list(found), list(found.values()), without)
         return self._domains[key]
 
