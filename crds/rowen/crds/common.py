@@ -1,9 +1,9 @@
 """Parts that several kinds share: conditions, places on volumes, where a model comes from."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from rowen.crds.base import ApiModel, Name, ReadModel, Timestamp, exactly_one, rules
 
@@ -117,29 +117,3 @@ class ModelSource(ApiModel):
         if (self.claim_name is None) == (self.hugging_face is None) or (self.claim_name is None) != (self.path is None):
             raise ValueError("exactly one of claimName (with path) and huggingFace must be set")
         return self
-
-
-class ObjectRef(ReadModel):
-    """A namespaced object, by name."""
-
-    namespace: Annotated[str, Field(max_length=63)]
-    """Namespace of the object."""
-    name: Annotated[str, Field(max_length=253)]
-    """Name of the object."""
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-def _parsed(value: Any) -> Any:
-    namespace, slash, name = value.partition("/") if isinstance(value, str) else ("", "", "")
-    return {"namespace": namespace, "name": name} if slash else value
-
-
-PodRef = Annotated[
-    ObjectRef,
-    BeforeValidator(_parsed),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "maxLength": 317, "pattern": "^[^/]+/[^/]+$"}),
-]
-"""A pod, as `namespace/name`."""

@@ -4,20 +4,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
-    WithJsonSchema,
     computed_field,
     model_validator,
 )
 
 from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
 from rowen.crds.busy import MOST_TEXT, BusyCells, BusyGrid, decode
-from rowen.crds.common import PodRef
 from rowen.crds.latency_counts import RequestCounts
 from rowen.crds.parts import checked, unpacked
+from rowen.crds.texts import IdleText, PodRef
 
 
 class NodeHarvestSpec(ApiModel):
@@ -105,32 +102,6 @@ class PoolOwners(ReadModel):
     def lendable_bytes(self) -> int:
         """The pool itself: all but the fixed part."""
         return self.online_used_bytes + self.online_ahead_bytes + self.offline_bytes + self.free_bytes
-
-
-class IdleWindow(ReadModel):
-    """How idle a device was over a longer time."""
-
-    seconds: Annotated[int, Field(ge=1)]
-    """Time that it covers."""
-    fraction: Annotated[float, Field(ge=0.0, le=1.0)]
-    """Fraction of it in which offline work might run, cooldowns taken off."""
-
-    def __str__(self) -> str:
-        return f"{self.fraction}/{self.seconds}s"
-
-
-def _idle_parsed(value: Any) -> Any:
-    fraction, slash, seconds = value.removesuffix("s").partition("/") if isinstance(value, str) else ("", "", "")
-    return {"fraction": fraction, "seconds": seconds} if slash else value
-
-
-IdleText = Annotated[
-    IdleWindow,
-    BeforeValidator(_idle_parsed),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "maxLength": 40, "pattern": "^[0-9.e-]+/[0-9]+s$"}),
-]
-"""As `0.6248/3600s`: the fraction, and the time that it covers."""
 
 
 _ALIKE = ("type", "memoryBytes")

@@ -12,7 +12,7 @@ from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.snapshot import JobView
-from rowen.scheduler.world.status import Wanted, manifest, owned, significant, wanted, worth_writing
+from rowen.scheduler.world.status import Wanted, manifest, owned, wanted, worth_writing
 
 
 def status_of(found: Outcome, history: History | None = None, now: float = NOW) -> Wanted:
@@ -334,8 +334,3 @@ def test_a_finished_job_keeps_what_was_told_of_it() -> None:
     assert written.assignment is None
     assert written.explanation == view.status.explanation
     assert said(written) == {"Admitted": ("True", "Profiling"), "Placed": ("False", "Finished")}
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.0, 0.0), (1234.5, 1230.0), (0.0012345, 0.00123), (99.96, 100.0)])
-def test_significant_digits(value: float, text: float) -> None:
-    assert significant(value) == text

@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from rowen.crds.node_harvest import IdleWindow
-from rowen.node_agent.report.brief import brief
+from rowen.crds.digits import significant
+from rowen.crds.texts import IdleWindow
 
 WINDOWS_SECONDS = (3600.0, 86400.0)
 _SAMPLES = 60
@@ -43,5 +43,5 @@ class LongIdles:
             span = self._latest[0] - ring[0][0] if ring else 0.0
             if span > max([least_seconds, *(window.seconds for window in found)]) + _MARGIN_SECONDS:
                 fraction = (self._latest[1] - ring[0][1]) / span
-                found.append(IdleWindow(seconds=round(span), fraction=brief(min(1.0, max(0.0, fraction)))))
+                found.append(IdleWindow(seconds=round(span), fraction=significant(min(1.0, max(0.0, fraction)), 4)))
         return found

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from math import ceil, inf
 
 from rowen.crds.busy import BusyGrid, busy_cells, encode, grid
-from rowen.crds.common import ObjectRef
 from rowen.crds.device_detail import DeviceDetail
+from rowen.crds.digits import significant
 from rowen.crds.node_harvest import (
     DeviceHarvest,
     NodeHarvestStatus,
@@ -18,11 +18,11 @@ from rowen.crds.node_harvest import (
     Quantiles,
 )
 from rowen.crds.parts import packed
+from rowen.crds.texts import ObjectRef
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
-from rowen.node_agent.report.brief import brief
 from rowen.node_agent.report.idles import LongIdles
 from rowen.node_agent.report.latencies import Latencies, windows
 
@@ -60,7 +60,7 @@ def quantiles(samples: Iterable[float]) -> Quantiles | None:
         return None
 
     def at(fraction: float) -> float:
-        return brief(ordered[max(0, ceil(fraction * len(ordered)) - 1)], digits=3)
+        return significant(ordered[max(0, ceil(fraction * len(ordered)) - 1)], 3)
 
     return Quantiles(p50=at(0.5), p90=at(0.9), p95=at(0.95), p99=at(0.99))
 
@@ -132,9 +132,9 @@ def device_harvest(
         memory_bytes=snapshot.config.memory_bytes,
         harvestable=snapshot.usable and counts.online_processes > 0,
         gate_open=counts.gate_open,
-        idle_fraction=brief(snapshot.idle_fraction),
-        harvested_fraction=brief(snapshot.harvested_fraction),
-        covered_seconds=brief(snapshot.covered) if snapshot.covered < window else None,
+        idle_fraction=significant(snapshot.idle_fraction, 4),
+        harvested_fraction=significant(snapshot.harvested_fraction, 4),
+        covered_seconds=significant(snapshot.covered, 4) if snapshot.covered < window else None,
         idles=snapshot.idles.windows(window) if snapshot.idles else [],
         busy=_busy(snapshot, over, unix_offset),
         preemptions=counts.preemptions,

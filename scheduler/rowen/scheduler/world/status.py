@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
-from math import floor, log10
 from typing import Any
 
 from rowen.crds import names
 from rowen.crds.common import Condition, ConditionStatus, find_condition, set_condition
+from rowen.crds.digits import significant
 from rowen.crds.offline_job import Assignment, Explanation, Lease, OfflineJobStatus, Throughput
 from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.decision import Action, Outcome
@@ -111,11 +111,6 @@ def gist(status: Wanted) -> Hashable:
     held = status.assignment
     conditions = tuple((condition.type, condition.status, condition.reason) for condition in status.conditions)
     return conditions, (held.node, tuple(held.devices)) if held else None, status.evictions
-
-
-def significant(value: float, digits: int = 3) -> float:
-    """The value rounded to so many significant digits."""
-    return 0.0 if value == 0.0 else round(value, digits - 1 - floor(log10(abs(value))))
 
 
 Told = tuple[str, ConditionStatus, str, str]
@@ -236,7 +231,7 @@ def _throughput(outcome: Outcome, history: History, track: Track | None) -> Thro
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else significant(value)
+    return None if value is None else significant(value, 3)
 
 
 def _explanation(outcome: Outcome, words: Callable[[str], str]) -> Explanation | None:
