@@ -9,6 +9,7 @@ from rowen.demo import checks
 from rowen.demo.blame import Cause, Sample
 from rowen.demo.checks import JobResult, PodEvidence, Readiness
 from rowen.demo.exposure import Exposure
+from rowen.demo.lateness import Lateness
 from rowen.demo.objective import Target
 
 READY = Readiness(observations=180, seconds=200.0, lapses=())
@@ -21,6 +22,7 @@ FOUND = PodEvidence(
     input_rows=120,
     output_rows=120,
 )
+ON_TIME, OVERLOADED = Lateness(0.4, 100.0, 9.0), Lateness(0.4, 100.1, 9.0)
 
 
 def test_service_ready():
@@ -56,7 +58,7 @@ def samples(*values):
 
 @pytest.mark.parametrize(("percentile", "kept"), [(50, True), (99, False)])
 def test_the_objective_is_held_at_its_own_percentile(percentile, kept):
-    check = checks.objective_kept("latency", samples(*[0.1] * 19, 0.9), Target(percentile, 0.5), "")
+    check = checks.objective_kept("latency", samples(*[0.1] * 19, 0.9), Target(percentile, 0.5), "", ON_TIME)
     assert check.passed is kept
     assert f"p{percentile} of 20 requests is " in check.evidence
     assert "the objective 500 ms" in check.evidence
@@ -64,7 +66,7 @@ def test_the_objective_is_held_at_its_own_percentile(percentile, kept):
 
 @pytest.mark.parametrize(("value", "kept"), [(0.5, True), (0.5001, False)])
 def test_an_objective_that_is_met_exactly_is_met(value, kept):
-    assert checks.objective_kept("latency", samples(value), Target(99, 0.5), "").passed is kept
+    assert checks.objective_kept("latency", samples(value), Target(99, 0.5), "", ON_TIME).passed is kept
 
 
 @pytest.mark.parametrize(
@@ -77,13 +79,31 @@ def test_an_objective_that_is_met_exactly_is_met(value, kept):
     ],
 )
 def test_a_missed_objective_fails_whoever_is_to_blame(given, doubt, cause, verdict):
-    check = checks.objective_kept("latency", given, Target(99, 0.5), doubt)
+    check = checks.objective_kept("latency", given, Target(99, 0.5), doubt, ON_TIME)
     assert (check.passed, check.cause) == (False, cause)
     assert verdict in check.evidence
 
 
+@pytest.mark.parametrize(
+    ("given", "doubt", "cause"),
+    [
+        (samples(*[0.9] * 200), "nothing recorded", Cause.BUSY),
+        # What is known stays so, and what was met was met.
+        (samples(*[0.9] * 200), "", Cause.SERVICE),
+        ([replace(sample, stop=0.8) for sample in samples(0.9)], "", Cause.TENANT),
+        (samples(0.4), "nothing recorded", None),
+    ],
+)
+def test_on_a_machine_that_is_too_busy_what_is_not_known_is_put_down_to_it(given, doubt, cause):
+    check = checks.objective_kept("latency", given, Target(99, 0.5), doubt, OVERLOADED)
+    assert (check.passed, check.cause, check.busy) == (cause is None, cause, cause is Cause.BUSY)
+    figures = "the replayer sent its requests 0.4 ms (p50) and 100.1 ms (p99) late"
+    assert (figures in check.evidence) is check.busy
+    assert check.evidence.endswith("; nothing recorded") is check.busy
+
+
 def test_an_objective_is_not_kept_without_requests():
-    check = checks.objective_kept("latency", [], Target(99, 0.5), "")
+    check = checks.objective_kept("latency", [], Target(99, 0.5), "", ON_TIME)
     assert (check.passed, check.cause) == (False, None)
 
 

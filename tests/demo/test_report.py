@@ -149,6 +149,40 @@ def test_a_machine_that_is_too_slow_is_marked_apart(changes, mark):
     assert lines[-1] == (slow if mark == "SLOW" else f"{missed} of {count} checks do not hold.")
 
 
+def overloaded(late):
+    """The agent counts other requests than its record of the gate shows, as it does where everything is late."""
+    given = busy()
+    record = given.world.devices["rowen-node-1", "cpu1"]
+    record.see([replace(transition, tenants=0) for transition in record.transitions.values()], [])
+    return replace(given, outcomes=[replace(one, lateness=late) for one in given.outcomes])
+
+
+@pytest.mark.parametrize(("late", "mark"), [(0.11, "SLOW"), (0.09, "FAIL")])
+def test_a_machine_that_is_too_busy_to_judge_on_is_slow_and_never_passes(late, mark):
+    """That none of the others holds fails it all the same."""
+    given = overloaded(late)
+    report, console = make_report(given), Console(record=True, width=600)
+    assert not report.passed
+    show(report, given, console)
+    text = console.export_text()
+    assert [line.split()[0] for line in text.splitlines() if LATE in line] == [mark]
+    assert f"\nThe replayer sent its requests {late * 1000:.1f} ms (p50) and {late * 1000:.1f} ms (p99) late" in text
+    assert text.splitlines()[-1].endswith("checks do not hold.")
+
+
+def test_where_only_a_busy_machine_stands_against_it_the_run_is_to_be_repeated():
+    given = busy()
+    record = given.world.devices["rowen-node-1", "cpu1"]
+    record.requests = {}
+    record.see([], [ServedRequest(START + 1 + i, 0.05 + i / 1e6, 0.02, 1, tenant_present=True) for i in range(300)])
+    given = replace(given, outcomes=[replace(one, lateness=0.11) for one in given.outcomes])
+    report, console = make_report(given), Console(record=True, width=600)
+    assert failing(report) == [LATE]
+    assert not report.passed
+    show(report, given, console)
+    assert "run it again with less beside it" in console.export_text().splitlines()[-1]
+
+
 def test_one_that_fails_beside_a_slow_one_fails_the_run():
     report = make_report(replace(busy(), found=PodEvidence(adapter_error="no pod")))
     assert any(check.slow for check in report.checks)

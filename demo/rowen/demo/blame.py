@@ -31,6 +31,8 @@ class Cause(StrEnum):
     REPLAYER = "replayer"
     """The replayer of the traffic, which was late itself."""
     UNKNOWN = "unknown"
+    BUSY = "busy"
+    """Not known, and the machine was too busy to measure on."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from rowen.demo.blame import Cause, Sample, blame
+from rowen.demo.blame import Cause, Finding, Sample, blame
+from rowen.demo.lateness import Lateness
 from rowen.demo.memory import MIB, MemorySummary
 from rowen.demo.objective import Target
 from rowen.demo.statistics import percentile
@@ -27,12 +28,18 @@ class Check:
         """Whether it does not hold since the machine is too slow for the service alone."""
         return not self.passed and self.cause is Cause.SERVICE
 
+    @property
+    def busy(self) -> bool:
+        """Whether it could not be judged since the machine was too busy."""
+        return not self.passed and self.cause in (Cause.REPLAYER, Cause.BUSY)
+
 
 _VERDICTS = {
     Cause.SERVICE: "The service alone; this machine is too slow for the objective at this load",
     Cause.TENANT: "Offline work",
     Cause.REPLAYER: "The replayer; this machine is too busy to measure on",
     Cause.UNKNOWN: "Whose fault is not known",
+    Cause.BUSY: "Whose fault is not known, since this machine was too busy to measure on",
 }
 
 
@@ -105,7 +112,7 @@ def requests_answered(outcomes: Sequence[Outcome], expected: int) -> Check:
     return Check("every request answered", expected > 0 and len(outcomes) == expected and not errors, evidence)
 
 
-def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doubt: str) -> Check:
+def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doubt: str, replayer: Lateness) -> Check:
     """The service kept its objective. Where not, whose fault that is.
 
     Args:
@@ -113,6 +120,7 @@ def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doub
         samples: It of all requests that were answered.
         target: The objective.
         doubt: Why the samples do not tell who is to blame; empty where they do.
+        replayer: How late it was itself.
     """
     name = f"{latency} within the objective"
     if not samples:
@@ -125,6 +133,8 @@ def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doub
     if value <= target.seconds:
         return Check(name, True, evidence)
     found = blame(samples, target, doubt)
+    if found.cause is Cause.UNKNOWN and replayer.busy:
+        found = Finding(Cause.BUSY, f"{replayer.told()}; {found.because}")
     return Check(name, False, f"{evidence}. {_VERDICTS[found.cause]}: {found.because}", found.cause)
 
 

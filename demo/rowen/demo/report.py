@@ -17,6 +17,7 @@ from rowen.demo import checks
 from rowen.demo.blame import tpot_samples, ttft_samples
 from rowen.demo.checks import Check, PodEvidence
 from rowen.demo.exposure import doubt, exposures
+from rowen.demo.lateness import Lateness, lateness
 from rowen.demo.memory import MIB, MemorySummary, PoolReading, summarize
 from rowen.demo.objective import Objective
 from rowen.demo.picture import Drawing, draw, shares
@@ -69,7 +70,7 @@ class Report:
     """What is printed and written."""
 
     latency: Latency
-    lateness_ms_p99: float
+    replayer: Lateness
     devices: tuple[DeviceSummary, ...]
     checks: tuple[Check, ...]
 
@@ -127,7 +128,7 @@ def make_report(run: Run) -> Report:
     per_request = [request.preemptions for _, record in serving for request in served(record, run.started)]
     return Report(
         latency=latency(run.outcomes),
-        lateness_ms_p99=percentile([outcome.lateness * 1000 for outcome in run.outcomes], 99),
+        replayer=lateness(run.outcomes),
         devices=devices,
         checks=(
             checks.service_ready(run.world.readiness),
@@ -155,13 +156,14 @@ def _objective_checks(run: Run, devices: Sequence[DeviceRecord]) -> tuple[Check,
     # Requests that failed were in flight too, and may have met the stop that others waited behind.
     every = zip(run.outcomes, exposures(run.outcomes, transitions), strict=True)
     found = [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
+    late = lateness(run.outcomes)
     if len(devices) == 1:
         unsure = doubt([exposure for _, exposure in found], served(devices[0], run.started))
     else:
         unsure = f"the agents tell of {len(devices)} devices of the service, and requests can be followed on one only"
     return (
-        checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure),
-        checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure),
+        checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure, late),
+        checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure, late),
     )
 
 
@@ -221,6 +223,8 @@ def show(report: Report, run: Run, console: Console) -> None:
         found = (percentile(values, percent) for percent in (50, 99, target.percentile))
         table.add_row(name, *map(milliseconds, found), bound(target))
     console.print(table)
+    if run.outcomes:
+        console.print(report.replayer.told().capitalize(), highlight=False, soft_wrap=True)
     for device in report.devices:
         console.print(
             f"{device.name}: serving {device.online_share:.0%} of the time, offline jobs {device.offline_share:.0%} "
@@ -252,13 +256,16 @@ def _verdict(report: Report) -> Text:
     if report.passed:
         slow = f"{count - missed} of {count} checks hold; for the other {missed} this machine is too slow."
         return Text(slow, style="bold yellow")
+    if all(check.passed or check.slow or check.busy for check in report.checks):
+        busy = f"{count - missed} of {count} checks hold; for the others this machine was too busy or is too slow: "
+        return Text(f"{busy}nothing is shown by that, so run it again with less beside it.", style="bold yellow")
     return Text(f"{missed} of {count} checks do not hold.", style="bold red")
 
 
 def _mark(check: Check) -> Text:
     if check.passed:
         return Text(" ok   ", style="bold green")
-    if check.slow:
+    if check.slow or check.busy:
         return Text(" SLOW ", style="bold yellow")
     return Text(" FAIL ", style="bold red")
 
