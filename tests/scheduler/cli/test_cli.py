@@ -21,7 +21,7 @@ from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import apply
 from rowen.scheduler.cli import lookup, session
 from rowen.scheduler.cli.app import app
-from rowen.scheduler.cli.explanation import show
+from rowen.scheduler.cli.explanation import show, show_answer
 
 STATUS = OfflineJobStatus.from_wire(
     {
@@ -67,6 +67,14 @@ def test_what_decided_is_one_line_however_narrow_the_terminal_is() -> None:
     told = shown(STATUS, width=40).splitlines()
     assert "n/cpu0: idle 0.12 < SLA 0.20" in told
     assert any(line.endswith("Waiting: [n] idle") for line in told)
+
+
+def test_an_answer_does_not_say_that_a_job_waits_that_can_never_be_placed() -> None:
+    never = {"namespace": "a", "name": "j", "action": "wait", "message": "it can never fit: spec.devices is 9, n has 8"}
+    console = Console(file=io.StringIO(), width=160)
+    show_answer({"jobs": [never]}, 1, console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "a/j would not be placed: it can never fit: spec.devices is 9, n has 8\n"
 
 
 def test_of_a_finished_job_the_placement_is_told_as_its_last() -> None:
