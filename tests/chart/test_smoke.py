@@ -10,7 +10,7 @@ from helm import NAMESPACE, render
 from manifests import apply, apply_status
 
 from rowen.crds.names import API_VERSION, OPERATOR_MANAGER, SCHEDULER_MANAGER
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS

@@ -9,7 +9,8 @@ from samples import TEMPLATE, offline_job, online_service
 
 from rowen.crds.kinds import KINDS, Kind
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
-from rowen.crds.offline_job import OfflineJobSpec, OfflineJobStatus, Progress
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.offline_job_status import OfflineJobStatus, Progress
 from rowen.crds.online_service import ObservedLatency, OnlineServiceSpec, OnlineServiceStatus
 
 NOW = "2026-01-01T00:00:00Z"

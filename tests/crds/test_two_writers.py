@@ -8,7 +8,7 @@ from manifests import apply, apply_status
 from samples import offline_job
 
 from rowen.crds.names import OPERATOR_MANAGER, SCHEDULER_MANAGER
-from rowen.crds.offline_job import OfflineJobStatus, Progress
+from rowen.crds.offline_job_status import OfflineJobStatus, Progress
 from rowen.kube.client import Client
 
 NOW = "2026-01-01T00:00:00Z"

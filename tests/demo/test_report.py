@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rowen.cluster import environment
 from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.demo.blame import Cause
 from rowen.demo.checks import PodEvidence
 from rowen.demo.objective import Objective, Target

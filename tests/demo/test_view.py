@@ -7,7 +7,7 @@ from pools import owners
 from rich.console import Console
 
 from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.demo.objective import Objective, Target
 from rowen.demo.traffic.replay import Progress
 from rowen.demo.view import PlainView, ScreenView, holder, make_view, owners_bar, plain_line, screen

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowen.crds.busy import busy_cells, grid
-from rowen.crds.offline_job import OfflineJobStatus, StartFailure
+from rowen.crds.offline_job_status import OfflineJobStatus, StartFailure
 from rowen.scheduler.decision import Decision, Outcome, decide
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.history import History

@@ -7,7 +7,8 @@ from pydantic import BaseModel
 
 from rowen.crds.base import rules
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
-from rowen.crds.offline_job import OfflineJobSpec, OfflineJobStatus
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceSpec, OnlineServiceStatus
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from rich.console import Console
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.demo.cluster import Cluster, Object
 from rowen.demo.errors import DemoError

@@ -10,7 +10,7 @@ from datetime import datetime
 from rowen.crds.common import find_condition
 from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.names import SERVICE_LABEL
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.demo.checks import JobResult, Readiness
 from rowen.demo.cluster import Cluster, Object

@@ -14,7 +14,7 @@ from typing import Any
 
 from rowen.crds.common import find_condition, is_true
 from rowen.crds.names import API_VERSION, GROUP
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client, open_client
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS

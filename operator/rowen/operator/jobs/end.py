@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job import StartFailure
+from rowen.crds.offline_job_status import StartFailure
 from rowen.crds.template_rules import template_fault
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, failure_reason

@@ -16,7 +16,8 @@ from rowen.crds.names import (
     JOB_UID_LABEL,
     WORKER_CONTAINER,
 )
-from rowen.crds.offline_job import Assignment, BatchInference, FineTune
+from rowen.crds.offline_job import BatchInference, FineTune
+from rowen.crds.offline_job_status import Assignment
 from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
 from rowen.crds.worker import BatchSpec, TuningSpec
 from rowen.operator.jobs.snapshot import JobSnapshot

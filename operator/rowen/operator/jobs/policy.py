@@ -15,7 +15,7 @@ from typing import Any
 
 from rowen.crds.common import Condition, find_condition
 from rowen.crds.names import HEARTBEAT_SECONDS
-from rowen.crds.offline_job import Progress, StartFailure
+from rowen.crds.offline_job_status import Progress, StartFailure
 from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.operator.decision import Decision, Manifest, Note, Removal
 from rowen.operator.jobs.attempts import Attempts, attempts_of

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job import CandidateExplanation, OfflineJobStatus
+from rowen.crds.offline_job_status import CandidateExplanation, OfflineJobStatus
 from rowen.scheduler.cli.tables import table
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from rowen.crds.common import find_condition
 from rowen.crds.node_harvest import NodeHarvestStatus
-from rowen.crds.offline_job import OfflineJobStatus
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError

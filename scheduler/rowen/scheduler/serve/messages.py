@@ -6,7 +6,8 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from rowen.crds.base import ApiModel, Name
 from rowen.crds.job_rules import broken_rules
-from rowen.crds.offline_job import Assignment, CandidateExplanation, OfflineJobSpec, Throughput
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.offline_job_status import Assignment, CandidateExplanation, Throughput
 from rowen.crds.template_rules import template_fault
 
 TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105

@@ -12,7 +12,8 @@ from rowen.crds.busy import BusyCells
 from rowen.crds.common import is_true
 from rowen.crds.container_memory import memory_of_containers
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
-from rowen.crds.offline_job import Assignment, OfflineJobSpec, OfflineJobStatus
+from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
 from rowen.crds.online_service import HarvestLevel, OnlineServiceSpec, stored_level
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
