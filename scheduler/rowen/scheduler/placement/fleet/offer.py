@@ -28,7 +28,7 @@ class Offer:
         """Relative standard deviation of the share."""
         self.loss, self.payer, self.takes = columns.loss, columns.payer, columns.takes
         self.keys: Numbers = columns.keys
-        """Order in which they are taken at the best rate; `NEVER` where there is no slot, or a promise would break."""
+        """Order in which they are taken at the best rate; `NEVER` where a newcomer is refused whatever its promise."""
         self.told: Numbers = columns.told
         """Order in which they are told of; `NEVER` where nothing is placed."""
         self.bounds: Flags = np.zeros(len(columns.share), np.bool_)
@@ -167,7 +167,8 @@ class Lending(Offer):
         shared = columns.tenants[rows] > 0
         self.shares[rows] = shares
         self.uncertainties[rows] = combined_each(columns.of_idle[rows], self._doubts[rows], shared)
-        self.keys[rows] = np.where(self.takes[rows], key_of(shares - self.loss[rows], shares), NEVER)
+        fits = self.takes[rows] & (columns.free[rows] >= self._own)
+        self.keys[rows] = np.where(fits, key_of(shares - self.loss[rows], shares), NEVER)
         self.told[rows] = columns.told_of(rows, shares)
 
     def refresh(self) -> None:
