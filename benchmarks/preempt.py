@@ -42,7 +42,7 @@ from reporting.jitter import Jitter, percentile
 from reporting.report import Figures, Missing, print_report, report
 from rig.child import process
 
-from rowen.node_agent.devices.device import Closing
+from rowen.node_agent.devices.counts import Closing
 
 BLOCKS = 2
 BACKSTOP_SECONDS = 0.5

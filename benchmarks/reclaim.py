@@ -35,7 +35,8 @@ from rig.child import read
 from selection import Selection, measure_selection
 
 from rowen.node_agent.devices.library import agent_library
-from rowen.node_agent.memory.pool import HANDLE_BYTES, Kind, Pool
+from rowen.node_agent.memory.pool import HANDLE_BYTES, Pool
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.native import library_path
 
 HELD = 256

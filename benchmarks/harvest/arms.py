@@ -24,7 +24,7 @@ from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import HeadroomDecision, HeadroomState, Observation, decide
 from rowen.node_agent.memory.lender import Lender
 from rowen.node_agent.memory.loans import Loans
-from rowen.node_agent.memory.pool import MemberStatus, PoolStatus
+from rowen.node_agent.memory.pool_status import MemberStatus, PoolStatus
 from rowen.node_agent.memory.terms import FIRST_PART, PodTerms
 
 DEFAULT, SIXTY = HarvestMemory(), HarvestMemory(target_reclaims_per_hour=60)

@@ -16,7 +16,7 @@ from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds
 from rowen.node_agent.cluster import Cluster
 from rowen.node_agent.config import NvidiaDeviceConfig
-from rowen.node_agent.devices.device import Closing, DeviceCounts, TenantCounts
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.report.change import Written, due

@@ -17,7 +17,7 @@ from reporting.jitter import Jitter
 from rig.child import ask, command, read, running
 from rig.served_device import ServedDevice
 
-from rowen.node_agent.devices.device import Closing
+from rowen.node_agent.devices.counts import Closing
 from rowen.node_agent.native import library_path
 
 GAP_SECONDS = 0.004

@@ -5,7 +5,8 @@ from pathlib import Path
 from rig.pod import Pod
 
 from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, PRELOAD_ENV, TENANT_SOCKETS_ENV
-from rowen.node_agent.attach.door import Door, Doorway
+from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.entrance import Doorway
 from rowen.node_agent.devices.allocation import SOCKET
 from rowen.node_agent.devices.device import Device
 from rowen.node_agent.memory.pool import Pool

@@ -18,7 +18,8 @@ from typing_extensions import override
 from rowen.crds.offline_job import Lora
 from rowen.crds.worker import ModelLocation, TuningSpec
 from rowen.demo import samples
-from rowen.node_agent.memory.pool import HANDLE_BYTES, Kind, Pool
+from rowen.node_agent.memory.pool import HANDLE_BYTES, Pool
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.native import library_path
 from rowen.runtime.fence import Fence
 from rowen.runtime.memory.native_arena import NativeArena

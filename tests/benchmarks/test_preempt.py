@@ -7,7 +7,7 @@ from preempt import Plan, Samples, run
 from preemption.bench import Served
 from preemption.record import Run
 
-from rowen.node_agent.devices.device import Closing
+from rowen.node_agent.devices.counts import Closing
 
 MS = 1_000_000
 RUNS = [Run(0, 10 * MS), Run(40 * MS, 60 * MS), Run(90 * MS, 95 * MS)]

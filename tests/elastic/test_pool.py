@@ -16,7 +16,7 @@ from gate.rig import Rig, Tenant, until
 from runtime.server import START_SECONDS, environment, serving
 
 from rowen.crds.worker import BatchSpec, ModelLocation
-from rowen.node_agent.memory.pool import MemberStatus
+from rowen.node_agent.memory.pool_status import MemberStatus
 from rowen.node_agent.native import library_path
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from gate.pod import Pod
 
-from rowen.node_agent.attach.door import Door, Doorway
+from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.entrance import Doorway
 from rowen.node_agent.devices.allocation import SOCKET
 from rowen.node_agent.devices.backend import Backend, Gate
 from rowen.node_agent.devices.device import Device

@@ -6,7 +6,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from rowen.node_agent.memory.pool import Admission, Kind, Pool
+from rowen.node_agent.memory.pool import Admission, Pool
+from rowen.node_agent.memory.pool_status import Kind
 
 NATIVE = Path(__file__).parents[2] / "node_agent" / "native"
 ARENA_SOURCES = [*(NATIVE / "memory" / "arena" / f"{name}.c" for name in ("arena", "range", "room")),

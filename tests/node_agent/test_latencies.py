@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 from rowen.crds.latency_counts import RequestCounts, cell_of
-from rowen.node_agent.devices.device import Request
+from rowen.node_agent.devices.counts import Request
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.report.latencies import Latencies, windows
 

@@ -11,7 +11,7 @@ import pytest
 from rowen.crds.busy import decode, grid
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
-from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.report.idles import LongIdles

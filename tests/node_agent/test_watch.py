@@ -7,7 +7,7 @@ import pytest
 from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.offence import Evict, Reason, Tell
 from rowen.node_agent.attach.watch import Watch
-from rowen.node_agent.devices.device import Offence, TenantCounts
+from rowen.node_agent.devices.counts import Offence, TenantCounts
 
 NOTHING_YET = TenantCounts(
     attached=1,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowen.node_agent.devices.device import Closing, DeviceCounts, Request
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.report.window import Window
 

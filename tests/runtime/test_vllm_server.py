@@ -10,7 +10,7 @@ from gate.rig import Rig, until
 from runtime.server import serving
 from runtime.tuning_runs import Ended
 
-from rowen.node_agent.devices.device import Request
+from rowen.node_agent.devices.counts import Request
 from rowen.node_agent.native import library_path
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import structlog
 
 from rowen.node_agent.attach.cgroup import Cgroups
-from rowen.node_agent.attach.door import Door, Doorway
+from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.entrance import Doorway
 from rowen.node_agent.attach.guests import Guests
 from rowen.node_agent.attach.watch import Notice, Watch
 from rowen.node_agent.config import DeviceConfig, Settings

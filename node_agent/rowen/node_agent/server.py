@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
 from rowen.node_agent.agent import Agent
-from rowen.node_agent.devices.device import Closing, Request
+from rowen.node_agent.devices.counts import Closing, Request
 from rowen.node_agent.node import unix_offset
 
 

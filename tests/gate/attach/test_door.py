@@ -15,7 +15,8 @@ import pytest
 from gate.rig import until
 
 from rowen.node_agent.attach.disposal import Disposal
-from rowen.node_agent.attach.door import AttachRefused, Door, Doorway
+from rowen.node_agent.attach.door import Door
+from rowen.node_agent.attach.entrance import AttachRefused, Doorway
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
 from rowen.node_agent.devices.device import Admission
 from rowen.node_agent.devices.library import ABI_VERSION

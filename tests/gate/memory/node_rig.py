@@ -15,7 +15,7 @@ from rowen.node_agent.config import CpuDeviceConfig, Settings
 from rowen.node_agent.devices.allocation import SOCKET, door_directory
 from rowen.node_agent.devices.served import ServedDevice
 from rowen.node_agent.kubelet.pods import Holders, PodView
-from rowen.node_agent.memory.pool import MemberStatus, PoolStatus
+from rowen.node_agent.memory.pool_status import MemberStatus, PoolStatus
 from rowen.node_agent.node import Node
 
 DEVICE = "cpu1"

@@ -14,9 +14,10 @@ from gate.borrower import BYTES, Borrower
 from gate.rig import freeze, until
 
 from rowen.node_agent.attach.message import MAGIC, REQUEST_MAGIC
-from rowen.node_agent.devices.device import Offence
+from rowen.node_agent.devices.counts import Offence
 from rowen.node_agent.memory.loans import Borrower as Known
-from rowen.node_agent.memory.pool import Kind, Pool
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind
 
 HANDLES = 12
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gate.rig import COUNTER, Tenant, acknowledged, until
 
-from rowen.node_agent.devices.device import Offence
+from rowen.node_agent.devices.counts import Offence
 
 
 def built(source, folder):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gate.rig import until
 
-from rowen.node_agent.devices.device import Offence
+from rowen.node_agent.devices.counts import Offence
 
 # Counts once it is there, and goes on when a signal comes to be read.
 READER = """

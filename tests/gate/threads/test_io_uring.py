@@ -7,7 +7,7 @@ import os
 import pytest
 from gate.rig import thread_names, until
 
-from rowen.node_agent.devices.device import Offence
+from rowen.node_agent.devices.counts import Offence
 
 # SQPOLL: a thread of the kernel sleeps when nothing was submitted for so many milliseconds, until it is woken.
 POLLED = """

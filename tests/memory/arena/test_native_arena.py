@@ -12,7 +12,7 @@ import pytest
 from memory.arena.kernel import active_file_bytes, huge_pages, memory_group
 from memory.members import admit, held_bytes, quarantine
 
-from rowen.node_agent.memory.pool import Kind
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.runtime.memory.native_arena import NativeArena
 
 BYTES = 65536

@@ -12,7 +12,8 @@ from descriptors import open_descriptors
 from memory.members import quarantine
 
 from rowen.node_agent.memory.ledgers import OWNERS, Ledgers
-from rowen.node_agent.memory.pool import Kind, Pool
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.runtime.memory.ledger import NativeLedger
 from rowen.runtime.memory.native_arena import NativeArena
 

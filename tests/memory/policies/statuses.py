@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rowen.node_agent.memory.pool import Kind, MemberStatus, PoolStatus
+from rowen.node_agent.memory.pool_status import Kind, MemberStatus, PoolStatus
 
 BYTES = 4096
 _COUNTS = (

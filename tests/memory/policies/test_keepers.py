@@ -6,7 +6,7 @@ from memory.policies.statuses import BYTES, member, pool
 
 from rowen.node_agent.memory.keepers import Keepers
 from rowen.node_agent.memory.loans import Borrower
-from rowen.node_agent.memory.pool import Kind
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.tries import FIRST_SECONDS, MOST_SECONDS
 
 SLOTS = {1: Borrower(0, 11), 2: Borrower(0, 12), 3: Borrower(1, 13), 4: Borrower(None, 14)}

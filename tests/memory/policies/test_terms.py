@@ -10,7 +10,7 @@ from memory.policies.statuses import BYTES, member, pool
 
 from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory.owners import memory_sample, owners
-from rowen.node_agent.memory.pool import Kind
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.memory.terms import FIRST_PART, MemorySnapshot, PodTerms, decide, split
 
 SETTINGS = HarvestMemory()

@@ -10,7 +10,8 @@ import struct
 import pytest
 from memory.members import admit, held_bytes, quarantine
 
-from rowen.node_agent.memory.pool import Admission, Kind, Pool
+from rowen.node_agent.memory.pool import Admission, Pool
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.runtime.memory.native_arena import NativeArena
 
 BYTES = mmap.PAGESIZE

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rowen.node_agent.memory.owners import owners
-from rowen.node_agent.memory.pool import Kind, Pool
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.runtime.memory.native_arena import NativeArena
 
 BYTES = mmap.PAGESIZE

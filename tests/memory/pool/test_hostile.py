@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rowen.node_agent.memory.pool import Kind, Pool
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind
 
 BYTES = mmap.PAGESIZE
 TOTAL, CAPACITY = 64, 48

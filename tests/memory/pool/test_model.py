@@ -5,7 +5,7 @@ import random
 
 from memory.members import Process, held_bytes
 
-from rowen.node_agent.memory.pool import Kind
+from rowen.node_agent.memory.pool_status import Kind
 
 BYTES = mmap.PAGESIZE
 TOTAL, CAPACITY, MEMBERS, OPERATIONS = 40, 24, 4, 10_000

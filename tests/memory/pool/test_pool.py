@@ -8,7 +8,8 @@ import threading
 import pytest
 from memory.members import admit, held_bytes, quarantine
 
-from rowen.node_agent.memory.pool import Kind, Pool
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind
 from rowen.runtime.memory.native_arena import NativeArena
 
 BYTES = mmap.PAGESIZE

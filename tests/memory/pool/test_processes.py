@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from memory.members import Process, admit, held_bytes
 
-from rowen.node_agent.memory.pool import Kind, Pool
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind
 
 BYTES = 65536
 

@@ -10,21 +10,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 import structlog
 
 from rowen.node_agent.attach.disposal import Disposal
-from rowen.node_agent.attach.message import LONGEST_HELLO, Hello, read_hello, welcome
+from rowen.node_agent.attach.entrance import AttachRefused, Doorway, Entrance, Gate, listening_at, receive_hello
+from rowen.node_agent.attach.message import Hello, read_hello, welcome
 from rowen.node_agent.attach.peer import Peer, peer_of
 from rowen.node_agent.attach.teller import Teller
-from rowen.node_agent.devices.device import Admission
-from rowen.node_agent.memory.loans import Borrower, Loans
+from rowen.node_agent.memory.loans import Borrower
 
 log = structlog.get_logger()
 
-_BACKLOG = 128
 _HELLO_SECONDS = 2.0
 """A stranger that has said nothing for so long is sent away."""
 _MOST_STRANGERS = 64
@@ -33,60 +30,13 @@ _PAUSE_SECONDS = 0.05
 """After so long it is looked whether those who wait may go on."""
 _CLOSE_SECONDS = 1.0
 """So long an end of the door waits for what it has to close."""
-_MODE = 0o666
-"""Containers run as any user; whoever has the folder mounted may come in."""
-
-
-class AttachRefused(Exception):  # noqa: N818
-    """A process may not come in; the reason is for people."""
-
-
-class Gate(Protocol):
-    """A device as its door sees it."""
-
-    loans: Loans | None
-    """Who has memory of its pool; None: it has no pool."""
-
-    def admit(self, slot: int | None, pid: int, pidfd: int) -> Admission:
-        """Lets a process in. Raises `OSError`."""
-
-    def loosen(self, number: int) -> None:
-        """A member's connection is gone."""
-
-    def dismiss(self, number: int) -> None:
-        """A member's process has ended."""
-
-
-Vet = Callable[[int], None]
-"""Looks at a process, by its id, before it is let in. Raises `AttachRefused`."""
-
-
-@dataclass(frozen=True)
-class Doorway:
-    """Where processes come in: an engine's, or a slot's pod's."""
-
-    path: Path
-    slot: int | None
-    vet: Vet = lambda _: None
-
-
-@dataclass
-class _Entrance:
-    """A socket that is listened on."""
-
-    listener: socket.socket
-    gate: Gate
-    slot: int | None
-    vet: Vet
-    disposal: Disposal
-    strangers: int = 0
 
 
 @dataclass
 class _Stranger:
     """A connection that has not said hello."""
 
-    entrance: _Entrance
+    entrance: Entrance
     connection: socket.socket
     until: float
 
@@ -97,7 +47,7 @@ class _Member:
 
     gate: Gate
     number: int
-    entrance: _Entrance
+    entrance: Entrance
     pid: int
     pidfd: int
     connection: socket.socket | None
@@ -106,31 +56,6 @@ class _Member:
     @property
     def slot(self) -> int | None:
         return self.entrance.slot
-
-
-def _listener(path: Path) -> socket.socket:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    with contextlib.ExitStack() as undo:
-        undo.enter_context(listener)
-        temporary = path.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        listener.bind(str(temporary))
-        temporary.chmod(_MODE)
-        listener.listen(_BACKLOG)
-        # Those who look for the old one find this one in its place, and never none.
-        temporary.replace(path)
-        undo.pop_all()
-    return listener
-
-
-def _receive_hello(connection: socket.socket) -> bytes:
-    """Empty: the connection has ended, or descriptors came along. Raises `OSError`.
-
-    Such a message is not received: the kernel would close the descriptors here and now, whatever that takes.
-    """
-    _, _, flags, _ = connection.recvmsg(LONGEST_HELLO + 1, 0, socket.MSG_PEEK)
-    return b"" if flags & socket.MSG_CTRUNC else connection.recv(LONGEST_HELLO + 1)
 
 
 class Door:
@@ -146,7 +71,7 @@ class Door:
         self._selector.register(self._wake, selectors.EVENT_READ, self._clear_wake)
         self._strangers: dict[socket.socket, _Stranger] = {}
         self._members: dict[tuple[int, int], _Member] = {}
-        self._entrances: list[_Entrance] = []
+        self._entrances: list[Entrance] = []
         self._paused: dict[socket.socket, tuple[Disposal, Callable[[], None]]] = {}
         """Listeners and members' connections that wait until less is left to be closed."""
         self._stop = False
@@ -156,10 +81,10 @@ class Door:
     def open(self, gate: Gate, doorways: Sequence[Doorway]) -> None:
         """Listens on sockets made anew. Raises `OSError`: then on none of them, and nobody has come in."""
         with contextlib.ExitStack() as undo:
-            listeners = [undo.enter_context(_listener(doorway.path)) for doorway in doorways]
+            listeners = [undo.enter_context(listening_at(doorway.path)) for doorway in doorways]
             undo.pop_all()
         for listener, doorway in zip(listeners, doorways, strict=True):
-            entrance = _Entrance(listener, gate, doorway.slot, doorway.vet, Disposal("rowen-disposal"))
+            entrance = Entrance(listener, gate, doorway.slot, doorway.vet, Disposal("rowen-disposal"))
             self._entrances.append(entrance)
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, entrance))
 
@@ -235,7 +160,7 @@ class Door:
         if self._paused.pop(connection, None) is None:
             self._selector.unregister(connection)
 
-    def _accept(self, entrance: _Entrance) -> None:
+    def _accept(self, entrance: Entrance) -> None:
         if entrance.disposal.full:
             self._pause(entrance.listener, entrance.disposal)
             return
@@ -266,7 +191,7 @@ class Door:
             self._forget(stranger)
             stranger.entrance.disposal.close(stranger.connection)
 
-    def _refuse(self, entrance: _Entrance, connection: socket.socket, error: int, reason: str) -> None:
+    def _refuse(self, entrance: Entrance, connection: socket.socket, error: int, reason: str) -> None:
         with contextlib.suppress(OSError):
             connection.send(welcome(error, reason))
         entrance.disposal.close(connection)
@@ -277,7 +202,7 @@ class Door:
         self._forget(stranger)
         entrance, connection = stranger.entrance, stranger.connection
         try:
-            data = _receive_hello(connection)
+            data = receive_hello(connection)
         except OSError:
             data = b""
         if not data:
@@ -293,7 +218,7 @@ class Door:
         else:
             self._let_in(entrance, connection, peer, hello)
 
-    def _let_in(self, entrance: _Entrance, connection: socket.socket, peer: Peer, hello: Hello) -> None:
+    def _let_in(self, entrance: Entrance, connection: socket.socket, peer: Peer, hello: Hello) -> None:
         try:
             entrance.vet(peer.pid)
             admission = entrance.gate.admit(entrance.slot, peer.pid, peer.pidfd)
@@ -311,7 +236,7 @@ class Door:
         finally:
             os.close(admission.member_file)
 
-    def _enter(self, entrance: _Entrance, number: int, peer: Peer, connection: socket.socket, hello: Hello) -> None:
+    def _enter(self, entrance: Entrance, number: int, peer: Peer, connection: socket.socket, hello: Hello) -> None:
         gate = entrance.gate
         before = self._members.get((id(gate), number))
         if before is not None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from rowen.node_agent.attach.cgroup import Cgroups, PodCgroup
-from rowen.node_agent.attach.door import AttachRefused
-from rowen.node_agent.devices.device import DeviceCounts
+from rowen.node_agent.attach.entrance import AttachRefused
+from rowen.node_agent.devices.counts import DeviceCounts
 
 
 class Gate(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.offence import WINDOW, Evict, KernelStop, PodRecord, Process, Reason, Tell, decide
 from rowen.node_agent.attach.suspects import Suspects, processes_in, sight
-from rowen.node_agent.devices.device import Offence, TenantCounts
+from rowen.node_agent.devices.counts import Offence, TenantCounts
 
 _ARRIVAL_SECONDS = 2.0
 """After a process has attached, what the pod used before may have been its start."""

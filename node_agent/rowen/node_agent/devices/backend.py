@@ -6,7 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal, Protocol
 
-from rowen.node_agent.devices.device import Admission, Closing, DeviceCounts, Request
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
+from rowen.node_agent.devices.device import Admission
 from rowen.node_agent.memory.loans import Loans
 
 

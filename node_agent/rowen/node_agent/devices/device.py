@@ -5,9 +5,9 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Offence, Request, TenantCounts
 from rowen.node_agent.devices.library import (
     CPU_WORDS,
     ENGINE,
@@ -22,41 +22,6 @@ from rowen.node_agent.memory.loans import Loans
 from rowen.node_agent.memory.pool import Pool
 
 
-class Offence(Enum):
-    """Why the kernel had to stop a pod."""
-
-    UNACKNOWLEDGED = 1
-    """A process did not acknowledge in time."""
-    HANDLER_REPLACED = 2
-    """A process has put a handler of its own in the place of the gate's."""
-    RAN = 3
-    """The pod used its CPU while the gate was closed and all who had attached had acknowledged."""
-    BLAMELESS = 4
-    """Nobody's fault: a process did not acknowledge in time and did not run either, since the machine was busy or
-    another device had stopped the pod already; or the kernel worked for the pod for long."""
-
-
-@dataclass(frozen=True)
-class TenantCounts:
-    """What one offline slot has done since its pod came. Times in seconds."""
-
-    attached: int
-    open_seconds: float
-    preemptions: int
-    backstops: int
-    reports: int
-    completed: int
-    total: int
-    tokens: int
-    granted_seconds: float
-    offences: int = 0
-    """Of the backstops, those that the pod is to blame for."""
-    offence: Offence | None = None
-    """Why the kernel stopped it last, where it did."""
-    offender: int | None = None
-    """Process that it is known of, as the agent sees it."""
-
-
 @dataclass(frozen=True)
 class Admission:
     """A process that was let in. The descriptors of the two files are to be handed to it."""
@@ -66,49 +31,6 @@ class Admission:
     """Stays the device's."""
     member_file: int
     """The caller's to close."""
-
-
-@dataclass(frozen=True)
-class DeviceCounts:
-    """State of the device and its counters since its state was made. Times in seconds, clock: monotonic."""
-
-    now: float
-    idle_seconds: float
-    harvested_seconds: float
-    preemptions: int
-    backstops: int
-    decode_gap: float
-    cooldown: float
-    gate_open: bool
-    online_processes: int
-    in_flight: int
-    tenant_processes: int
-    tenants: tuple[TenantCounts, ...]
-
-
-@dataclass(frozen=True)
-class Request:
-    """A finished online request. Times in seconds, clock: monotonic."""
-
-    number: int
-    begin: float
-    end: float
-    ttft: float
-    tpot: float | None
-    preemptions: int
-    tenant_present: bool
-
-
-@dataclass(frozen=True)
-class Closing:
-    """A close of the gate and what followed. Times in seconds, clock: monotonic; None: not yet."""
-
-    number: int
-    closed: float
-    acknowledged: float | None
-    opened: float | None
-    tenants: int
-    for_request: bool
 
 
 def cpu_words(cpus: Sequence[int]) -> list[int]:

@@ -10,7 +10,7 @@ from rowen.node_agent.memory.keepers import Keepers
 from rowen.node_agent.memory.lender import Lender
 from rowen.node_agent.memory.loans import Borrower, Loans
 from rowen.node_agent.memory.owners import memory_sample, owners
-from rowen.node_agent.memory.pool import PoolStatus
+from rowen.node_agent.memory.pool_status import PoolStatus
 from rowen.node_agent.memory.shortage import shortage
 from rowen.node_agent.memory.terms import PodTerms
 from rowen.node_agent.memory.trace import MemorySample

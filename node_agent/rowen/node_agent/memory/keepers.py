@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from rowen.node_agent.memory.loans import Borrower
-from rowen.node_agent.memory.pool import Kind, PoolStatus
+from rowen.node_agent.memory.pool_status import Kind, PoolStatus
 from rowen.node_agent.tries import Tries
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rowen.node_agent.memory.headroom import HeadroomState
 from rowen.node_agent.memory.loans import Borrower, Loans
-from rowen.node_agent.memory.pool import PoolStatus
+from rowen.node_agent.memory.pool_status import PoolStatus
 from rowen.node_agent.memory.terms import MemorySnapshot, PodTerms, Terms, decide
 
 PodOf = Callable[[Borrower], PodTerms | None]

@@ -11,7 +11,8 @@ from pathlib import Path
 import structlog
 
 from rowen.node_agent.memory.ledgers import Ledgers
-from rowen.node_agent.memory.pool import Kind, Pool, PoolStatus
+from rowen.node_agent.memory.pool import Pool
+from rowen.node_agent.memory.pool_status import Kind, PoolStatus
 
 log = structlog.get_logger()
 

@@ -5,10 +5,10 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 
 from rowen.node_agent.devices.library import agent_library
+from rowen.node_agent.memory.pool_status import Kind, MemberStatus, PoolStatus
 
 HANDLE_BYTES = 2 << 20
 MEMBERS = 256
@@ -18,13 +18,6 @@ MOST_HANDLES = 1 << 20
 _U32, _U64, _I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 
 
-class Kind(IntEnum):
-    """What a member's process is."""
-
-    ONLINE = 1
-    OFFLINE = 2
-
-
 @dataclass(frozen=True)
 class Admission:
     """A new member. Its descriptors are the pool's; the process gets duplicates."""
@@ -32,67 +25,6 @@ class Admission:
     number: int
     arena: int
     memory: int
-
-
-@dataclass(frozen=True)
-class MemberStatus:
-    """One member, in handles."""
-
-    number: int
-    kind: Kind
-    granted: int
-    owned: int
-    """Most that it may hold by the grants still in effect, or what it really holds, whichever is more."""
-    held: int
-    """As the member says; so are the next two."""
-    used: int
-    wanted: int
-    really_held: int
-    """What its memory file holds, rounded up."""
-    overdrawn: int
-    """Of these, beyond every grant."""
-    stubborn: int
-    """Kept beyond a grant that was lowered, for longer than the member was given to return it."""
-    target: int
-    """Of an online member: what it shall own now."""
-    pressures: int
-    """Of an online member: times that its target was raised to meet a need."""
-    capacity: int
-    """Most that it may ever hold."""
-    bound: int
-    """Of an online member: most that it may own."""
-    taken: int
-    """Taken from it so far."""
-
-
-@dataclass(frozen=True)
-class PoolStatus:
-    """The pool, in handles."""
-
-    handle_bytes: int
-    page_bytes: int
-    """Of the kernel's pages that the handles consist of."""
-    total: int
-    free: int
-    deficit: int
-    """What the fixed part and online members lacked after the last round."""
-    fixed: int
-    """Kept from all members."""
-    reclaims: int
-    """Rounds in which handles were taken."""
-    handles_reclaimed: int
-    handles_for_engines: int
-    """Of these: the others were for the fixed part."""
-    engines_absent: int
-    """What engines own that have not handed over yet what they had of the last agent's pool."""
-    members: tuple[MemberStatus, ...]
-
-    def of(self, number: int) -> MemberStatus:
-        """Raises `KeyError` when there is no such member."""
-        for member in self.members:
-            if member.number == number:
-                return member
-        raise KeyError(number)
 
 
 class _Member(ctypes.Structure):

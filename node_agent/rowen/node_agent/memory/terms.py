@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rowen.crds.online_service import HarvestMemory
 from rowen.node_agent.memory import headroom
 from rowen.node_agent.memory.headroom import HeadroomState, Observation
-from rowen.node_agent.memory.pool import Kind, MemberStatus, PoolStatus
+from rowen.node_agent.memory.pool_status import Kind, MemberStatus, PoolStatus
 
 FIRST_PART = 16
 

@@ -12,7 +12,7 @@ from rowen.crds.latency_counts import (
     RequestCounts,
     cell_of,
 )
-from rowen.node_agent.devices.device import Request
+from rowen.node_agent.devices.counts import Request
 from rowen.node_agent.kubelet.pods import PodView
 
 _SLICE_SECONDS = 30

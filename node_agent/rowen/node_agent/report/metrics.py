@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rowen.crds.node_harvest import PoolOwners
-from rowen.node_agent.devices.device import Closing, DeviceCounts, Request
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
 from rowen.node_agent.kubelet.pods import PodView
-from rowen.node_agent.memory.pool import PoolStatus
+from rowen.node_agent.memory.pool_status import PoolStatus
 
 _SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _TTFT = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

@@ -20,7 +20,7 @@ from rowen.crds.node_harvest import (
 from rowen.crds.parts import packed
 from rowen.crds.texts import ObjectRef
 from rowen.node_agent.config import DeviceConfig
-from rowen.node_agent.devices.device import Closing, DeviceCounts, Request, TenantCounts
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.report.idles import LongIdles

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rowen.node_agent.devices.backend import Gate
-from rowen.node_agent.devices.device import Closing, DeviceCounts, Request
+from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.report.idles import LongIdles
 

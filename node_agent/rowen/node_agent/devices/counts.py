@@ -1,0 +1,82 @@
+"""What happened on a device, as its page tells: counters, requests, closings of the gate, offences."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Offence(Enum):
+    """Why the kernel had to stop a pod."""
+
+    UNACKNOWLEDGED = 1
+    """A process did not acknowledge in time."""
+    HANDLER_REPLACED = 2
+    """A process has put a handler of its own in the place of the gate's."""
+    RAN = 3
+    """The pod used its CPU while the gate was closed and all who had attached had acknowledged."""
+    BLAMELESS = 4
+    """Nobody's fault: a process did not acknowledge in time and did not run either, since the machine was busy or
+    another device had stopped the pod already; or the kernel worked for the pod for long."""
+
+
+@dataclass(frozen=True)
+class TenantCounts:
+    """What one offline slot has done since its pod came. Times in seconds."""
+
+    attached: int
+    open_seconds: float
+    preemptions: int
+    backstops: int
+    reports: int
+    completed: int
+    total: int
+    tokens: int
+    granted_seconds: float
+    offences: int = 0
+    """Of the backstops, those that the pod is to blame for."""
+    offence: Offence | None = None
+    """Why the kernel stopped it last, where it did."""
+    offender: int | None = None
+    """Process that it is known of, as the agent sees it."""
+
+
+@dataclass(frozen=True)
+class DeviceCounts:
+    """State of the device and its counters since its state was made. Times in seconds, clock: monotonic."""
+
+    now: float
+    idle_seconds: float
+    harvested_seconds: float
+    preemptions: int
+    backstops: int
+    decode_gap: float
+    cooldown: float
+    gate_open: bool
+    online_processes: int
+    in_flight: int
+    tenant_processes: int
+    tenants: tuple[TenantCounts, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A finished online request. Times in seconds, clock: monotonic."""
+
+    number: int
+    begin: float
+    end: float
+    ttft: float
+    tpot: float | None
+    preemptions: int
+    tenant_present: bool
+
+
+@dataclass(frozen=True)
+class Closing:
+    """A close of the gate and what followed. Times in seconds, clock: monotonic; None: not yet."""
+
+    number: int
+    closed: float
+    acknowledged: float | None
+    opened: float | None
+    tenants: int
+    for_request: bool
