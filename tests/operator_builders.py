@@ -10,6 +10,8 @@ from rowen.operator.decision import Refusal
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
 from rowen.operator.jobs.start_wait import StartWait
 from rowen.operator.pods.view import PodView
+from rowen.operator.services.objective import Objective
+from rowen.operator.services.proportions import Proportion
 from rowen.operator.world.listening import Listening
 from rowen.operator.world.reports import Report, read_report
 
@@ -178,3 +180,10 @@ def report_manifest(*devices: dict[str, Any], node: str = NODE, time: float = NO
 def report(*devices: dict[str, Any], node: str = NODE, time: float = NOW) -> Report:
     """A node's report."""
     return replace(read_report(report_manifest(*devices, node=node, time=time)), heard=time)
+
+
+def p99(
+    beside: tuple[int, int] = (0, 0), without: tuple[int, int] = (0, 0), past: tuple[int, int] = (0, 0)
+) -> Objective:
+    """Late requests for their first token, and all: beside offline work, without, and in the past without."""
+    return Objective("ttft", 99, 0.5, Proportion(*beside), Proportion(*without), Proportion(*past))
