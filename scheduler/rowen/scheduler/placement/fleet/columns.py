@@ -83,6 +83,8 @@ class Columns:
         """By the parts in which it is told: memory over time of those rows that have been read, and which these are."""
         self.changed: list[int] = []
         """Rows that were changed, in order."""
+        self.freed: list[int] = []
+        """Rows that a claim has left, in order: more of memory is lent there than was."""
         self._group = np.where(slots, 0.0, _FULL)
         """Place in an explanation, least first: empty, shared and full devices, in each by the share."""
         self.told: Numbers = self.told_of(ALL, self.share)
@@ -168,6 +170,8 @@ class Columns:
 
     def lend(self, row: int, unseen: int, *, lends: bool) -> None:
         """What becomes of the pool's memory there after a claim; before `change`."""
+        if unseen < self.unseen[row]:
+            self.freed.append(row)
         self.unseen[row], self.lends[row] = unseen, lends
         self.lending |= lends
 
@@ -176,6 +180,8 @@ class Columns:
     ) -> None:
         """What a row is after a claim. `group`: EMPTY, SHARED or FULL; `takes`: whether one more has a slot."""
         self.changed.append(row)
+        if tenants < self.tenants[row]:
+            self.freed.append(row)
         part = sharing(tenants + 1)
         share = level.fraction * part
         self.tenants[row], self.share[row], self.free[row] = tenants, share, free

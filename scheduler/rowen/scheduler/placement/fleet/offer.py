@@ -142,8 +142,6 @@ class Lending(Offer):
         self._factors, self._doubts = np.ones(len(columns.share)), np.zeros(len(columns.share))
         """M and its doubt, or the most and the least that they can be."""
         self._factors[rows], self._doubts[rows] = self._memory(rows, outlined=True)
-        self._tenants, self._unseen = columns.tenants.copy(), columns.unseen.copy()
-        """What they were worked out for."""
         self.shares, self.uncertainties = np.empty(len(columns.share)), np.empty(len(columns.share))
         self.loss, self.payer, self.takes = columns.loss.copy(), columns.payer.copy(), columns.takes.copy()
         self.keys, self.told = np.empty(len(columns.share)), np.empty(len(columns.share))
@@ -151,7 +149,7 @@ class Lending(Offer):
         self._begin(ALL)
         self.changed = []
         self._fronts()
-        self._seen = len(columns.changed)
+        self._seen, self._freed = len(columns.changed), len(columns.freed)
 
     def _begin(self, rows: At) -> None:
         """Takes the columns and what is known of memory, which is a bound: a claim more leaves less of it."""
@@ -182,10 +180,10 @@ class Lending(Offer):
         rows = np.array(changed, np.intp)
         self._factors[rows] = np.minimum(1.0, self._factors[rows] + _SLACK)
         self._doubts[rows] = np.maximum(0.0, self._doubts[rows] - _SLACK)
-        freed = rows[(columns.tenants[rows] < self._tenants[rows]) | (columns.unseen[rows] < self._unseen[rows])]
-        if len(freed):
+        if self._freed < len(columns.freed):
+            freed = np.array(columns.freed[self._freed :], np.intp)
+            self._freed = len(columns.freed)
             self._factors[freed], self._doubts[freed] = self._memory(freed, outlined=True)
-        self._tenants[rows], self._unseen[rows] = columns.tenants[rows], columns.unseen[rows]
         self._begin(rows)
 
     def lend(self, rows: Rows) -> None:
