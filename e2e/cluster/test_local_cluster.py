@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import base_image, buildah, local
+from rowen.cluster.images import buildah, debootstrap
 from rowen.cluster.layout import HOST_ADDRESS, REGISTRY, SERVICE_IP, Layout
-from rowen.cluster.node import NODES
+from rowen.cluster.modes import local
+from rowen.cluster.node.node import NODES
 
 LAYOUT = Layout()
 NAMESPACE = "rowen-cluster-test"
@@ -80,8 +81,8 @@ def pods() -> Iterator[dict[str, tuple[str, str]]]:
     """A web server on each node: node -> pod name and address."""
     if not LAYOUT.kubeconfig.exists():
         pytest.skip("the local cluster is not up")
-    base_image.ensure(LAYOUT)
-    buildah.push_uncompressed(LAYOUT, base_image.BASE, IMAGE)
+    debootstrap.ensure(LAYOUT)
+    buildah.push_uncompressed(LAYOUT, debootstrap.BASE, IMAGE)
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
     kubectl("create", "namespace", NAMESPACE)
     kubectl("apply", "-f", "-", stdin=manifest())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rowen.cluster import cgroup
+from rowen.cluster.process import cgroup
 
 
 @pytest.fixture

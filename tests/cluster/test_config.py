@@ -7,25 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import cgroup, control_plane, dns, gobuild, layout, network, node, node_config, pki, prune
+from rowen.cluster import layout
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.images import prune
 from rowen.cluster.layout import Layout
+from rowen.cluster.node import network, node, settings
+from rowen.cluster.process import cgroup
+from rowen.cluster.services import control_plane, dns, pki
+from rowen.cluster.tools import gobuild
 
 
 def test_containerd_starts_pods_without_cap_sys_resource_and_drops_unpacked_layers() -> None:
-    cri = tomllib.loads(node_config.containerd())["plugins"]["io.containerd.grpc.v1.cri"]
+    cri = tomllib.loads(settings.containerd())["plugins"]["io.containerd.grpc.v1.cri"]
     assert cri["restrict_oom_score_adj"] is True
     assert cri["containerd"]["discard_unpacked_layers"] is True
     assert cri["sandbox_image"].startswith(layout.REGISTRY)
 
 
 def test_the_registry_is_reached_over_plain_http() -> None:
-    host = tomllib.loads(node_config.registry_host())
+    host = tomllib.loads(settings.registry_host())
     assert list(host["host"]) == [f"http://{layout.REGISTRY}"]
 
 
 def test_kubelet_lives_in_its_own_cgroup_and_never_evicts_for_the_shared_disk() -> None:
-    config = json.loads(node_config.kubelet("n", "10.0.0.1", "rowen-dev/n", "/pki"))
+    config = json.loads(settings.kubelet("n", "10.0.0.1", "rowen-dev/n", "/pki"))
     assert config["cgroupRoot"] == "/rowen-dev/n"
     assert config["failCgroupV1"] is False
     assert config["evictionHard"]["nodefs.available"] == config["evictionHard"]["imagefs.available"] == "0%"
@@ -34,13 +39,13 @@ def test_kubelet_lives_in_its_own_cgroup_and_never_evicts_for_the_shared_disk() 
 
 
 def test_kube_proxy_leaves_machine_wide_limits_alone() -> None:
-    config = json.loads(node_config.kube_proxy("n", "10.0.0.1", "/kubeconfig"))
+    config = json.loads(settings.kube_proxy("n", "10.0.0.1", "/kubeconfig"))
     assert config["mode"] == "nftables"
     assert set(config["conntrack"].values()) == {0, "0s"}
 
 
 def test_cni_routes_pods_and_forgets_addresses_on_power_loss() -> None:
-    plugin = json.loads(node_config.cni("10.244.9.0/24"))["plugins"][0]
+    plugin = json.loads(settings.cni("10.244.9.0/24"))["plugins"][0]
     assert plugin["type"] == "ptp"
     assert plugin["ipam"]["ranges"] == [[{"subnet": "10.244.9.0/24"}]]
     assert plugin["ipam"]["dataDir"].startswith("/run/")
@@ -118,7 +123,7 @@ def test_a_build_is_repeated_when_its_version_changes(tmp_path: Path) -> None:
 
 
 def test_pods_ask_our_dns_server() -> None:
-    config = json.loads(node_config.kubelet("n", "10.0.0.1", "rowen-dev/n", "/pki"))
+    config = json.loads(settings.kubelet("n", "10.0.0.1", "rowen-dev/n", "/pki"))
     assert config["clusterDNS"] == [layout.HOST_ADDRESS]
     corefile = dns.corefile("/config/dns.kubeconfig")
     assert f"bind {layout.HOST_ADDRESS}\n" in corefile
@@ -128,4 +133,4 @@ def test_pods_ask_our_dns_server() -> None:
 
 def test_pruning_keeps_what_was_built_last_and_what_pods_use() -> None:
     kept = prune.kept_references('{"agent": "r/rowen/agent:2"}', {"r/rowen/agent:1"})
-    assert kept == {"r/rowen/agent:2", "r/rowen/agent:1", node_config.PAUSE_IMAGE}
+    assert kept == {"r/rowen/agent:2", "r/rowen/agent:1", settings.PAUSE_IMAGE}

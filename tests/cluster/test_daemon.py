@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import base_image, files, mode, shell
-from rowen.cluster.daemon import Daemon, last_words
+from rowen.cluster import files
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.images import debootstrap
+from rowen.cluster.modes import mode
+from rowen.cluster.process import shell
+from rowen.cluster.process.daemon import Daemon, last_words
 
 
 def test_a_daemon_changes_with_its_command_and_its_configuration(tmp_path: Path) -> None:
@@ -69,6 +72,6 @@ def test_waiting_ends() -> None:
 
 def test_the_base_image_comes_from_the_machines_own_mirror(tmp_path: Path) -> None:
     sources = tmp_path / "debian.sources"
-    assert base_image.mirror(sources) == []
+    assert debootstrap.mirror(sources) == []
     sources.write_text("Types: deb\nURIs: mirror://somewhere/debian\nSuites: bookworm\n")
-    assert base_image.mirror(sources) == ["mirror://somewhere/debian"]
+    assert debootstrap.mirror(sources) == ["mirror://somewhere/debian"]

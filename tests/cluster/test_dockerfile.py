@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import dockerfile
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.images import dockerfile
 
 TEXT = """\
 ARG BASE=python:slim

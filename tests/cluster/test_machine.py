@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import cgroup, existing, kind, local, mode, tools
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CHECKOUT, Layout
+from rowen.cluster.modes import existing, kind, local, mode
+from rowen.cluster.process import cgroup
+from rowen.cluster.tools import tools
 
 
 def up(**variables: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rowen.cluster import probe
+from rowen.cluster.process import probe
 
 
 class Runtime(grpc.GenericRpcHandler):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rowen.cluster import process
-from rowen.cluster.process import ProcessRecord
+from rowen.cluster.process import process
+from rowen.cluster.process.process import ProcessRecord
 
 
 def fake_proc(folder: Path, *, state: str = "S", ticks: int = 77, boot: str = "boot-a") -> Path:

@@ -6,12 +6,16 @@ from typing import Annotated
 
 import typer
 
-from rowen.cluster import environment, existing, images, kind, local, mode, node, prune, status, tools
+from rowen.cluster import environment, status
 from rowen.cluster.console import console
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.images import images, prune
 from rowen.cluster.layout import Layout
 from rowen.cluster.lock import exclusive
-from rowen.cluster.mode import Mode
+from rowen.cluster.modes import existing, kind, local, mode
+from rowen.cluster.modes.mode import Mode
+from rowen.cluster.node import node
+from rowen.cluster.tools import tools
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 node_app = typer.Typer(no_args_is_help=True, help="Stop, start and enter one node of the local cluster.")

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from rowen.cluster import existing, mode
 from rowen.cluster.layout import CHECKOUT, DEFAULT_ROOT, Layout
-from rowen.cluster.mode import Mode
+from rowen.cluster.modes import existing, mode
+from rowen.cluster.modes.mode import Mode
 
 # Holds what a user of the cluster calls, and nothing else of the Python environment, such as its python.
 COMMANDS = Path(sys.prefix) / "commands"

@@ -7,7 +7,7 @@ from typing import IO
 
 from rowen.cluster.console import console
 from rowen.cluster.layout import Layout
-from rowen.cluster.shell import wait_until
+from rowen.cluster.process.shell import wait_until
 
 PATIENCE = 1800
 

@@ -2,9 +2,10 @@
 
 from rich.table import Table
 
-from rowen.cluster import control_plane, daemon, dns, registry
 from rowen.cluster.layout import Layout
-from rowen.cluster.node import NODES
+from rowen.cluster.node.node import NODES
+from rowen.cluster.process import daemon
+from rowen.cluster.services import control_plane, dns, registry
 
 
 def names() -> list[str]:

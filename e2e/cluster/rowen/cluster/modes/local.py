@@ -6,13 +6,17 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from rowen.cluster import buildah, cgroup, control_plane, daemon, dns, network, node, pki, registry, tools
 from rowen.cluster.console import step
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.images import buildah
 from rowen.cluster.layout import CGROUP, Layout
-from rowen.cluster.node import NODES, Node
-from rowen.cluster.node_config import PAUSE_IMAGE
-from rowen.cluster.shell import wait_until
+from rowen.cluster.node import network, node
+from rowen.cluster.node.node import NODES, Node
+from rowen.cluster.node.settings import PAUSE_IMAGE
+from rowen.cluster.process import cgroup, daemon
+from rowen.cluster.process.shell import wait_until
+from rowen.cluster.services import control_plane, dns, pki, registry
+from rowen.cluster.tools import tools
 
 # Belongs to one cluster, as opposed to the caches that outlive it.
 CLUSTER_STATE = ("etcd", "pki", "config", "pid", "kubeconfig")

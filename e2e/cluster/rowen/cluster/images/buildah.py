@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rowen.cluster import files
 from rowen.cluster.layout import Layout
-from rowen.cluster.shell import run, succeeds
+from rowen.cluster.process.shell import run, succeeds
 
 # Configuration of this machine that a build must see to reach its package index.
 MACHINE_CONFIG = (

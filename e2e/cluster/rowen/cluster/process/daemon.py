@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.cluster import cgroup, process
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CONTROL_CGROUP, CONTROL_CPUS, Layout
-from rowen.cluster.shell import wait_until
+from rowen.cluster.process import cgroup, process
+from rowen.cluster.process.shell import wait_until
 
 # The process joins its groups before it becomes the program, so no child of it ever runs outside.
 _JOIN = 'for group in $1; do echo $$ > "$group/cgroup.procs"; done; shift; exec "$@"'

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rowen.cluster import files
 from rowen.cluster.layout import API_SERVER, HOST_ADDRESS, SERVICE_IP, Layout
-from rowen.cluster.shell import run
+from rowen.cluster.process.shell import run
 
 DAYS = "365"
 

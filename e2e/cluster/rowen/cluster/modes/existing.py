@@ -2,11 +2,11 @@
 
 import os
 
-from rowen.cluster import tools
 from rowen.cluster.console import step
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
-from rowen.cluster.shell import run
+from rowen.cluster.process.shell import run
+from rowen.cluster.tools import tools
 
 
 def path() -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rowen.cluster import files
 from rowen.cluster.errors import ClusterError
-from rowen.cluster.shell import wait_until
+from rowen.cluster.process.shell import wait_until
 
 PROC = Path("/proc")
 

@@ -3,10 +3,10 @@
 import os
 import shutil
 
-from rowen.cluster import debian, gobuild
 from rowen.cluster.console import step
-from rowen.cluster.gobuild import Group
 from rowen.cluster.layout import Layout
+from rowen.cluster.tools import debian, gobuild
+from rowen.cluster.tools.gobuild import Group
 
 ENVTEST_GROUPS = (gobuild.KUBECONFORM, gobuild.HELM, gobuild.SERVERS)
 

@@ -1,9 +1,10 @@
 """etcd, the API server, the controller manager and the scheduler, on the host's network."""
 
-from rowen.cluster import daemon, pki
-from rowen.cluster.daemon import Daemon
 from rowen.cluster.layout import HOST_ADDRESS, POD_NETWORK, SERVICE_NETWORK, Layout
-from rowen.cluster.shell import run, succeeds
+from rowen.cluster.process import daemon
+from rowen.cluster.process.daemon import Daemon
+from rowen.cluster.process.shell import run, succeeds
+from rowen.cluster.services import pki
 
 ETCD_CLIENT = "https://127.0.0.1:12379"
 ETCD_PEER = "http://127.0.0.1:12380"

@@ -2,11 +2,12 @@
 
 import json
 
-from rowen.cluster import gobuild, mode, tools
 from rowen.cluster.console import step
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
-from rowen.cluster.shell import run
+from rowen.cluster.modes import mode
+from rowen.cluster.process.shell import run
+from rowen.cluster.tools import gobuild, tools
 
 NAME = "rowen"
 

@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from rowen.cluster import buildah
+from rowen.cluster.images import buildah
 from rowen.cluster.layout import Layout
-from rowen.cluster.shell import run
+from rowen.cluster.process.shell import run
 
 # Raise the number when the packages change.
 BASE = "localhost/rowen-base:bookworm-1"

@@ -4,7 +4,7 @@ import os
 from enum import StrEnum
 
 from rowen.cluster.errors import ClusterError
-from rowen.cluster.shell import succeeds
+from rowen.cluster.process.shell import succeeds
 
 
 class Mode(StrEnum):

@@ -7,12 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.cluster import base_image, buildah, cgroup, dockerfile, files, kind, mode, node, registry
+from rowen.cluster import files
 from rowen.cluster.console import console, step
 from rowen.cluster.errors import ClusterError
+from rowen.cluster.images import buildah, debootstrap, dockerfile
 from rowen.cluster.layout import CHECKOUT, CONTROL_CPUS, REGISTRY, Layout
-from rowen.cluster.mode import Mode
-from rowen.cluster.shell import run
+from rowen.cluster.modes import kind, mode
+from rowen.cluster.modes.mode import Mode
+from rowen.cluster.node import node
+from rowen.cluster.process import cgroup
+from rowen.cluster.process.shell import run
+from rowen.cluster.services import registry
 
 # What a Dockerfile's own `ARG BASE` says; part of the tag where nothing replaces it.
 DEFAULT_BASE = "as written"
@@ -35,7 +40,7 @@ class Image:
 
 def ensure(layout: Layout, where: Mode, names: list[str]) -> dict[str, str]:
     """Build and deliver images; returns and writes down their references by name."""
-    base = base_image.BASE if where is Mode.LOCAL else DEFAULT_BASE
+    base = debootstrap.BASE if where is Mode.LOCAL else DEFAULT_BASE
     images = [_describe(path, base) for path in _dockerfiles(names)]
     if not images:
         raise ClusterError(f"no *.Dockerfile in {CHECKOUT / 'dockerfiles'}")
@@ -78,7 +83,7 @@ def _local(layout: Layout, images: list[Image], references: dict[str, str]) -> N
     missing = [image for image in images if not registry.has(image.repository, image.tag)]
     if missing:
         with step("Base image") as now:
-            if not base_image.ensure(layout):
+            if not debootstrap.ensure(layout):
                 now.skip("there")
     for image in images:
         with step(f"Image {image.name}") as now:
@@ -86,7 +91,7 @@ def _local(layout: Layout, images: list[Image], references: dict[str, str]) -> N
             if image not in missing:
                 now.skip("in the registry")
                 continue
-            _build(layout, image, base_image.BASE)
+            _build(layout, image, debootstrap.BASE)
             buildah.push_uncompressed(layout, f"localhost/{image.repository}:{image.tag}", references[image.name])
     with step("Images on the nodes"):
         prefetch(layout, list(references.values()))

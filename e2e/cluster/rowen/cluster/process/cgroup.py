@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 from rowen.cluster.errors import ClusterError
-from rowen.cluster.shell import wait_until
+from rowen.cluster.process.shell import wait_until
 
 
 def hierarchies(mounts: str | None = None) -> list[Path]:

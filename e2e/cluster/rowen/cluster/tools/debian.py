@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rowen.cluster.errors import ClusterError
-from rowen.cluster.shell import run
+from rowen.cluster.process.shell import run
 
 # Program -> package. A package counts as there when its program is.
 ENVTEST = {"prometheus": "prometheus", "promtool": "prometheus"}

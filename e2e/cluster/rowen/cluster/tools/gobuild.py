@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import Layout
-from rowen.cluster.shell import run
+from rowen.cluster.process.shell import run
 
 KUBERNETES = "1.34.4"
-MODULE = Path(__file__).parents[2] / "go"
+MODULE = Path(__file__).parents[3] / "go"
 _VERSION = "k8s.io/component-base/version"
 # Without these a cluster calls itself v0.0.0, and charts that ask for a version refuse it.
 _FLAGS = (

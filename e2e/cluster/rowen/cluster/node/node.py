@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowen.cluster import cgroup, daemon, files, network, node_config, pki, probe
-from rowen.cluster.daemon import Daemon
+from rowen.cluster import files
 from rowen.cluster.errors import ClusterError
 from rowen.cluster.layout import CGROUP, CONTROL_CPUS, HOST_ADDRESS, REGISTRY, Layout
-from rowen.cluster.shell import run, succeeds
+from rowen.cluster.node import network, settings
+from rowen.cluster.process import cgroup, daemon, probe
+from rowen.cluster.process.daemon import Daemon
+from rowen.cluster.process.shell import run, succeeds
+from rowen.cluster.services import pki
 
 # Folder below the node's own directory -> where the node sees it.
 BINDS = {
@@ -79,7 +82,7 @@ def start(layout: Layout, node: Node) -> bool:
                 network.route_on_node(pid, other.pod_network)
     enter = inside(node, pid)
     changed = daemon.ensure(layout, _containerd(layout, node, enter))
-    socket = f"/proc/{pid}/root{node_config.CONTAINERD_SOCKET}"
+    socket = f"/proc/{pid}/root{settings.CONTAINERD_SOCKET}"
     daemon.wait_ready(layout, f"{node.name}-containerd", lambda: probe.runtime_answers(socket), timeout=60)
     changed |= daemon.ensure(layout, _kubelet(layout, node, enter))
     changed |= daemon.ensure(layout, _proxy(layout, node, enter))
@@ -102,7 +105,7 @@ def enter(layout: Layout, node: Node) -> tuple[str, ...]:
 
 def images(layout: Layout, node: Node, verb: str, references: Sequence[str]) -> None:
     """Pull or remove images."""
-    program = (str(layout.bin / "criimage"), verb, f"unix://{node_config.CONTAINERD_SOCKET}")
+    program = (str(layout.bin / "criimage"), verb, f"unix://{settings.CONTAINERD_SOCKET}")
     run([*enter(layout, node), *program, *references], timeout=1800)
 
 
@@ -163,15 +166,15 @@ def _write_configs(layout: Layout, node: Node) -> None:
     for source, target in BINDS.items():
         (folder / source).mkdir(parents=True, exist_ok=True)
         Path(target).mkdir(parents=True, exist_ok=True)
-    files.write(folder / "etc/certs.d" / REGISTRY / "hosts.toml", node_config.registry_host())
-    files.write(folder / "etc/cni/10-rowen.conflist", node_config.cni(node.pod_network))
+    files.write(folder / "etc/certs.d" / REGISTRY / "hosts.toml", settings.registry_host())
+    files.write(folder / "etc/cni/10-rowen.conflist", settings.cni(node.pod_network))
     kubeconfig = pki.write_kubeconfig(layout, "proxy", layout.configs / "proxy.kubeconfig")
     pki.write_kubeconfig(layout, node.identity().name, layout.configs / f"{node.name}-kubelet.kubeconfig")
     texts = {
         "mounts.sh": mount_script(folder),
-        "containerd.toml": node_config.containerd(),
-        "kubelet.json": node_config.kubelet(node.name, node.address, node.group, str(layout.pki)),
-        "proxy.json": node_config.kube_proxy(node.name, node.address, str(kubeconfig)),
+        "containerd.toml": settings.containerd(),
+        "kubelet.json": settings.kubelet(node.name, node.address, node.group, str(layout.pki)),
+        "proxy.json": settings.kube_proxy(node.name, node.address, str(kubeconfig)),
     }
     for suffix, text in texts.items():
         files.write(layout.configs / f"{node.name}-{suffix}", text)

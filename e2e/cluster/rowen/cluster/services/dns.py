@@ -1,9 +1,11 @@
 """Names of services: CoreDNS beside the API server, asked by every pod directly."""
 
-from rowen.cluster import daemon, files, pki
-from rowen.cluster.daemon import Daemon
+from rowen.cluster import files
 from rowen.cluster.layout import HOST_ADDRESS, Layout
-from rowen.cluster.probe import answers
+from rowen.cluster.process import daemon
+from rowen.cluster.process.daemon import Daemon
+from rowen.cluster.process.probe import answers
+from rowen.cluster.services import pki
 
 NAME = "coredns"
 READY = f"{HOST_ADDRESS}:8181"

@@ -2,10 +2,12 @@
 
 import json
 
-from rowen.cluster import daemon, files, node_config
-from rowen.cluster.daemon import Daemon
+from rowen.cluster import files
 from rowen.cluster.layout import REGISTRY, Layout
-from rowen.cluster.probe import answers, fetch
+from rowen.cluster.node import settings
+from rowen.cluster.process import daemon
+from rowen.cluster.process.daemon import Daemon
+from rowen.cluster.process.probe import answers, fetch
 
 NAME = "registry"
 MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -14,7 +16,7 @@ MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.
 def start(layout: Layout) -> bool:
     """Have the registry run and answer; returns whether it had to be started."""
     config = layout.configs / "registry.json"
-    files.write(config, node_config.registry(str(layout.registry)))
+    files.write(config, settings.registry(str(layout.registry)))
     changed = daemon.ensure(layout, Daemon(NAME, ("docker-registry", "serve", str(config)), configs=(config,)))
     daemon.wait_ready(layout, NAME, lambda: answers(f"http://{REGISTRY}/v2/"), timeout=20)
     return changed

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from rowen.cluster.layout import BRIDGE, HOST_ADDRESS, NODE_NETWORK, POD_NETWORK, Layout
-from rowen.cluster.shell import run, succeeds
+from rowen.cluster.process.shell import run, succeeds
 
 TABLE = "rowen-dev"
 KUBE_PROXY_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))

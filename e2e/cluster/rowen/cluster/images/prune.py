@@ -2,12 +2,15 @@
 
 import json
 
-from rowen.cluster import base_image, buildah, control_plane, daemon, node, registry
 from rowen.cluster.console import step
+from rowen.cluster.images import buildah, debootstrap
 from rowen.cluster.layout import REGISTRY, Layout
-from rowen.cluster.node import NODES
-from rowen.cluster.node_config import PAUSE_IMAGE
-from rowen.cluster.shell import run
+from rowen.cluster.node import node
+from rowen.cluster.node.node import NODES
+from rowen.cluster.node.settings import PAUSE_IMAGE
+from rowen.cluster.process import daemon
+from rowen.cluster.process.shell import run
+from rowen.cluster.services import control_plane, registry
 
 PREFIX = f"{REGISTRY}/rowen/"
 
@@ -44,7 +47,7 @@ def _prune_node(layout: Layout, each: node.Node, kept: frozenset[str]) -> int:
 def _prune_store(layout: Layout, kept: frozenset[str]) -> int:
     buildah.buildah(layout, "rm", "--all")  # what interrupted builds left, which holds on to their images
     listing = buildah.buildah(layout, "images", "--format", "{{.Name}}:{{.Tag}}").split()
-    ours = [name for name in listing if name.startswith("localhost/rowen/") and name != base_image.BASE]
+    ours = [name for name in listing if name.startswith("localhost/rowen/") and name != debootstrap.BASE]
     stale = [name for name in ours if name.replace("localhost", REGISTRY, 1) not in kept]
     if stale:
         buildah.buildah(layout, "rmi", *stale, timeout=300)

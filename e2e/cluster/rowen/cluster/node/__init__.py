@@ -1,0 +1,1 @@
+"""The nodes of the local cluster, and the wires between them."""

@@ -1,0 +1,1 @@
+"""Processes of the cluster: started, held, asked and ended."""

@@ -1,0 +1,1 @@
+"""Programs the cluster needs on this machine."""
