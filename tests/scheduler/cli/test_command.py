@@ -37,7 +37,9 @@ def test_a_fault_of_rowens_own_is_no_missing_library() -> None:
 
 
 def test_a_watch_ends_with_ctrl_c_and_says_nothing_about_it(api_server: ApiServer) -> None:
-    program = RUN.format(before="pass", arguments=["top", "--watch"])
+    # A shell's background task, as these tests may be, ignores it, and its children do.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = RUN.format(before=heeding, arguments=["top", "--watch"])
     environment = os.environ | {"KUBECONFIG": str(api_server.kubeconfig)}
     with subprocess.Popen(
         [sys.executable, "-u", "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
