@@ -14,7 +14,8 @@ from rowen.operator.jobs import policy as job_policy
 from rowen.operator.metrics import Metrics
 from rowen.operator.pods.owners import controller_of
 from rowen.operator.services import policy as service_policy
-from rowen.operator.status_change import JOB_FIELDS, QUIET_SECONDS, SERVICE_FIELDS, status_change
+from rowen.operator.status_change import JOB_FIELDS, SERVICE_FIELDS, status_change
+from rowen.operator.turns import Turns
 from rowen.operator.world.cluster import Cluster
 from rowen.operator.world.snapshots import World
 from rowen.operator.world.store import Key, Store
@@ -46,6 +47,12 @@ def _judged(refusal: Refusal) -> bool:
     return refusal.code in _REFUSALS or _BROKEN_WEBHOOK in refusal.message
 
 
+def _finished(status: Manifest) -> bool:
+    """Whether it is a job's that has ended."""
+    found = next((entry for entry in status["conditions"] if entry["type"] == "Finished"), None)
+    return found is not None and found["status"] == "True"
+
+
 class Reconciler:
     """Reconciles one object at a time; never two calls for the same key at once."""
 
@@ -57,7 +64,7 @@ class Reconciler:
         self._cluster = cluster
         self._metrics = metrics
         self._clock = clock
-        self._written: dict[Key, float] = {}
+        self._turns = Turns()
         self._conflicts: dict[Key, int] = {}
 
     async def reconcile(self, key: Key) -> float | None:
@@ -92,7 +99,7 @@ class Reconciler:
         owner = self._store.get(key)
         decision = self._decide(key, None)
         if owner is None or decision is None:
-            self._written.pop(key, None)
+            self._turns.ended(key)
             return None
         refusal = await self._apply(key, decision)
         acted = bool(decision.removals) or (bool(decision.children) and refusal is None)
@@ -149,9 +156,11 @@ class Reconciler:
             return None
         fields = JOB_FIELDS if key.kind == "OfflineJob" else SERVICE_FIELDS
         change = status_change(owner.get("status") or {}, decision.status, fields)
-        wait = self._written.get(key, 0.0) + QUIET_SECONDS - self._clock()
+        if _finished(decision.status):
+            self._turns.ended(key)
         if change == "None":
             return None
+        wait = self._turns.wait_seconds(key, self._clock())
         if change == "Quiet" and wait > 0:
             return wait
         try:
@@ -163,7 +172,8 @@ class Reconciler:
             if error.status == NOT_FOUND:
                 return None
             raise
-        self._written[key] = self._clock()
+        if not _finished(decision.status):
+            self._turns.wrote(key, self._clock())
         self._store.put(key.kind, stored)
         return None
 

@@ -5,9 +5,6 @@ from typing import Any, Literal
 
 Change = Literal["None", "Quiet", "Loud"]
 
-QUIET_SECONDS = 10.0
-"""Least time between two writes that tell nothing but figures."""
-
 JOB_FIELDS = (
     "observedGeneration", "conditions", "state", "kind", "attempts", "failures", "countedAttempt",
     "startFailure", "progress", "startTime", "completionTime", "result",
