@@ -52,6 +52,7 @@ VALUE_SETS: dict[str, Values] = {
     "devices": {"agent": {"devices": DEVICES}},
     "no network policies": {"networkPolicy": {"enabled": False}},
     "full": FULL,
+    "rights bound by hand": {"rbac": {"aggregate": False}},
     **{f"examples/helm/{path.name}": yaml.safe_load(path.read_text()) for path in EXAMPLES},
 }
 

@@ -24,6 +24,7 @@ def _gpu(**fields: object) -> Values:
         ({"image": {"agent": "rowen/agent:latest"}}, r"image.*agent"),
         ({"image": {"agent": "rowen/agent"}}, r"image.*agent"),
         ({"image": {"pullPolicy": "Sometimes"}}, r"image.*pullPolicy"),
+        ({"rbac": {"aggregate": "no"}}, r"rbac.*aggregate"),
         ({"agnet": {}}, r"agnet"),
         ({"operator": {"replicas": 2}}, r"operator.*replicas"),
         ({"agent": {"namespace": "Agents"}}, r"agent.*namespace"),

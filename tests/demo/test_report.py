@@ -157,8 +157,8 @@ def overloaded(late):
     return replace(given, outcomes=[replace(one, lateness=late) for one in given.outcomes])
 
 
-@pytest.mark.parametrize(("late", "mark"), [(0.11, "SLOW"), (0.09, "FAIL")])
-def test_a_machine_that_is_too_busy_to_judge_on_is_slow_and_never_passes(late, mark):
+@pytest.mark.parametrize(("late", "mark"), [(0.11, "BUSY"), (0.09, "FAIL")])
+def test_a_machine_that_is_too_busy_to_judge_on_is_marked_so_and_never_passes(late, mark):
     """That none of the others holds fails it all the same."""
     given = overloaded(late)
     report, console = make_report(given), Console(record=True, width=600)
@@ -180,6 +180,7 @@ def test_where_only_a_busy_machine_stands_against_it_the_run_is_to_be_repeated()
     assert failing(report) == [LATE]
     assert not report.passed
     show(report, given, console)
+    assert [line.split()[0] for line in console.export_text(clear=False).splitlines() if LATE in line] == ["BUSY"]
     assert "run it again with less beside it" in console.export_text().splitlines()[-1]
 
 

@@ -29,7 +29,7 @@ class Lateness:
         """The figures, in a sentence."""
         return (
             f"the replayer sent its requests {self.sent_ms_p50:.1f} ms (p50) and {self.sent_ms_p99:.1f} ms (p99) late, "
-            f"and its own loop was up to {self.loop_ms_p99:.1f} ms (p99) late while they were in flight"
+            f"and while 99 of 100 were in flight its own loop was late by {self.loop_ms_p99:.1f} ms at most"
         )
 
 

@@ -265,7 +265,9 @@ def _verdict(report: Report) -> Text:
 def _mark(check: Check) -> Text:
     if check.passed:
         return Text(" ok   ", style="bold green")
-    if check.slow or check.busy:
+    if check.busy:
+        return Text(" BUSY ", style="bold yellow")
+    if check.slow:
         return Text(" SLOW ", style="bold yellow")
     return Text(" FAIL ", style="bold red")
 
@@ -279,7 +281,7 @@ Open {folder / "timeline.png"} for the picture; {folder / "report.json"} has eve
 What to try next, in any shell, after this line:
   {environment.line()}
 
-  kubectl get rowen -A                                      all of Rowen's objects
+  kubectl get rowen -A                                      all of Rowen's objects; ojob,osvc: without the nodes
   kubectl describe ojob -n {namespace} support-lora             conditions, events, why it was placed where it was
   kubectl rowen explain -n {namespace} support-lora             the scheduler's reasons
   kubectl get nh -o yaml                                    what the agents see of their devices

@@ -26,6 +26,8 @@ from rowen.scheduler.placement.search.request import Candidate, Choice, Request,
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, JobView, Placement, Snapshot
 
+_MOST_WORDS = 200
+"""Characters of what the API server says of a refusal."""
 _BACKED_OFF = frozenset(
     {
         Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED, Reason.MADE_WAY,
@@ -127,12 +129,15 @@ def backoff_key(job: JobView, lost: Loss) -> BackoffKey | None:
     return job.uid, EVERY_NODE if lost.everywhere else job.placement.node
 
 
-def not_taken(history: History, job: JobView, now: float, policy: Policy) -> History:
-    """After the API server has refused an assignment: else each pass would plan the same, and keep its place free."""
-    key = job.uid, EVERY_NODE
-    return history.backed_off(
-        key, next_backoff(history.backoffs.get(key), "AssignmentRefused", EVERY_NODE, now, policy)
-    )
+def not_taken(history: History, job: JobView, words: str, now: float, policy: Policy) -> History:
+    """After the API server has refused an assignment: else each pass would plan the same, and keep its place free.
+
+    `words` are its own.
+    """
+    key, words = (job.uid, EVERY_NODE), " ".join(words.split())
+    told = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+    reason = f"AssignmentRefused: {told}" if told else "AssignmentRefused"
+    return history.backed_off(key, next_backoff(history.backoffs.get(key), reason, EVERY_NODE, now, policy))
 
 
 def _told_to_be_over(job: JobView) -> bool:

@@ -257,7 +257,7 @@ class Loop:
         about = gist(new) if isinstance(error, RefusedError) and not error.passes else None
         refusal = self._refused[job.uid] = refused(self._refused.get(job.uid), about, now)
         if about is not None and outcome.action is Action.PLACE:
-            self.history = not_taken(self.history, job, self.now(), self.policy)
+            self.history = not_taken(self.history, job, str(error), self.now(), self.policy)
         if not (isinstance(error, RefusedError) and error.status == NOT_FOUND):
             wait = round(refusal.until(about) - now)
             log.warning("status not written", job=job.label, error=str(error), retry_seconds=wait)

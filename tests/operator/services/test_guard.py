@@ -39,20 +39,24 @@ def test_the_cases_are_what_they_are_called() -> None:
     ]  # fmt: skip
 
 
+SINGLY = "after 30 min at Stopped one job at a time is harvested again"
+
+
 def test_harvesting_is_reduced_then_stopped_then_tried_again() -> None:
     reduced = decide(NOTED, [HARM], NOW)
     assert (reduced.level, reduced.since, reduced.steps, reduced.cause) == ("Reduced", NOW, 1, "Harvest")
-    assert reduced.message == f"harvesting makes requests late: {HARM.told()}"
+    assert reduced.message == f"harvesting makes requests late: {HARM.told(NOW)}"
     assert decide(reduced, [HARM], NOW + DWELL_SECONDS - 1) == reduced
     stopped = decide(reduced, [HARM], NOW + DWELL_SECONDS)
     assert (stopped.level, stopped.since, stopped.steps) == ("Stopped", NOW + DWELL_SECONDS, 2)
     # 900 s doubled once.
     assert decide(stopped, [SILENT], stopped.since + 1799) == stopped
     again = decide(stopped, [SILENT], stopped.since + 1800)
-    assert (again.level, again.steps, again.message) == ("Reduced", 2, "harvesting is tried again after 30 min")
+    assert (again.level, again.steps, again.message) == ("Reduced", 2, SINGLY)
     assert decide(again, [FINE], again.since + 1799) == again
     full = decide(again, [FINE], again.since + 1800)
-    assert (full.level, full.steps) == ("Full", 2)
+    told = "after 30 min at Reduced everything is harvested again"
+    assert (full.level, full.steps, full.message) == ("Full", 2, told)
     worse = decide(full, [HARM], full.since + DWELL_SECONDS)
     assert (worse.level, worse.steps, worse.wait_seconds) == ("Reduced", 3, 3600.0)
 
@@ -82,7 +86,7 @@ def test_without_a_comparison_the_steps_make_one() -> None:
     later = stopped.since + DWELL_SECONDS
     # The service misses it alone: harvesting comes back at once, step by step.
     back = decide(stopped, [OVERLOADED], later)
-    assert (back.level, back.message) == ("Reduced", f"harvesting is not the cause: {OVERLOADED.told()}")
+    assert (back.level, back.message) == ("Reduced", f"harvesting is not the cause: {OVERLOADED.told(later)}")
     full = decide(back, [OVERLOADED], later + DWELL_SECONDS)
     assert (full.level, full.since) == ("Full", later + DWELL_SECONDS)
     # The next comparison is not made before the wait of two steps down; one that shows harm needs none.
@@ -103,7 +107,7 @@ def test_without_a_comparison_the_steps_make_one() -> None:
 )
 def test_one_window_alone_steps_nothing(reason: Objective, why: str) -> None:
     noted = decide(Guard(), [reason], NOW)
-    assert (noted.level, noted.since, noted.steps, noted.message) == ("Full", NOW, 0, f"{why}: {reason.told()}")
+    assert (noted.level, noted.since, noted.steps, noted.message) == ("Full", NOW, 0, f"{why}: {reason.told(NOW)}")
     assert decide(noted, [HARM], NOW + DWELL_SECONDS - 1) == noted
     assert decide(noted, [reason], NOW + DWELL_SECONDS).level == "Reduced"
     # A disturbance that is over is forgotten, and so the next one is noted first, too.
@@ -126,7 +130,7 @@ def test_what_was_blamed_on_harvesting_and_is_missed_without_it_is_taken_back() 
     assert decide(stopped, [alone], NOW + DWELL_SECONDS - 1) == stopped
     back = decide(stopped, [alone], NOW + DWELL_SECONDS)
     assert (back.level, back.steps, back.cause) == ("Reduced", 1, "Service")
-    assert back.message == f"harvesting is not the cause: {alone.told()}"
+    assert back.message == f"harvesting is not the cause: {alone.told(NOW + DWELL_SECONDS)}"
     full = decide(back, [OVERLOADED], back.since + DWELL_SECONDS)
     assert (full.level, full.steps, full.cause) == ("Full", 0, "Service")
     assert decide(full, [OVERLOADED], full.since + DWELL_SECONDS) == Guard()

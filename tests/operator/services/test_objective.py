@@ -164,11 +164,21 @@ def test_the_gravest_verdict_is_told_with_its_figures() -> None:
     hour = p99(Proportion(9, 100), NOBODY, Proportion(1, 500)).told()
     assert hour.endswith("(TTFT), and 1 of 500 requests (0.2%) without it in the last hour; p99 allows 1%")
     assert p99(Proportion(9, 100)).told().endswith(", and too few were served without it to compare; p99 allows 1%")
-    assert p99(NOBODY, MANY).told().startswith("in the last 10 min no request beside offline work took longer than")
+    assert p99(NOBODY, Proportion(5, 100)).told() == (
+        "in the last 10 min no request was served beside offline work, and 5 of 100 requests (5.0%) without it took "
+        "longer than 500 ms to the first token (TTFT); p99 allows 1%"
+    )
+    assert p99().told() == (
+        "in the last 10 min no request was served beside offline work, and too few were served without it to compare; "
+        "p99 allows 1%"
+    )
+    dated = p99(Proportion(9, 100), NOBODY, Proportion(1, 500)).told(at=0.0)
+    assert dated.startswith("in the 10 min before 1970-01-01T00:00:00Z 9 of 100 requests (9.0%) beside offline work ")
+    assert dated.endswith(" and 1 of 500 requests (0.2%) without it in the hour before; p99 allows 1%")
 
 
 def test_a_target_of_a_second_and_more_is_told_in_seconds() -> None:
-    assert "longer than 1.5 s to the first token" in replace(p99(), target_seconds=1.5).told()
+    assert "longer than 1.5 s to the first token" in replace(p99(MANY), target_seconds=1.5).told()
 
 
 parts = st.integers(0, 3000).flatmap(lambda of: st.builds(Proportion, st.integers(0, of), st.just(of)))

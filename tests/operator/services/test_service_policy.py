@@ -330,3 +330,22 @@ def test_selector_text() -> None:
     ]
     text = selector_text({"matchLabels": {"z": "1"}, "matchExpressions": expressions})
     assert text == "z=1,a in (1,2),b notin (3),c,!d"
+
+
+def test_why_no_device_is_harvested_is_told() -> None:
+    faulty, loose = (
+        device(online=online(), harvestable=False),
+        device("b", online=online(attached=False), harvestable=False),
+    )
+    first = "with an attached engine are out of order: their agent's log says why"
+    for found, told in (
+        ([faulty], f"0 of 1 devices are harvested: 1 {first}"),
+        (
+            [faulty, loose],
+            f"0 of 2 devices are harvested: 1 {first}; on 1 Rowen's plugin has not attached in the engine",
+        ),
+    ):
+        status = decide(service(**stored(), devices=devices(*found)), NOW).status
+        assert status is not None
+        (harvest,) = [entry for entry in status["conditions"] if entry["type"] == "HarvestEnabled"]
+        assert (harvest["reason"], harvest["message"]) == ("NotHarvestable", told)

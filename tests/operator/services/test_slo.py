@@ -152,6 +152,19 @@ def test_an_objective_that_is_kept_is_told_with_its_figures() -> None:
     )
 
 
+def test_what_stays_as_it_was_against_its_figures_says_so() -> None:
+    """And nothing of it where the figures say it themselves."""
+    kept, missed = (
+        "; not clearly more than that, so it still counts as kept",
+        "; not clearly few enough to call it kept again",
+    )
+    for late, before, end in ((25, MET, kept), (18, MET, ""), (18, MISSED, missed), (25, MISSED, "")):
+        told = said(service(requests({0.1: 2000 - late, 0.9: late}), **before), "SLOMet")
+        assert told[:2] == (("True", "Met") if before is MET else ("False", "TtftExceeded"))
+        assert f"p99 allows 1%{end}" in told[2]
+        assert ("not clearly" in told[2]) is bool(end)
+
+
 @pytest.mark.parametrize(("late", "turns"), [(0.0, 0), (0.005, 0), (0.01, 24), (0.03, 0), (0.05, 0)])
 @pytest.mark.parametrize("rate", [0.5, 2.0])
 def test_under_steady_traffic_the_condition_does_not_flap(late: float, turns: int, rate: float) -> None:
@@ -175,7 +188,11 @@ FIGURES = (
     "in the last 10 min 100 of 1000 requests (10.0%) beside offline work took longer than 500 ms to the first token "
     "(TTFT), and 0 of 1000 requests (0.0%) without it; p99 allows 1%"
 )
-WHY = f"harvesting makes requests late: {FIGURES}"
+
+
+def why(at: float) -> str:
+    dated = FIGURES.replace("in the last 10 min", f"in the 10 min before {rfc3339(at, 'seconds')}")
+    return f"harvesting makes requests late: {dated}"
 
 
 def test_the_cause_of_a_miss_is_told() -> None:
@@ -202,10 +219,10 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     assert said(noted, "HarvestEnabled", NOW - 720)[1] == "Harvesting"
     assert "Harvest" not in "".join(note.reason for note in decide(noted, NOW - 720).notes)
     harmed = after(noted, *HARM, now=NOW - 720)
-    guard = {"level": "Reduced", "since": rfc3339(NOW), "steps": 1, "cause": "Harvest", "message": WHY}
+    guard = {"level": "Reduced", "since": rfc3339(NOW), "steps": 1, "cause": "Harvest", "message": why(NOW)}
     assert status_of(harmed)["harvestGuard"] == guard
     told = (
-        f"the SLO guard allows one offline job at a time on each of the service's devices; {WHY}; "
+        f"the SLO guard allows one offline job at a time on each of the service's devices; {why(NOW)}; "
         f"more are tried again at {rfc3339(NOW + 900)}, unless requests are late before"
     )
     assert said(harmed, "HarvestEnabled") == ("True", "HarvestReduced", f"1 of 1 devices are harvested; {told}")
@@ -217,7 +234,7 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     # The next step, with one event: `Degraded` says the same.
     stop = decide(later, NOW + 720)
     told = (
-        f"the SLO guard allows no offline work on the service's devices; {WHY}; "
+        f"the SLO guard allows no offline work on the service's devices; {why(NOW + 720)}; "
         f"one job at a time is tried again at {rfc3339(NOW + 720 + 1800)} at the latest"
     )
     assert said(later, "HarvestEnabled", NOW + 720) == ("False", "HarvestStopped", told)
@@ -227,7 +244,7 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     assert decide(stopped, NOW + 720 + 1799).notes == ()
     (note,) = decide(stopped, NOW + 720 + 1800).notes
     assert (note.type, note.reason) == ("Normal", "HarvestRestored")
-    assert "; harvesting is tried again after 30 min; more are tried again at " in note.message
+    assert "; after 30 min at Stopped one job at a time is harvested again; more are tried again at " in note.message
 
 
 def test_where_no_device_has_two_tenants_the_first_step_stops() -> None:

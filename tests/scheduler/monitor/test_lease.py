@@ -83,7 +83,7 @@ def test_what_no_node_can_help_keeps_the_job_off_all_of_them(cause: Any, where: 
     again = run(node("n"), node("m"), job("j"), history=History(backoffs=lost.backoffs))
     found = outcome(again, "j")
     if where == EVERY_NODE:
-        refusal = "back-off until 13:47:10Z after NotStarted (attempt 1 on any node)"
+        refusal = "back-off until 13:47:10Z after NotStarted (attempt 1 on all nodes)"
         assert [candidate.refusal for candidate in found.candidates] == [refusal] * 2
     else:
         assert found.placement is not None

@@ -69,8 +69,8 @@ def test_tenants_share_the_pool_equally() -> None:
         ((4, 4), None),
         # Exactly half of what it wants, on average.
         ((0, 4), None),
-        ((1, 2), "with what the pool lends it now it makes less than half"),
-        ((0,) * 7 + (2,), "with what the pool lends it now it makes less than half"),
+        ((1, 2), "with what the pool lends it now it makes less than half of its throughput"),
+        ((0,) * 7 + (2,), "with what the pool lends it now it makes less than half of its throughput"),
         (
             (0, 0, 0, 0, 0, 0, 0, 1),
             "the pool lends it next to nothing now, so it may stand still until others need less",

@@ -58,7 +58,7 @@ def test_a_prediction_tells_every_candidate(source: Source) -> None:
     reply = client(source).post("/v1/predict", json={"spec": {**TEMPLATE, "sla": {"throughputFraction": 0.3}}}).json()
     assert reply["fits"]
     assert "soloTokensPerSecond" not in reply
-    assert reply["explanation"]["message"] == "would be placed on b/cpu0: predicted 0.40"
+    assert reply["explanation"]["message"] == "would be placed on b/cpu0: predicted 0.40 of its throughput alone"
     told = {entry["node"]: entry for entry in reply["explanation"]["candidates"]}
     assert told["b"]["predictedFraction"] == 0.4
     assert told["a"]["reason"] == "no free harvest slot (0 of 1 free on the node)"
@@ -245,7 +245,7 @@ def test_a_prediction_and_what_if_pass_over_nodes_where_the_pod_cannot_run() -> 
         )
     )
     reply = client(source).post("/v1/predict", json={"spec": PINNED}).json()
-    assert reply["explanation"]["message"] == "would be placed on c/cpu0: predicted 0.10"
+    assert reply["explanation"]["message"] == "would be placed on c/cpu0: predicted 0.10 of its throughput alone"
     assert {entry["node"]: entry["reason"] for entry in reply["explanation"]["candidates"]} == {
         "a": "taint dedicated:NoSchedule is not tolerated",
         "b": "nodeSelector zone=a: the node has zone=b",

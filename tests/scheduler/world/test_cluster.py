@@ -108,7 +108,7 @@ async def test_a_job_that_no_node_can_help_waits_for_all_of_them(stage: Stage) -
         await stage.job("j")
         await stage.await_job("j", placed_on(node))
         await stage.not_started("j", "Cluster")
-        await stage.await_job("j", lambda status: "on any node" in status.get("explanation", {}).get("message", ""))
+        await stage.await_job("j", lambda status: "on all nodes" in status.get("explanation", {}).get("message", ""))
 
 
 async def test_a_pod_that_does_not_tolerate_a_nodes_taint_is_not_sent_there(stage: Stage) -> None:

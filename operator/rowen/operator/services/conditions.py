@@ -129,7 +129,7 @@ def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective], by_type:
     if unclear:
         shares = "; ".join(each.all_told() for each in unclear)
         return Say("Unknown", "Unclear", f"{shares}; more requests will tell whether that is too many")
-    return Say("True", "Met", "; ".join(each.all_told() for each in asked))
+    return Say("True", "Met", "; ".join(_kept_told(each) for each in asked))
 
 
 def _enough(objective: Objective, before: Condition | None) -> bool:
@@ -163,7 +163,19 @@ def _late_told(late: Sequence[Objective], by_type: Sequence[Objective]) -> str:
     latencies = {each.latency for each in late}
     verdict, figures = worst(each for each in by_type if each.latency in latencies)
     cause = f"; {_CAUSES[verdict]}: {figures}" if verdict in _CAUSES else ""
-    return "; ".join(each.all_told() for each in late) + cause
+    return "; ".join(_missed_told(each) for each in late) + cause
+
+
+def _missed_told(objective: Objective) -> str:
+    """The figures of one that is said to be missed; where they alone would not say so, that it was before."""
+    held = "" if objective.all.rate > objective.allowed else "; not clearly few enough to call it kept again"
+    return objective.all_told() + held
+
+
+def _kept_told(objective: Objective) -> str:
+    """The figures of one that is said to be kept, likewise."""
+    held = "; not clearly more than that, so it still counts as kept" if objective.all.rate > objective.allowed else ""
+    return objective.all_told() + held
 
 
 def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
@@ -187,7 +199,14 @@ def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
         return Say("True", "Harvesting", count)
     if not any(device.online and device.online.attached for device in snapshot.devices):
         return Say("False", "NotAttached", f"{count}: Rowen's plugin has not attached in the engine")
-    return Say("False", "NotHarvestable", count)
+    return Say("False", "NotHarvestable", f"{count}: {_not_harvestable(snapshot.devices)}")
+
+
+def _not_harvestable(devices: Sequence[DeviceHarvest]) -> str:
+    """Why none is, as far as the reports tell: a device's fault is in its agent's log alone."""
+    unattached = sum(device.online is None or not device.online.attached for device in devices)
+    faulty = f"{len(devices) - unattached} with an attached engine are out of order: their agent's log says why"
+    return f"{faulty}; on {unattached} Rowen's plugin has not attached in the engine" if unattached else faulty
 
 
 def guard_told(guard: Guard) -> str:

@@ -41,6 +41,11 @@ _WHY: dict[Cause, str] = {
 }
 """Of a step down."""
 _UP: dict[HarvestLevel, HarvestLevel] = {"Stopped": "Reduced", "Reduced": "Full"}
+_AGAIN: dict[HarvestLevel, str] = {
+    "Stopped": "one job at a time is harvested again",
+    "Reduced": "everything is harvested again",
+}
+"""After a step up by time, by the level before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,8 @@ def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared
         before = Guard()
     if lasted < DWELL_SECONDS:
         return before
-    verdict, figures = worst(objectives)
+    # The message is there for as long as the level: it says of what time its figures are.
+    verdict, figures = worst(objectives, now)
     if before.level != "Stopped" and verdict in (Verdict.HARVEST, Verdict.UNTESTED):
         cause = _cause(before, verdict)
         if before.since is None:
@@ -109,7 +115,7 @@ def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared
     if verdict is Verdict.SERVICE and _excused(before):
         return _up(_taken_back(before), f"harvesting is not the cause: {figures}", now)
     if lasted >= before.wait_seconds:
-        return _up(before, f"harvesting is tried again after {lasted / 60:.0f} min", now)
+        return _up(before, f"after {lasted / 60:.0f} min at {before.level} {_AGAIN.get(before.level)}", now)
     return before
 
 

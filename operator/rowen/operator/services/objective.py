@@ -14,6 +14,7 @@ from rowen.crds.base import duration_seconds
 from rowen.crds.latency_counts import LEAST_REQUESTS, PAST_SECONDS, RECENT_SECONDS, LatencyCounts
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.online_service import LatencyTarget, Slo
+from rowen.kube.timestamps import rfc3339
 from rowen.operator.services.proportions import Proportion, least_difference, lower, upper
 
 Latency = Literal["ttft", "tpot"]
@@ -103,15 +104,21 @@ class Objective:
                 return Verdict.HARVEST
         return Verdict.SERVICE if missed_without else Verdict.NONE
 
-    def told(self) -> str:
-        """Beside offline work and without, in a sentence."""
+    def told(self, at: float | None = None) -> str:
+        """Beside offline work and without, in a sentence that holds at `at` (Unix seconds); None: only now."""
+        minutes, hour = "in the last 10 min", "in the last hour"
+        if at is not None:
+            minutes, hour = f"in the 10 min before {rfc3339(at, 'seconds')}", "in the hour before"
         base, where = self.compared, f" on {self.device_type}" if self.device_type else ""
-        text = f"in the last 10 min {_told(self.beside)}{where} beside offline work {self._too_long()}, "
-        if base is None:
-            text += "and too few were served without it to compare"
+        others = "too few were served without it to compare"
+        if base is not None:
+            others = f"{_told(base)} without it{'' if base is self.without else f' {hour}'}"
+        if self.beside.of:
+            text = f"{_told(self.beside)}{where} beside offline work {self._too_long()}, and {others}"
         else:
-            text += f"and {_told(base)} without it{'' if base is self.without else ' in the last hour'}"
-        return f"{text}; {self._rule()}"
+            late = f" {self._too_long()}" if base is not None else ""
+            text = f"no request was served{where} beside offline work, and {others}{late}"
+        return f"{minutes} {text}; {self._rule()}"
 
     def all_told(self) -> str:
         """Of all requests, in a sentence."""
@@ -128,7 +135,7 @@ class Objective:
 
 
 def _told(part: Proportion) -> str:
-    return f"{part.count} of {part.of} requests ({part.rate:.1%})" if part.of else "no request"
+    return f"{part.count} of {part.of} requests ({part.rate:.1%})"
 
 
 def objectives(slo: Slo, devices: Iterable[DeviceHarvest]) -> tuple[Objective, Objective]:
@@ -161,8 +168,8 @@ def _objective(latency: Latency, target: LatencyTarget, devices: Iterable[Device
     return Objective(latency, target.percentile, seconds, beside, without, past)
 
 
-def worst(objectives: Iterable[Objective]) -> tuple[Verdict, str]:
-    """The gravest verdict, with the figures of those that it rests on."""
+def worst(objectives: Iterable[Objective], at: float | None = None) -> tuple[Verdict, str]:
+    """The gravest verdict, with the figures of those that it rests on, as `Objective.told` has them."""
     judged = [(objective.verdict(), objective) for objective in objectives]
     verdict = max((each for each, _ in judged), default=Verdict.NONE)
-    return verdict, "; ".join(objective.told() for each, objective in judged if each is verdict)
+    return verdict, "; ".join(objective.told(at) for each, objective in judged if each is verdict)

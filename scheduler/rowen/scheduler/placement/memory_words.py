@@ -54,7 +54,8 @@ def short_now(factor: float) -> str:
     """That a job which has its place has little memory of the pool; empty where `factor`, its M by now, is not low."""
     if factor < _NOTHING:
         return "; memory is short: the pool lends it next to nothing now, so it may stand still until others need less"
-    return "; memory is short: with what the pool lends it now it makes less than half" if factor < _LITTLE else ""
+    half = "; memory is short: with what the pool lends it now it makes less than half of its throughput"
+    return half if factor < _LITTLE else ""
 
 
 def lending_help(device: DeviceView, want_bytes: int, tenants: int, taken: int) -> str:

@@ -32,7 +32,9 @@ class Teller:
         """Where the job would go, or why nowhere."""
         choice, best = prospect.choice, prospect.choice.chosen
         if best is not None:
-            message = f"would be placed on {best.place}: predicted {best.prediction.fraction:.2f}"
+            message = (
+                f"would be placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone"
+            )
         else:
             message = self._words(prospect.refusal)
         rates = [profile.tokens_per_second for key, profile in self._history.profiles.items() if key[0] == job.workload]

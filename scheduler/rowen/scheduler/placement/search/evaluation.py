@@ -92,7 +92,7 @@ def _no_slot(node: NodeState, devices: Devices) -> str:
 
 
 def _backed_off(request: Request, node: str) -> str:
-    for place, name in ((EVERY_NODE, "any node"), (node, "this node")) if request.backoffs else ():
+    for place, name in ((EVERY_NODE, "all nodes"), (node, "this node")) if request.backoffs else ():
         backoff = request.backoffs.get(place)
         if backoff is not None:
             until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
