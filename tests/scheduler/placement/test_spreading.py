@@ -1,12 +1,13 @@
 """Jobs lie among others as their templates ask."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, run, world
+from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, pod, run, world
 
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.scheduler.decision import Action, Decision
@@ -176,6 +177,32 @@ def test_a_zone_with_fewer_devices_than_the_job_wants_is_none() -> None:
     full = host("c", 0.9, "west", slots=1)
     held = placed(like("other", template(labels={"app": "other"})), "c")
     assert outcome(run(pair, full, one, held, like("j3", rules)), "j3").action is Action.WAIT
+
+
+@pytest.mark.parametrize(("slots", "devices", "place"), [(0, 1, "a"), (1, 2, "a"), (2, 2, "-"), (1, 1, "-")])
+def test_a_zone_with_fewer_slots_than_the_job_wants_is_none(slots: int, devices: int, place: str) -> None:
+    """`c` is held by a stranger's pod in each case: what it could hold if it were empty counts."""
+    rules, own = template(spread(ZONE)), ("g0", "g1")[:devices]
+    east, west = (
+        node(name, device(name, "g0"), device(name, "g1"), slots=most, labels={HOST: name, ZONE: name})
+        for name, most in (("a", 9), ("c", slots))
+    )
+    stranger = pod(job("x", devices=max(1, slots)), "c", *own)
+    one, two = placed(like("j1", rules, devices=devices), "a", *own), like("j2", rules, devices=devices)
+    assert where(run(east, west, stranger, one, two), "j2") == place
+
+
+@pytest.mark.parametrize(("names", "place"), [("ab", "w"), ("ba", "e")])
+def test_jobs_of_one_template_have_the_zones_that_could_hold_each(names: str, place: str) -> None:
+    """West can hold 1 GiB, and never the 2 of `a`: that is for east, and `b` for west. The first one only waits."""
+    other = {"labelSelector": {"matchLabels": {"app": "z"}}}
+    rules, memory = template(spread(ZONE), affinity=apart(**other)), {"a": 2 * GIB, "b": GIB // 16}
+    west = node("w", device("w", idle=0.1, memory=GIB, online_memory=0), labels={HOST: "w", ZONE: "west"})
+    devices = device("e", "g0", idle=0.9), device("e", "g1", idle=0.9)
+    east = node("e", *devices, labels={HOST: "e", ZONE: "east"})
+    one, two = (like(name, rules, memory=memory[name], created=float(at)) for at, name in enumerate(names))
+    decision = run(east, west, placed(like("j1", rules), "e", "g0"), replace(one, sla=0.95), two)
+    assert where(decision, *names) == f"-{place}"
 
 
 def test_too_few_zones_count_as_empty_ones() -> None:

@@ -99,11 +99,15 @@ class Spreading:
         self._aloof[name].at.setdefault(value, {})[job.uid] = job.label
 
     def gist(self, job: JobView, *, softly: bool) -> Hashable:
-        """What decides whom the rules exclude: it changes with each place that is taken."""
+        """What decides whom the rules exclude: it changes with each place that is taken.
+
+        Jobs of one template may ask for different memory: what could hold one is no domain of the other.
+        """
         own = job.uid if job.uid in self._places else None
         means = tuple(selects(rule.selector, dict(job.labels)) for rule in job.spread)
         meant = tuple(aloof.number for aloof in self._aloof_from.meaning(job))
-        return job.namespace, job.spread, job.constraints, softly, own, means, meant, len(self._places)
+        able = b"" if all(rule.apart for rule in job.spread) else self._able(job)
+        return job.namespace, job.spread, job.constraints, softly, own, means, meant, able, len(self._places)
 
     def barred(self, job: JobView, *, softly: bool) -> Mapping[str, str]:
         """The nodes that the rules exclude for it, and why; `softly`: those too that only are to be avoided."""

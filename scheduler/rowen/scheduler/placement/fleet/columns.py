@@ -56,7 +56,8 @@ class Columns:
         self._parts: Rows = figures[:, 6].astype(np.intp)
         self.known: Flags = figures[:, 4] > 0.0
         """Whether it is known what the online pod may have."""
-        slots = np.array([view.slots > 0 for view in nodes], np.bool_)[self._nodes]
+        self._slots: Rows = np.array([view.slots for view in nodes], np.intp)
+        slots = (self._slots > 0)[self._nodes]
         opened = np.array([not refusal for refusal in refusals], np.bool_)[self._nodes]
         self.open: Flags = (figures[:, 5] > 0.0) & opened
         """Whether anything may be placed there."""
@@ -105,9 +106,13 @@ class Columns:
         return kinds, kind_of.astype(np.intp)
 
     def holders(self, devices: int, own: int) -> Flags:
-        """Of the nodes, which have so many open devices with so many bytes beside the online pod, whoever is there."""
+        """Of the nodes, which have so many open devices with so many bytes beside the online pod, and as many slots.
+
+        Whoever is there.
+        """
         able = self.open & (self.room >= own)
-        return np.bincount(self._nodes[able], minlength=len(self._views)) >= devices
+        enough: Flags = np.bincount(self._nodes[able], minlength=len(self._views)) >= devices
+        return enough & (self._slots >= devices)
 
     @property
     def trades(self) -> bool:
