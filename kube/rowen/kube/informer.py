@@ -56,6 +56,8 @@ class Informer(Generic[T]):
         self._copy = Copy(resource.kind, parse, changed)
         self._version = -1
         self._newest = -1
+        self._beginnings = 0
+        """How often who uses it has said that the store was put back."""
         self._listed = self._contact = self._told = float("-inf")
         """When it was listed to be watched from there, when the API server was heard last, and when by the watch."""
         self._deaf = False
@@ -73,6 +75,10 @@ class Informer(Generic[T]):
     def put(self, raw: Raw) -> bool:
         """Takes the answer to a write in; returns whether it was news."""
         return self._copy.put(raw)
+
+    def newest(self) -> int:
+        """The newest version that was seen, of an object or of a list; -1 before the first one."""
+        return self._newest
 
     def silent_seconds(self) -> float:
         """Seconds since the API server was heard last; infinite before the first list, and while it is not kept."""
@@ -92,8 +98,14 @@ class Informer(Generic[T]):
     def begin_anew(self) -> None:
         """Takes nothing for older than what was seen: the API server's store has been put back, as from a backup.
 
-        Nothing is followed before the next list: a watch from a version that the store has not come to tells nothing.
+        Nothing is followed before the next list that is asked for: what is under way may tell what was before, and a
+        watch from a version that the store has not come to tells nothing.
         """
+        self._beginnings += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        log.warning("the API server's store has been put back", kind=self._resource.kind, newest=self._newest)
         self._copy.begin_anew()
         self._version = self._newest = -1
         self._listed = self._contact = float("-inf")
@@ -132,8 +144,10 @@ class Informer(Generic[T]):
 
     async def refresh(self, most_seconds: float = WHOLE_SECONDS) -> int:
         """Lists anew, no request taking longer than `most_seconds`; returns the list's version. Raises `KubeError`."""
-        known = self._newest
+        known, beginnings = self._newest, self._beginnings
         found = await self._list(most_seconds)
+        if beginnings != self._beginnings:
+            raise StaleListError(f"the store was put back while {self._resource.plural} were listed")
         if found.version < min(known, self._newest):
             raise StaleListError(
                 f"the list of {self._resource.plural} is of version {found.version}, {known} has been seen"
@@ -146,30 +160,28 @@ class Informer(Generic[T]):
     async def _list(self, most_seconds: float) -> Listing:
         if self._field_selector is None:
             return await listing(self._client, self._resource, namespace=self._namespace, most_seconds=most_seconds)
+        least = max(self._newest, 0)
         try:
             return await cached(
                 self._client, self._resource, namespace=self._namespace, field_selector=self._field_selector,
-                least_version=max(self._newest, 0), most_seconds=most_seconds,
+                least_version=least, most_seconds=most_seconds,
             )  # fmt: skip
         except RefusedError as error:
-            if not error.ahead:
+            # A server that is late will come to it. Out of the store the few would cost a scan of all there are.
+            if not error.ahead or await self.probe(most_seconds) >= least:
                 raise
-        # Whether this server is late or its store has been put back, the store itself tells.
         found = await listing(
             self._client, self._resource, namespace=self._namespace, field_selector=self._field_selector,
             most_seconds=most_seconds,
         )  # fmt: skip
-        if found.version < self._newest:
-            log.warning("the API server's store has been put back", kind=self._resource.kind, version=found.version)
-            self.begin_anew()
+        if found.version < least:
+            self._forget()
         return found
 
-    async def probe(self) -> None:
-        """Asks for one object, to see whether the API server answers. Raises `KubeError`."""
-        query = {**self._selection(), "limit": "1"}
-        await self._client.call(
-            "GET", self._resource.path(self._namespace), query=query, timeout_seconds=_PROBE_SECONDS
-        )
+    async def probe(self, most_seconds: float = _PROBE_SECONDS) -> int:
+        """Asks for one object, whichever; returns the version that the store has come to. Raises `KubeError`."""
+        path = self._resource.path(self._namespace)
+        return version_of(await self._client.call("GET", path, query={"limit": "1"}, timeout_seconds=most_seconds))
 
     def _selection(self) -> dict[str, str]:
         return selection(self._resource, self._field_selector)
