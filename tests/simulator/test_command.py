@@ -58,10 +58,37 @@ def test_a_mistake_is_one_line(options: list[str], told: str) -> None:
     assert len(run.stderr.strip().splitlines()) == 1
 
 
-def test_a_device_that_just_holds_the_engine() -> None:
-    run = CliRunner().invoke(app, [*SMALL, "--device-memory", "64Gi", "--json"])
+def test_a_device_that_just_holds_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.json"
+    path.write_text('[{"name": "a", "memory_bytes": 0}]')
+    run = CliRunner().invoke(app, [*SMALL, "--device-memory", "64Gi", "--jobs", str(path), "--json"])
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["shape"]["memory_bytes"] == 64 << 30
+
+
+def test_jobs_that_no_node_can_hold_are_told_before_anything_runs(tmp_path: Path) -> None:
+    """A job that fills what the engine leaves is none of them."""
+    classes = [
+        {"name": "wide", "devices": 3},
+        {"name": "fits", "devices": 2, "memory_bytes": 16 << 30},
+        {"name": "large", "memory_bytes": (16 << 30) + 1},
+    ]
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps(classes))
+    run = CliRunner().invoke(app, [*SMALL, "--devices", "2", "--jobs", str(path)])
+    assert (run.exit_code, run.stderr.splitlines()) == (
+        1,
+        [
+            f"error: {path}, job class wide: devices: at most 2, as a node has (--devices), was expected, not 3",
+            f"error: {path}, job class large: memory_bytes: at most 17179869184 (16Gi), as the engine leaves on "
+            "a device, was expected, not 17179869185",
+        ],
+    )
+    run = CliRunner().invoke(app, [*SMALL, "--device-memory", "64Gi"])
+    assert [line[:43] for line in run.stderr.splitlines()] == [
+        "error: the default jobs, job class batch: m",
+        "error: the default jobs, job class tune: me",
+    ]
 
 
 def test_an_engine_larger_than_the_device_is_told(tmp_path: Path) -> None:
@@ -96,6 +123,9 @@ def test_each_fault_of_the_jobs_is_a_line_with_the_class_and_the_field(tmp_path:
         {"name": "b"},
         7,
         {"name": "c", "curve": [[0, 0.5], [9, 0.1]]},
+        {"name": "", "slas": 0.3, "curve": [[0, 0.5, 1]]},
+        {"name": "d", "slas": [2]},
+        {"name": "e", "slas": []},
     ]
     assert refused(tmp_path, "--jobs", json.dumps(classes)) == [
         ", job class 1 (a): mean_hours: it should be greater than 0, not 0",
@@ -106,6 +136,11 @@ def test_each_fault_of_the_jobs_is_a_line_with_the_class_and_the_field(tmp_path:
         ", job class 4 (b): name: a name of its own was expected, an earlier class has this one",
         ", job class 5: an object with fields was expected, not 7",
         ", job class 6 (c): curve: at least one point, with ascending bytes and fractions that never fall",
+        ', job class 7 (): name: at least 1 character was expected, not ""',
+        ", job class 7 (): curve[0]: at most 2 items were expected, not [0, 0.5, 1]",
+        ", job class 7 (): slas: a list was expected, not 0.3",
+        ", job class 8 (d): slas[0]: it should be less than or equal to 1, not 2",
+        ", job class 9 (e): slas: at least 1 item was expected, not []",
     ]
 
 

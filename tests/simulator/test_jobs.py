@@ -42,7 +42,7 @@ def test_classes_are_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[]", "a list of job classes"),
+        ("[]", "a list of job classes was expected, this one is empty"),
         ("{", "JSON was expected"),
         ('[{"name": "a", "speed": 3}]', "speed"),
         ('[{"name": "a"}, {"name": "a"}]', "a name of its own"),

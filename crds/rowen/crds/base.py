@@ -55,9 +55,10 @@ def memory_limit_rule() -> tuple[str, str]:
     )
 
 
+QUANTITY_PATTERN = r"^[1-9][0-9]*(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 Quantity = Annotated[
     str,
-    Field(pattern=r"^[1-9][0-9]*(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$", max_length=20, examples=["4Gi"]),
+    Field(pattern=QUANTITY_PATTERN, max_length=20, examples=["4Gi"]),
 ]
 """A Kubernetes quantity of bytes, above zero."""
 
@@ -67,7 +68,8 @@ DurationString = Annotated[
 ]
 """A duration: a number and one unit (us, ms, s, m, h)."""
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", min_length=1, max_length=253)]
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN, min_length=1, max_length=253)]
 """A Kubernetes object name (RFC 1123 subdomain)."""
 
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"}, max_length=40)]

@@ -5,11 +5,13 @@ The schema keeps a template as it is, so the API server cannot enforce them.
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from rowen.crds.base import ReadModel
+from rowen.crds.faults import faults
 from rowen.crds.memory_share import job_share
 from rowen.crds.names import (
     ENGINE_SOCKET_ENV,
@@ -22,6 +24,7 @@ from rowen.crds.names import (
 )
 from rowen.crds.offline_job import OfflineJobSpec
 
+_MOST_FAULTS = 5
 _PLUGIN = "Rowen's device plugin"
 # Who sets what; a container's own environment would override the device plugin's.
 _RESERVED = {
@@ -87,23 +90,22 @@ class _Template(ReadModel):
     spec: _Spec
 
 
-def template_fault(spec: OfflineJobSpec) -> str | None:
-    """What is wrong with the job's template, and in which field; None where nothing is, or there is no template."""
+def template_faults(spec: OfflineJobSpec) -> list[tuple[str, str]]:
+    """What is wrong with the job's template: of the first few faults the field and what is to be said."""
     if spec.template is None:
-        return None
+        return []
     try:
         pod = _Template.model_validate_json(json.dumps(spec.template)).spec
     except ValidationError as error:
-        first = error.errors()[0]
-        return f"{_field(first['loc'])}: {first['msg']}"
-    return next(_faults(pod, shares_pool=job_share(spec).pool_bytes > 0), None)
+        return [(f"template.{fault.field}", fault.words) for fault in faults(error)][:_MOST_FAULTS]
+    return list(islice(_faults(pod, shares_pool=job_share(spec).pool_bytes > 0), _MOST_FAULTS))
 
 
-def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[str]:
+def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[tuple[str, str]]:
     for number, variable in enumerate(spec.containers[0].env or ()):
         if variable.name == PRELOAD_ENV and variable.value_from is not None:
             field = f"template.spec.containers[0].env[{number}].valueFrom"
-            yield f"{field}: {PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
+            yield field, f"{PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of it"
     if shares_pool:
         rule = "must not be set beside spec.memoryLimit; spec.memory is the request and spec.memoryLimit the limit"
         yield from _resource_faults(spec.containers[0], "template.spec.containers[0]", ("memory",), rule)
@@ -114,20 +116,16 @@ def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[str]:
             yield from _resource_faults(container, field, (ONLINE_RESOURCE,) if tenant else _DEVICES, _ONE_CONTAINER)
 
 
-def _variable_faults(container: _Container, field: str) -> Iterator[str]:
+def _variable_faults(container: _Container, field: str) -> Iterator[tuple[str, str]]:
     for number, variable in enumerate(container.env or ()):
         if variable.name in _RESERVED:
             name = variable.name
-            yield f"{field}.env[{number}]: {name} is set by {_RESERVED[name]}; a template must not set it"
+            yield f"{field}.env[{number}]", f"{name} is set by {_RESERVED[name]}; a template must not set it"
 
 
-def _resource_faults(container: _Container, field: str, refused: Sequence[str], rule: str) -> Iterator[str]:
+def _resource_faults(container: _Container, field: str, refused: Sequence[str], rule: str) -> Iterator[tuple[str, str]]:
     resources = container.resources or _Resources()
     for kind, amounts in (("limits", resources.limits or {}), ("requests", resources.requests or {})):
         for name in refused:
             if name in amounts:
-                yield f"{field}.resources.{kind}: {name} {rule}"
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    return "template" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+                yield f"{field}.resources.{kind}", f"{name} {rule}"

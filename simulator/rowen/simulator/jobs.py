@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rowen.crds.base import quantity_text
 from rowen.scheduler.model.memory import MemoryCurve, MemoryNeed, memory_factors
 from rowen.simulator.arrays import Floats
 from rowen.simulator.json_file import InputError, read_as, read_json
@@ -124,7 +125,9 @@ def read_classes(path: Path) -> tuple[JobClass, ...]:
     """Reads a JSON list of job classes. Raises `InputError` with the faults of all of them."""
     content = read_json(path)
     if not isinstance(content, list) or not content:
-        raise InputError([f"{path}: a list of job classes was expected"])
+        raise InputError(
+            [f"{path}: a list of job classes was expected{', this one is empty' if content == [] else ''}"]
+        )
     found: dict[str, JobClass] = {}
     faults: list[str] = []
     for number, entry in enumerate(content, 1):
@@ -140,6 +143,19 @@ def read_classes(path: Path) -> tuple[JobClass, ...]:
     if faults:
         raise InputError(faults)
     return tuple(found.values())
+
+
+def never_placed(kind: JobClass, devices: int, room_bytes: int) -> str:
+    """Why no node has a place for its jobs, however empty; empty where one has.
+
+    `devices`: of a node; `room_bytes`: what the engine leaves on each at its largest.
+    """
+    if kind.devices > devices:
+        return f"devices: at most {devices}, as a node has (--devices), was expected, not {kind.devices}"
+    if kind.memory_bytes > room_bytes:
+        left = f"at most {room_bytes} ({quantity_text(room_bytes)}), as the engine leaves on a device,"
+        return f"memory_bytes: {left} was expected, not {kind.memory_bytes}"
+    return ""
 
 
 def _where(path: Path, number: int, entry: object) -> str:

@@ -3,9 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+
+from rowen.crds.faults import Fault
+from rowen.crds.faults import faults as found
 
 Model = TypeVar("Model", bound=BaseModel)
 _MOST_LETTERS = 40
@@ -47,22 +50,14 @@ def faults(error: ValidationError, fields: str, names: Mapping[str, str] | None 
 
     `fields` are those that there are; `names` what they are called where that is something else.
     """
-    return [_fault(dict(problem), fields, names or {}) for problem in error.errors()]
+    return [_line(fault, fields, names or {}) for fault in found(error)]
 
 
-def _fault(problem: Mapping[str, Any], fields: str, names: Mapping[str, str]) -> str:
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])[1:]
-    field = f"{names.get(field, field)}: " if field else ""
-    match problem["type"]:
-        case "extra_forbidden":
-            return f"{field}there is no such field; there are {fields}"
-        case "missing":
-            return f"{field}it is missing"
-        case "model_type":
-            return f"{field}an object with fields was expected, not {_given(problem['input'])}"
-        case "value_error":
-            return f"{field}{problem['msg'].removeprefix('Value error, ')}"
-    return f"{field}{problem['msg'].replace('Input should', 'it should')}, not {_given(problem['input'])}"
+def _line(fault: Fault, fields: str, names: Mapping[str, str]) -> str:
+    field = f"{names.get(fault.field, fault.field)}: " if fault.field else ""
+    if fault.unknown:
+        return f"{field}{fault.words}; there are {fields}"
+    return f"{field}{fault.words}" + (f", not {_given(fault.given)}" if fault.expects else "")
 
 
 def _given(value: object) -> str:

@@ -43,11 +43,11 @@ spec:
         ("hello", "no object, expected an OfflineJob"),
         ("kind: Job\napiVersion: batch/v1", "batch/v1 Job, expected rowen.dev/v1alpha1 OfflineJob"),
         (JOB.replace("spec:\n  memory", "other:\n  memory"), "metadata and spec have to be objects"),
-        (JOB.replace("name: new", "name: New"), "metadata.name: String should match pattern"),
-        (JOB.replace("64Mi", "much"), "spec.memory: String should match pattern"),
-        (JOB + "  sla: {throughputFraction: 1.5}\n", "spec.sla.throughputFraction: Input should be less than or equal"),
-        (JOB + "  colour: red\n", "spec.colour: Extra inputs are not permitted"),
-        (JOB.replace("template:", "x: 1 #"), "spec.x: Extra inputs"),
+        (JOB.replace("name: new", "name: New"), "metadata.name: a name was expected: a-z, 0-9"),
+        (JOB.replace("64Mi", "4GB"), "spec.memory: an amount of memory was expected, as 4Gi or 500M"),
+        (JOB + "  sla: {throughputFraction: 1.5}\n", "spec.sla.throughputFraction: it should be less than or equal"),
+        (JOB + "  colour: red\n", "spec.colour: there is no such field"),
+        (JOB.replace("template:", "x: 1 #"), "spec.x: there is no such field"),
         (JOB.replace("  template:", "#"), "spec: exactly one of fineTune, batchInference, template must be set"),
         (
             JOB + "  managedBy: example.com/other\n",
@@ -76,8 +76,8 @@ def test_a_wrong_manifest_is_told_with_file_and_field(
     ("spec", "told"),
     [
         ("  memoryLimit: 32Mi\n", "spec: memoryLimit must not be below memory"),
-        ("  priority: yes\n", "spec.priority: Input should be a valid integer"),
-        ('  devices: "2"\n', "spec.devices: Input should be a valid integer"),
+        ("  priority: yes\n", "spec.priority: it should be a valid integer"),
+        ('  devices: "2"\n', "spec.devices: it should be a valid integer"),
         ("  devices: 2\n  memoryLimit: 128Mi\n", "spec: memoryLimit goes with one device"),
         ("  profile: {memoryLoss: 1}\n", "spec: profile: memoryLoss goes with memoryCurve"),
     ],
@@ -94,7 +94,12 @@ def test_what_breaks_the_apis_rules_is_told_without_the_api_server(
     [
         ("env: [{name: ROWEN_LIBRARY, value: x}]", "[0].env[0]: ROWEN_LIBRARY is set by Rowen's device plugin"),
         ("resources: {limits: {rowen.dev/online: 1}}", "[0].resources.limits: rowen.dev/online must not be asked for"),
-        ("env: [{name: A, value: 1}]", "[0].env[0].value: Input should be a valid string"),
+        ("env: [{name: A, value: 1}]", "[0].env[0].value: it should be a valid string"),
+        (
+            "env: [{name: ROWEN_LIBRARY, value: x}, {name: ROWEN_POOL_BYTES, value: x}]",
+            "[0].env[0]: ROWEN_LIBRARY is set by Rowen's device plugin; a template must not set it; "
+            "spec.template.spec.containers[0].env[1]: ROWEN_POOL_BYTES is set by Rowen, from spec.memoryLimit",
+        ),
     ],
 )
 def test_a_template_that_would_end_the_job_is_told_with_its_field(
@@ -103,7 +108,7 @@ def test_a_template_that_would_end_the_job_is_told_with_its_field(
     """The operator would end it: the API server takes any template."""
     text = JOB.replace("image: none", f"image: none, {container}")
     line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
-    assert line.startswith(f"error: standard input: spec: template.spec.containers{told}")
+    assert line.startswith(f"error: standard input: spec.template.spec.containers{told}")
     assert line.endswith(" (the job would end as InvalidTemplate)")
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rowen.crds.common import find_condition
 from rowen.crds.offline_job_status import StartFailure
-from rowen.crds.template_rules import template_fault
+from rowen.crds.template_rules import template_faults
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, failure_reason
 from rowen.operator.jobs.snapshot import JobSnapshot
@@ -43,7 +43,7 @@ def _template_fault(snapshot: JobSnapshot) -> str | None:
         return None
     if snapshot.refusal and snapshot.refusal.code in (400, 422):
         return snapshot.refusal.message
-    return template_fault(snapshot.spec)
+    return "; ".join(f"{field}: {words}" for field, words in template_faults(snapshot.spec)) or None
 
 
 def _exhausted(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> End:

@@ -5,10 +5,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from rowen.crds.base import ApiModel, Name
+from rowen.crds.faults import FieldFaultsError
+from rowen.crds.faults import faults as found
 from rowen.crds.job_rules import broken_rules
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.offline_job_status import Assignment, CandidateExplanation, Throughput
-from rowen.crds.template_rules import template_fault
+from rowen.crds.template_rules import template_faults
 
 TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
 """The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""
@@ -18,18 +20,17 @@ _MOST_FAULTS = 5
 
 def faults(error: ValidationError) -> list[tuple[str, str]]:
     """Field, and what was expected of it, of the first faults; without what was given."""
-    found = error.errors(include_url=False, include_input=False)[:_MOST_FAULTS]
-    return [(".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")) for fault in found]
+    return [(fault.field, fault.words) for fault in found(error)[:_MOST_FAULTS]]
 
 
 def _ruled(spec: OfflineJobSpec) -> OfflineJobSpec:
     broken = broken_rules(spec)
-    # Of a template without a container more is not said.
-    fault = None if broken else template_fault(spec)
-    if fault:
-        broken = [f"{fault} (the job would end as InvalidTemplate)"]
     if broken:
         raise ValueError("; ".join(broken))
+    # Of a template without a container more is not said.
+    if wrong := template_faults(spec):
+        field, words = wrong.pop()
+        raise FieldFaultsError([*wrong, (field, f"{words} (the job would end as InvalidTemplate)")])
     return spec
 
 

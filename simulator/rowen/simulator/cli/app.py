@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from rowen.crds.base import quantity_bytes, quantity_text
 from rowen.scheduler.policy import Policy
 from rowen.simulator.feeds import Format, example, feed
-from rowen.simulator.jobs import DEFAULT_CLASSES, arriving, read_classes
+from rowen.simulator.jobs import DEFAULT_CLASSES, JobClass, arriving, never_placed, read_classes
 from rowen.simulator.json_file import InputError, faults, read_as, read_json
 from rowen.simulator.loop import Outcome, simulate
 from rowen.simulator.node.engine import Engine
@@ -131,12 +132,7 @@ def simulate_command(
         _fail(*faults(error, "", _OPTIONS))
     except (InputError, TraceError) as error:
         _fail(*str(error).splitlines())
-    online = constants.memory_bytes + constants.pool_bytes
-    if online > shape.memory_bytes:
-        _fail(
-            f"the engine's memory_bytes and pool_bytes are {quantity_text(online)} together, a device has "
-            f"{quantity_text(shape.memory_bytes)}"
-        )
+    _check_room(shape, constants, kinds, str(jobs or "the default jobs"))
     arriving_jobs = arriving(kinds, shape.devices, demand, first_jobs, shape.seconds, seed)
     beside = max(0, (os.cpu_count() or 1) - 1) if processes is None else processes
     console = Console(stderr=True)
@@ -159,6 +155,20 @@ def simulate_command(
         typer.echo(json.dumps(found))
     else:
         show(found, Console())
+
+
+def _check_room(shape: Shape, engine: Engine, kinds: Sequence[JobClass], jobs: str) -> None:
+    """That a device holds the engine, and a node at least one job of each class beside it."""
+    online = engine.memory_bytes + engine.pool_bytes
+    room = shape.memory_bytes - online
+    if room < 0:
+        _fail(
+            f"the engine's memory_bytes and pool_bytes are {quantity_text(online)} together, a device has "
+            f"{quantity_text(shape.memory_bytes)}"
+        )
+    refusals = [(kind.name, never_placed(kind, shape.devices_per_node, room)) for kind in kinds]
+    if any(why for _, why in refusals):
+        _fail(*(f"{jobs}, job class {name}: {why}" for name, why in refusals if why))
 
 
 def _write(outcome: Outcome, found: dict[str, Any], folder: Path) -> None:
