@@ -11,6 +11,7 @@ from rowen.crds.base import quantity_bytes
 from rowen.crds.busy import BusyCells
 from rowen.crds.common import is_true
 from rowen.crds.container_memory import memory_of_containers
+from rowen.crds.faults import faults
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
@@ -240,8 +241,8 @@ def read_job(raw: Raw) -> JobView | None:
 def _unread(error: Exception) -> str:
     """The first field that is not understood, and what was expected; a value may be anything, so it is left out."""
     if isinstance(error, ValidationError):
-        fault = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(('spec', *map(str, fault['loc'])))}: {fault['msg']}"[:_MOST_LETTERS]
+        fault = faults(error)[0]
+        return f"{f'spec.{fault.field}' if fault.field else 'spec'}: {fault.words}"[:_MOST_LETTERS]
     return "spec: it is nested too deeply" if isinstance(error, RecursionError) else f"spec: {error}"[:_MOST_LETTERS]
 
 
