@@ -4,6 +4,7 @@
 nodes of eight devices with 60 busy stretches each:
 
     assemble              what is known of 8,054 devices' objects becomes one view (`assemble`), with what was heard
+    single_whole          the same where the nodes that were heard have reported anew, and the decision on one job
     single_N              one job arrives, N devices; a part of the nodes has been heard anew since the last decision
     single_anew           the same at 8,054 devices, and all nodes have been heard anew
     single_memory         the same as single_8054, of a job that wants memory of the pool
@@ -17,8 +18,10 @@ nodes of eight devices with 60 busy stretches each:
     pass_full             10,000 jobs wait where no device takes one more; half of them ask for the same
     pass_finished         10,000 jobs have finished, and one waits
 
-A pass of the scheduler is `assemble` and `decide`. Left out are the reading of objects as they come, learning from
-reports (`observe`), metrics, the words of statuses, and the API server.
+A pass of the scheduler is `assemble` and `decide`; the other times are `decide` alone. What a search looks at of a
+device (`NodeView.figures`) is packed by `assemble`, once for each new report: that is in `single_whole` and in no other
+figure. Left out are the reading of objects as they come, learning from reports (`observe`), metrics, the words of
+statuses, and the API server.
 
 **Growth** is the exponent of the time over the number of devices (1: in proportion).
 
@@ -102,18 +105,28 @@ def single_seconds(
     return found
 
 
-def assemble_seconds(source: random.Random, nodes: Nodes, repeats: int) -> list[float]:
-    """Of making the snapshot, a part of the nodes having been heard since the last one."""
+def assemble_seconds(source: random.Random, nodes: Nodes, repeats: int, *, whole: bool = False) -> list[float]:
+    """Of making the snapshot, a part of the nodes having been heard since the last one.
+
+    `whole`: these have reported anew, and one job arrives, the decision on which is in it.
+    """
     known, names, before = worlds.facts(nodes), sorted(nodes), worlds.world(nodes)
+    harvests, jobs = known.harvests, list[JobView]()
     reports = {harvest.node: harvest.reported or 0.0 for harvest in known.harvests}
     hearing, beats, found = Hearing(), dict(reports), []
     for number in range(repeats + 1):
         now = worlds.NOW + number * PASS_SECONDS
-        beats |= dict.fromkeys(source.sample(names, round(HEARD * len(names))), now)
+        heard = dict.fromkeys(source.sample(names, round(HEARD * len(names))), now)
+        beats |= heard
+        if whole:
+            reports, harvests = reports | heard, worlds.reported_again(source, harvests, heard)
+            jobs = [worlds.make_job(source, number)]
         with garbage.kept():
             began = time.thread_time()
             hearing = advanced(hearing, beats, reports, now, now, _POLICY.lease_seconds)
-            before = assemble([], known.harvests, known.nodes, known.pods, known.services, hearing, before.nodes)
+            before = assemble(jobs, harvests, known.nodes, known.pods, known.services, hearing, before.nodes)
+            if whole:
+                decide(before, _HISTORY, now, _POLICY)
             found.append(time.thread_time() - began)
     return found[1:]
 
@@ -160,6 +173,8 @@ def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str
     figures |= single_figures("single_anew", single_seconds(source, nodes, max(10, repeats // 10), 1.0))
     figures |= single_figures("single_memory", single_seconds(source, nodes, max(10, repeats // 4), HEARD, pool=True))
     figures |= single_figures("assemble", assemble_seconds(source, nodes, max(10, repeats // 10)))
+    whole = assemble_seconds(source, nodes, max(10, repeats // 10), whole=True)
+    figures |= single_figures("single_whole", whole)
     figures |= single_figures("single_with_tenants", choice_seconds(source, nodes, repeats))
     jobs = worlds.make_jobs(source, WAITING)
     identical = [worlds.replace(jobs[0], uid=job.uid, name=job.name) for job in jobs]

@@ -1,7 +1,7 @@
 """Clusters for the scheduler's decisions: nodes of eight devices as their agents report them, and jobs in a queue."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rowen.crds.busy import BusyCells, busy_cells, grid
@@ -156,5 +156,23 @@ def _device_facts(device: DeviceView) -> DeviceFacts:
 
 
 def heard_again(nodes: dict[str, NodeView], names: Iterable[str]) -> dict[str, NodeView]:
-    """The cluster after new reports of some nodes: these are read anew."""
-    return {**nodes, **{name: replace(nodes[name], devices=tuple(map(replace, nodes[name].devices))) for name in names}}
+    """The cluster after new reports of some nodes: these are read anew, and packed as `assemble` does it."""
+    new = {name: replace(nodes[name], devices=tuple(map(replace, nodes[name].devices))) for name in names}
+    return {**nodes, **{name: view.packed() for name, view in new.items()}}
+
+
+def reported_again(
+    source: random.Random, harvests: Iterable[HarvestFacts], reports: Mapping[str, float]
+) -> list[HarvestFacts]:
+    """What is known after new reports of some nodes, with their times: their devices are idle for longer or shorter."""
+    return [
+        replace(harvest, reported=reports[harvest.node], devices=tuple(_idle_anew(source, harvest.devices)))
+        if harvest.node in reports else harvest
+        for harvest in harvests
+    ]  # fmt: skip
+
+
+def _idle_anew(source: random.Random, devices: Iterable[DeviceFacts]) -> Iterator[DeviceFacts]:
+    for device in devices:
+        idle = min(1.0, device.report.idle_fraction * source.uniform(0.95, 1.05))
+        yield replace(device, idle=IdleLevel(idle, 0.0))

@@ -83,6 +83,17 @@ def test_reports_anew_are_read_anew():
     assert again[second] is nodes[second]
 
 
+def test_a_new_report_tells_of_other_idle_times():
+    source = random.Random(0)
+    first, second = known = worlds.facts(worlds.make_nodes(source, 16)).harvests
+    again = worlds.reported_again(source, known, {first.node: worlds.NOW + 2.0})
+    assert again[1] is second
+    assert again[0].reported == worlds.NOW + 2.0
+    assert [one.report for one in again[0].devices] == [one.report for one in first.devices]
+    pairs = [(one.idle.fraction, two.idle.fraction) for one, two in zip(first.devices, again[0].devices, strict=True)]
+    assert all(one != two and abs(one - two) <= 0.05 * one for one, two in pairs if one)
+
+
 def reported(device):
     """Its memory over time, to as many digits as a report has."""
     return tuple(unpacked(packed(device.available, device.memory), device.memory)) if device.available else ()
@@ -121,6 +132,8 @@ def test_every_figure_is_there(monkeypatch):
     assert {
         "single_decision_ms_p99",
         "assemble_ms_p99",
+        "single_whole_ms_p50",
+        "single_whole_ms_p99",
         "full_pass_s",
         "pass_full_s",
         "optimality_gap_max",

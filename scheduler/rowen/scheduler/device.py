@@ -1,7 +1,7 @@
 """A device that is harvested, as its node reports it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from struct import Struct
@@ -65,19 +65,17 @@ class DeviceView:
     """The part in the report's window alone; None where that is all that `idle` goes by."""
     deviation: float = 0.0
     """Standard deviation of `idle`."""
-    figures: bytes = field(init=False, repr=False, compare=False)
-    """What a search over all devices looks at: `FIGURES`, numbers in the machine's order.
 
-    Idle time, its deviation, bytes, and those of them beside what the online pod may have (`room`). Then as 0 or 1
-    whether that is known, and whether the device is open; how many numbers tell of its memory over time, and the
-    outline of these: the most bytes that it lent in each of `OUTLINE_PARTS` equal parts of the time.
-    """
+    def pack(self) -> bytes:
+        """What a search over all devices looks at: `FIGURES`, numbers in the machine's order.
 
-    def __post_init__(self) -> None:
-        """Packs the figures: they are read pass after pass, and of many devices at once."""
+        Idle time, its deviation, bytes, and those of them beside what the online pod may have (`room`). Then as 0 or 1
+        whether that is known, and whether the device is open; how many numbers tell of its memory over time, and the
+        outline of these: the most bytes that it lent in each of `OUTLINE_PARTS` equal parts of the time.
+        """
         known, parts = self.online_memory is not None, len(self.available)
         own = self.idle, self.deviation, self.memory, self.room, known, not self.closed, parts
-        object.__setattr__(self, "figures", FIGURES.pack(*own, *_outline_of(parts)(self.available)))
+        return FIGURES.pack(*own, *_outline_of(parts)(self.available))
 
     @property
     def key(self) -> DeviceKey:

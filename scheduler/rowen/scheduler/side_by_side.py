@@ -12,7 +12,7 @@ Numbers = NDArray[np.float64]
 
 
 def side_by_side(nodes: Sequence[NodeView]) -> Numbers:
-    """What a search looks at (`DeviceView.figures`), a row each: of all devices by node, then in the order of ids."""
+    """What a search looks at (`DeviceView.pack`), a row each: of all devices by node, then in the order of ids."""
     packed = b"".join([node.figures for node in nodes])
     return np.frombuffer(packed, np.float64).reshape(-1, FIGURES.size // 8)
 

@@ -63,8 +63,8 @@ class NodeView:
 
     @cached_property
     def figures(self) -> bytes:
-        """Of its devices, in the order of their ids (`DeviceView.figures`)."""
-        return b"".join([device.figures for device in self.by_id.values()])
+        """Of its devices, in the order of their ids (`DeviceView.pack`)."""
+        return b"".join([device.pack() for device in self.by_id.values()])
 
     def trace(self, id_: str) -> NDArray[np.float64]:
         """The device's memory over time (`DeviceView.available`); read when it is asked for first."""
@@ -113,6 +113,11 @@ class NodeView:
                 key = tenant.namespace, tenant.pod
                 found[key] = (*found.get(key, ()), (device, tenant))
         return found
+
+    def packed(self) -> "NodeView":
+        """This view, with its `figures` worked out: they are read pass after pass."""
+        _ = self.figures
+        return self
 
     def keeping(self, old: "NodeView") -> "NodeView":
         """This view, with all that has been worked out of the `old` one's devices where they are the same."""

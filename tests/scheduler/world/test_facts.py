@@ -13,7 +13,7 @@ from rowen.scheduler.model.idle import IdleWindow, idle_level
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.monitor.hearing import Hearing, Listening, Telling, Word
 from rowen.scheduler.placement.constraints import Taint
-from rowen.scheduler.snapshot import JobView
+from rowen.scheduler.snapshot import JobView, NodeView
 from rowen.scheduler.world.assembly import assemble
 from rowen.scheduler.world.facts import (
     ServiceFacts,
@@ -439,6 +439,23 @@ def test_a_heartbeat_leaves_what_was_worked_out_of_the_report() -> None:
     assert (old.heard, found.heard) == (9000.0, 9005.0)
     assert found.figures is known[0]
     assert found.lockstep is known[1]
+
+
+def test_a_report_is_packed_once_and_before_a_pass_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[str] = []
+    real = DeviceView.pack
+    monkeypatch.setattr(DeviceView, "pack", lambda view: (packed.append(view.id), real(view))[1])
+    nodes, raw = [node_facts({"metadata": {"name": "n"}})], harvest(None)
+    views: dict[str, NodeView] = {}
+    for stamp in (9000.0, 9000.0, 9005.0):
+        hearing = Hearing({"n": Word(stamp, stamp, 8000.0)})
+        views = dict(assemble([], [harvest_facts(raw)], nodes, [], [], hearing, views).nodes)
+    assert packed == ["cpu0"]
+    raw["status"]["devices"][0]["idleFraction"] = 0.25
+    views = dict(assemble([], [harvest_facts(raw)], nodes, [], [], hearing, views).nodes)
+    assert packed == ["cpu0"] * 2
+    assert views["n"].figures == views["n"].devices[0].pack()
+    assert packed == ["cpu0"] * 3
 
 
 def test_a_node_is_as_old_as_it_was_heard_and_not_as_its_report_says() -> None:

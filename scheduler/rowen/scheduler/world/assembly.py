@@ -36,10 +36,16 @@ def assemble(
     views = {}
     for node in nodes:
         view = _node(node, reports.get(node.name), hearing, by_pod, by_service)
-        old = before.get(node.name)
-        views[node.name] = view if old is None else old if old == view else view.keeping(old)
+        views[node.name] = _kept(view, before.get(node.name))
     holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
     return Snapshot(views, {job.uid: _renewed(job, views, hearing) for job in jobs}, holders, hearing.listening)
+
+
+def _kept(view: NodeView, old: NodeView | None) -> NodeView:
+    """The old view where nothing has changed. What a new one needs is packed here, before a pass decides."""
+    if old == view:
+        return old
+    return (view if old is None else view.keeping(old)).packed()
 
 
 def _renewed(job: JobView, nodes: Mapping[str, NodeView], hearing: Hearing) -> JobView:
