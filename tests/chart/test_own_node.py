@@ -13,6 +13,9 @@ from manifests import apply_status
 from rowen.crds.names import AGENT_MANAGER
 from rowen.kube.client import open_client
 from rowen.kube.errors import RefusedError
+from rowen.kube.heartbeat import beat_manifest
+from rowen.kube.kinds import LEASES
+from rowen.kube.objects import replace
 from rowen.node_agent.cluster import Cluster
 
 NODE, OTHER = "node-a", "node-b"
@@ -92,12 +95,20 @@ async def test_its_own_nodes_heartbeat_only_and_it_goes_with_the_node(
     _until_refused(agent, OTHER)
     client = await open_client(str(agent.kubeconfig))
     try:
-        await Cluster(client, NODE, "rowen-agent").renew()
+        cluster = Cluster(client, NODE, "rowen-agent")
+        for _ in range(2):
+            await cluster.renew()
         with pytest.raises(RefusedError, match="own node only"):
             await Cluster(client, OTHER, "rowen-agent").renew()
+        assert release.kubectl.apply(beat_manifest("rowen-agent", OTHER, "x", 0.0)).ok
+        other = release.kubectl.get("lease", OTHER, "--namespace=rowen-agent")
+        with pytest.raises(RefusedError, match="own node only"):
+            await replace(client, LEASES, other, manager=AGENT_MANAGER)
     finally:
         await client.close()
-    (owner,) = release.kubectl.get("lease", NODE, "--namespace=rowen-agent")["metadata"]["ownerReferences"]
+    found = release.kubectl.get("lease", NODE, "--namespace=rowen-agent", "--show-managed-fields")["metadata"]
+    assert {by["operation"] for by in found["managedFields"]} == {"Apply", "Update"}, "it may renew as it was stored"
+    (owner,) = found["ownerReferences"]
     assert owner["uid"] == release.kubectl.get("node", NODE)["metadata"]["uid"]
 
 

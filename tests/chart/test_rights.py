@@ -40,6 +40,7 @@ MAY = [
     (AGENT, "watch", "pods", ""),
     (AGENT, "create", "leases.coordination.k8s.io", "rowen-agent"),
     (AGENT, "patch", "leases.coordination.k8s.io", "rowen-agent"),
+    (AGENT, "update", "leases.coordination.k8s.io", "rowen-agent"),
     *[
         (reader, verb, "leases.coordination.k8s.io", "rowen-agent")
         for reader in (OPERATOR, SCHEDULER)
@@ -96,6 +97,7 @@ MAY_NOT = [
     (AGENT, "list", "leases.coordination.k8s.io", "rowen-agent"),
     (AGENT, "delete", "leases.coordination.k8s.io", "rowen-agent"),
     (AGENT, "patch", "leases.coordination.k8s.io", NAMESPACE),
+    (AGENT, "update", "leases.coordination.k8s.io", "kube-node-lease"),
     (AGENT, "patch", "leases.coordination.k8s.io", "kube-node-lease"),
     *[
         (reader, verb, "leases.coordination.k8s.io", namespace)

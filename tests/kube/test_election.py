@@ -113,7 +113,7 @@ async def test_a_lease_that_another_has_taken_ends_the_work(kube: Client, namesp
 async def test_a_leader_that_cannot_renew_stops_before_its_lease_ends(
     odd: Odd, odd_client: Client, refusal: Any
 ) -> None:
-    stored: dict[str, Any] = {"metadata": {"name": NAME}, "spec": {}}
+    stored: dict[str, Any] = {"metadata": {"name": NAME, "namespace": "here"}, "spec": {}}
 
     async def lease(request: Any) -> Any:
         if request.method == "PUT":

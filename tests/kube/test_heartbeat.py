@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.kube.heartbeat import Beat, beat_manifest, read_beat
+from rowen.kube.heartbeat import Beat, beat_manifest, read_beat, renewed_beat
 
 
 def test_a_heartbeat() -> None:
@@ -25,6 +25,14 @@ def test_a_heartbeat() -> None:
         },
     }
     assert "ownerReferences" not in beat_manifest("agents", "n", "agent-x", 0.0)["metadata"]
+
+
+def test_a_renewed_heartbeat_is_what_was_stored_but_for_its_time() -> None:
+    stored = beat_manifest("agents", "n", "agent-x", 0.0)
+    stored["metadata"] |= {"uid": "u", "resourceVersion": "12", "annotations": {"a": "of somebody else's"}}
+    spec = {**stored["spec"], "renewTime": "2026-01-02T03:04:05.250000Z"}
+    assert renewed_beat(stored, 1_767_323_045.25) == {**stored, "spec": spec}
+    assert stored["spec"]["renewTime"] == "1970-01-01T00:00:00.000000Z"
 
 
 @given(st.floats(0.0, 4e9))

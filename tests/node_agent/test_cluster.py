@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,8 +12,7 @@ from manifests import apply, read
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.kube.errors import RefusedError
-from rowen.kube.heartbeat import read_beat
-from rowen.kube.kinds import LEASES, PODS
+from rowen.kube.kinds import PODS
 from rowen.kube.objects import apply_status, delete, get
 from rowen.kube.resource import Resource
 from rowen.node_agent import cluster as agents_cluster
@@ -194,87 +191,3 @@ async def test_a_pod_is_told_once_of_the_same_thing(kube, namespace):
     ]
     assert {event["involvedObject"]["uid"] for event in events} == {pod.uid}
     assert {event["source"]["component"] for event in events} == {"rowen.dev/agent"}
-
-
-async def test_its_heartbeat_is_a_lease_of_the_agents_namespace_and_is_made_anew_where_it_is_gone(kube, namespace):
-    node = f"node-of-{namespace}"
-    cluster = Cluster(kube, node, namespace)
-    before = time.time()
-    await cluster.renew()
-    made = await get(kube, LEASES, namespace, node)
-    assert made["spec"]["leaseDurationSeconds"] == NODE_LEASE_SECONDS
-    assert made["spec"]["holderIdentity"] == socket.gethostname()
-    first = read_beat(made)
-    assert first.node == node
-    assert before <= first.renewed + 1e-6 <= time.time()
-    await cluster.renew()
-    assert read_beat(await get(kube, LEASES, namespace, node)).renewed > first.renewed
-    await delete(kube, LEASES, namespace, node)
-    await cluster.renew()
-    assert (await get(kube, LEASES, namespace, node))["metadata"]["uid"] != made["metadata"]["uid"]
-
-
-class Reviewed:
-    """Tells the UID of the token's node, and notes what is written."""
-
-    def __init__(self, *uids, refusal=None):
-        self.uids, self.refusal, self.written = list(uids), refusal, []
-
-    async def call(self, method, path, *, body, **_):
-        if path.endswith("selfsubjectreviews"):
-            if self.refusal:
-                raise self.refusal
-            return {"status": {"userInfo": {"extra": {"authentication.kubernetes.io/node-uid": [self.uids.pop(0)]}}}}
-        self.written.append(body["metadata"].get("ownerReferences"))
-        # It is gone after the second renewal.
-        return {"metadata": {"uid": str(len(self.written) > 2), "resourceVersion": str(len(self.written))}}
-
-
-async def test_its_heartbeat_belongs_to_the_node_of_its_token():
-    client = Reviewed("u-1", "u-2")
-    cluster = Cluster(client, "n", "agents")
-    for _ in range(4):
-        await cluster.renew()
-    owners = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": uid} for uid in ("u-1", "u-1", "u-1", "u-2")]
-    assert client.written == [[owner] for owner in owners]
-
-
-async def test_without_an_answer_its_heartbeat_is_nobodys_and_a_busy_server_is_asked_again():
-    client = Reviewed(refusal=RefusedError(403, "Forbidden", "no"))
-    cluster = Cluster(client, "n", "agents")
-    await cluster.renew()
-    assert client.written == [None]
-    client = Reviewed("u-1", refusal=RefusedError(429, "TooManyRequests", "later"))
-    cluster = Cluster(client, "n", "agents")
-    with pytest.raises(RefusedError):
-        await cluster.renew()
-    assert client.written == []
-    client.refusal = None
-    await cluster.renew()
-    assert client.written[0][0]["uid"] == "u-1"
-
-
-class Counting:
-    """Stores heartbeats under these versions, and lists no pods."""
-
-    def __init__(self, *versions):
-        self.versions, self.lists = list(versions), []
-
-    async def call(self, method, path, *, query=None, **_):
-        if path.endswith("selfsubjectreviews"):
-            return {}
-        if method == "GET":
-            self.lists.append(query)
-            return {"metadata": {"resourceVersion": "40"}, "items": []}
-        return {"metadata": {"uid": "u", "resourceVersion": str(self.versions.pop(0))}}
-
-
-async def test_a_heartbeat_of_an_earlier_version_tells_that_the_store_was_put_back():
-    client = Counting(40, 41, 12, 13)
-    cluster = Cluster(client, "n", "agents")
-    least = []
-    for _ in range(4):
-        await cluster.renew()
-        await cluster.list_pods()
-        least.append(client.lists[-1]["resourceVersion"])
-    assert least == ["0", "40", "0", "40"]

