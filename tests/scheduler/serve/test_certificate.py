@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
+import os
 import ssl
 import subprocess
 import sys
@@ -123,6 +125,40 @@ async def test_each_start_makes_another_certificate_and_leaves_no_key_behind(
     assert seen[0].public_key() != seen[1].public_key()
     (names,) = [e.value for e in seen[0].extensions if isinstance(e.value, x509.SubjectAlternativeName)]
     assert names.get_values_for_type(x509.DNSName) == ["rowen-scheduler.rowen-system.svc"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "error", "asked"),
+    [(0, errno.EACCES, [0x9, 0x9]), (0x8, errno.EINVAL, [0x9, 0x1, 0x9, 0x1])],
+    ids=["what could be executed is refused", "a kernel before 6.3"],
+)
+def test_its_files_in_memory_are_had_of_any_kernel(
+    monkeypatch: pytest.MonkeyPatch, refused: int, error: int, asked: list[int]
+) -> None:
+    make, flags = os.memfd_create, []
+
+    def kernel(name: str, given: int = os.MFD_CLOEXEC) -> int:
+        flags.append(given)
+        if given & 0x8 == refused:
+            raise OSError(error, os.strerror(error))
+        return make(name, os.MFD_CLOEXEC)
+
+    monkeypatch.setattr(os, "memfd_create", kernel)
+    tls_context(None, "n")
+    assert flags == asked
+
+
+def test_a_kernel_that_gives_no_file_in_memory_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def full(*arguments: Any) -> int:
+        asked.append(arguments)
+        raise OSError(errno.EMFILE, "too many")
+
+    monkeypatch.setattr(os, "memfd_create", full)
+    with pytest.raises(OSError, match="too many"):
+        tls_context(None, "n")
+    assert len(asked) == 1
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What the API is served with: TLS by a certificate of the operator's own, or by one that is made at start."""
 
 import asyncio
+import errno
 import os
 import ssl
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ _SERVICE = "rowen-scheduler"
 _DAYS = 3650
 """Nobody is asked whether to trust it, so nothing is won by a short life; each start makes another one."""
 _AGAIN_SECONDS = 60.0
+_NOEXEC_SEAL = 0x8
+"""`MFD_NOEXEC_SEAL` of Linux 6.3, which Python does not name."""
 
 _Pair = tuple[bytes, bytes]
 """A certificate, with those of its issuers, and its key: PEM."""
@@ -69,10 +72,21 @@ def _load(context: ssl.SSLContext, pair: _Pair) -> None:
 
 @contextmanager
 def _file(content: bytes) -> Iterator[str]:
-    with os.fdopen(os.memfd_create(_SERVICE), "wb") as file:
+    with os.fdopen(_memory(), "wb") as file:
         file.write(content)
         file.flush()
         yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _memory() -> int:
+    """A file in memory that cannot be executed: where `vm.memfd_noexec` is 2, some kernels give no other."""
+    try:
+        return os.memfd_create(_SERVICE, os.MFD_CLOEXEC | _NOEXEC_SEAL)
+    except OSError as error:
+        # A kernel before 6.3 knows no such flag.
+        if error.errno != errno.EINVAL:
+            raise
+    return os.memfd_create(_SERVICE, os.MFD_CLOEXEC)
 
 
 def _made(namespace: str) -> _Pair:
