@@ -7,6 +7,7 @@ from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError, Profile
 from rowen.scheduler.model.promise import Promise
+from rowen.scheduler.monitor.backoff import Backoff
 
 KNOWN = History(
     profiles={
@@ -37,6 +38,15 @@ def test_a_promise_keeps_the_margin_that_its_class_needs_by_now() -> None:
     assert history.promise("b", 0.3).error.mean == 0.0
     assert history.promise("a", 0.0).sla == 0.0
     assert history.promise("a", None) == Promise()
+
+
+def test_back_offs_are_put_in_place_of_their_former_ones_and_put_back() -> None:
+    old, new = Backoff(1, NOW, "old"), Backoff(2, NOW, "new")
+    before = History(backoffs={("a", "n"): old, ("b", "n"): old})
+    after = before.backed_off({("a", "n"): new, ("c", ""): new})
+    assert after.backoffs == {("a", "n"): new, ("b", "n"): old, ("c", ""): new}
+    assert after.backed_off_as(("a", "n"), before.backoffs).backoffs == {**before.backoffs, ("c", ""): new}
+    assert after.backed_off_as(("c", ""), before.backoffs).backoffs == {("a", "n"): new, ("b", "n"): old}
 
 
 def test_jobs_that_are_alike_share_what_is_known_of_their_memory() -> None:

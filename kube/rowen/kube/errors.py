@@ -1,7 +1,10 @@
 """How a request to the API server fails."""
 
 import json
+import re
 
+_FORBIDDEN, _NO_RIGHT = 403, re.compile(r" cannot [a-z]+ resource ")
+"""RBAC's words, whichever the verb."""
 _TIMEOUT, _AHEAD = 504, "Too large resource version"
 """What API servers answer to a version above their store's; client-go goes by the same words."""
 
@@ -40,6 +43,11 @@ class RefusedError(KubeError):
     def passes(self) -> bool:
         """Whether the same request may succeed later on."""
         return self.status in (408, 429) or self.status >= 500
+
+    @property
+    def lacks_right(self) -> bool:
+        """Whether RBAC does not let the caller do it; what admission refuses, such as a quota, is told otherwise."""
+        return self.status == _FORBIDDEN and bool(_NO_RIGHT.search(self.message))
 
     @property
     def ahead(self) -> bool:

@@ -122,22 +122,29 @@ def _revoke(job: JobView, lost: Loss, backoffs: dict[BackoffKey, Backoff], now: 
     return Outcome(job, Action.REVOKE, lost.message, loss=lost)
 
 
-def backoff_key(job: JobView, lost: Loss) -> BackoffKey | None:
-    """What the job keeps away from after the loss; None where it may come back at once."""
-    if job.placement is None or lost.reason not in _BACKED_OFF:
+def backoff_key(job: JobView, lost: Loss | None) -> BackoffKey | None:
+    """What the job keeps away from after the loss; None where it may come back at once, or has lost nothing."""
+    if job.placement is None or lost is None or lost.reason not in _BACKED_OFF:
         return None
     return job.uid, EVERY_NODE if lost.everywhere else job.placement.node
 
 
-def not_taken(history: History, job: JobView, words: str, now: float, policy: Policy) -> History:
-    """After the API server has refused an assignment: else each pass would plan the same, and keep its place free.
+def not_taken(history: History, refusals: Mapping[JobKey, str], now: float, policy: Policy) -> History:
+    """After the API server has refused assignments: else each pass would plan the same, and keep their places free.
 
-    `words` are its own.
+    `refusals` are its own words, by job.
     """
-    key, words = (job.uid, EVERY_NODE), " ".join(words.split())
+    new = {(job, EVERY_NODE): _refusal_told(words) for job, words in refusals.items()}
+    before = history.backoffs
+    return history.backed_off(
+        {key: next_backoff(before.get(key), reason, EVERY_NODE, now, policy) for key, reason in new.items()}
+    )
+
+
+def _refusal_told(words: str) -> str:
+    words = " ".join(words.split())
     told = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
-    reason = f"AssignmentRefused: {told}" if told else "AssignmentRefused"
-    return history.backed_off(key, next_backoff(history.backoffs.get(key), reason, EVERY_NODE, now, policy))
+    return f"AssignmentRefused: {told}" if told else "AssignmentRefused"
 
 
 def _told_to_be_over(job: JobView) -> bool:
@@ -158,7 +165,8 @@ def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, told: 
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
     standing = fleet.standing(claim)
-    message += _memory_told(job, fleet) + short_now(standing.memory) + told
+    before = find_condition(job.status.conditions, "Placed")
+    message += _memory_told(job, fleet) + short_now(standing.memory, before.message if before else "") + told
     return Outcome(job, Action.KEEP, message, placement=placement, fraction=standing.fraction)
 
 

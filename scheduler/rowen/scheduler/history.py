@@ -33,7 +33,7 @@ class Track:
     pod: str
     workload: str
     device_types: tuple[str, ...]
-    """Of the devices that it holds, each once: a job in lockstep may hold several types."""
+    """Of the devices of its assignment, each once: a job in lockstep may have several types."""
     since: float
     """When the assignment was made."""
     time: float
@@ -112,9 +112,14 @@ class History:
             self._appetites[key] = Appetite(job.workload, job.memory, job.need, self.profiles)
         return self._appetites[key]
 
-    def backed_off(self, key: BackoffKey, backoff: Backoff) -> "History":
-        """With that back-off in place of its former one."""
-        return replace(self, backoffs={**self.backoffs, key: backoff})
+    def backed_off(self, new: Mapping[BackoffKey, Backoff]) -> "History":
+        """With these back-offs in place of their former ones. Each call copies all: few calls with many."""
+        return replace(self, backoffs={**self.backoffs, **new})
+
+    def backed_off_as(self, key: BackoffKey, before: Mapping[BackoffKey, Backoff]) -> "History":
+        """With that back-off as it is in `before`, or without it."""
+        others = {other: backoff for other, backoff in self.backoffs.items() if other != key}
+        return replace(self, backoffs=others | ({key: before[key]} if key in before else {}))
 
     @cached_property
     def _promises(self) -> dict[tuple[str, float], Promise]:

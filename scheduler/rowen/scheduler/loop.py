@@ -29,7 +29,7 @@ from rowen.scheduler.serve.sight import labels_of
 from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
 from rowen.scheduler.world.cluster import Cluster
 from rowen.scheduler.world.keeping import Keeping
-from rowen.scheduler.world.refusal import Refusal, refused
+from rowen.scheduler.world.refusal import Refusal, judged, refused
 from rowen.scheduler.world.status import Wanted, gist, manifest, owned, wanted, worth_writing
 from rowen.scheduler.world.store import Store
 
@@ -62,13 +62,12 @@ class Loop:
         self._refused: dict[JobKey, Refusal] = {}
         # The assignments whose withdrawal has begun a back-off.
         self._withdrawn: dict[JobKey, str] = {}
-        self._beat, self._worked = time.monotonic(), 0.0
-        self._running = False
+        self._not_taken: dict[JobKey, str] = {}  # Refused assignments of this pass, and why.
+        self._beat, self._worked, self._running = time.monotonic(), 0.0, False
         self.policy = policy
         self._doubt, self._waited_for = Doubt(), frozenset[str]()
         self.cluster = Cluster(client, agent_namespace, self._wake.set, clock, policy.lease_seconds)
-        self.metrics = Metrics()
-        self.history = History()
+        self.metrics, self.history = Metrics(), History()
 
     def now(self) -> float:
         """Unix seconds."""
@@ -197,8 +196,12 @@ class Loop:
         with self._working():
             labels = labels_of(snapshot)
         lost = [outcome for outcome in decision.outcomes if outcome.loss is not None]
-        taken = await self._write_all(lost, labels, decision)
-        await self._write_all(after_withdrawals(decision.outcomes, taken), labels, decision)
+        try:
+            taken = await self._write_all(lost, labels, decision)
+            await self._write_all(after_withdrawals(decision.outcomes, taken), labels, decision)
+        finally:
+            self.history = not_taken(self.history, self._not_taken, self.now(), self.policy)
+            self._not_taken = {}
 
     async def _write_all(self, outcomes: Iterable[Outcome], labels: Collection[str], decision: Decision) -> set[JobKey]:
         """Writes those that are due; returns the jobs whose status was taken."""
@@ -254,10 +257,10 @@ class Loop:
     def _failed(self, outcome: Outcome, new: Wanted, error: KubeError) -> None:
         """Holds the write back for a while; whether it has arrived after all shows in the next list."""
         job, now = outcome.job, time.monotonic()
-        about = gist(new) if isinstance(error, RefusedError) and not error.passes else None
+        about = gist(new) if judged(error) else None
         refusal = self._refused[job.uid] = refused(self._refused.get(job.uid), about, now)
         if about is not None and outcome.action is Action.PLACE:
-            self.history = not_taken(self.history, job, str(error), self.now(), self.policy)
+            self._not_taken[job.uid] = str(error)
         if not (isinstance(error, RefusedError) and error.status == NOT_FOUND):
             wait = round(refusal.until(about) - now)
             log.warning("status not written", job=job.label, error=str(error), retry_seconds=wait)
@@ -274,22 +277,19 @@ class Loop:
 
         Returns whether it has begun now.
         """
-        job, lost = outcome.job, outcome.loss
-        key = backoff_key(job, lost) if lost else None
+        job, key = outcome.job, backoff_key(outcome.job, outcome.loss)
         if key is None or job.placement is None or self._withdrawn.get(job.uid) == job.placement.id:
             return False
         self._withdrawn[job.uid] = job.placement.id
-        self.history = self.history.backed_off(key, decision.backoffs[key])
+        self.history = self.history.backed_off({key: decision.backoffs[key]})
         return True
 
     def _take_back(self, outcome: Outcome, before: Mapping[BackoffKey, Backoff]) -> None:
         """Nothing was withdrawn, so the job's back-off is again what it was before."""
-        job, lost = outcome.job, outcome.loss
-        key = backoff_key(job, lost) if lost else None
+        job, key = outcome.job, backoff_key(outcome.job, outcome.loss)
         self._withdrawn.pop(job.uid, None)
-        others = {other: backoff for other, backoff in self.history.backoffs.items() if other != key}
-        own = {key: before[key]} if key is not None and key in before else {}
-        self.history = replace(self.history, backoffs={**others, **own})
+        if key is not None:
+            self.history = self.history.backed_off_as(key, before)
 
     def _count(self, outcome: Outcome) -> None:
         if outcome.action not in (Action.PLACE, Action.REVOKE):

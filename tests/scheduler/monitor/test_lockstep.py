@@ -33,6 +33,18 @@ def test_a_job_on_two_types_teaches_neither_and_is_measured_by_the_slower_one() 
     assert partly.tracks["uid-j"].fraction is None
 
 
+def test_a_report_that_has_it_on_one_of_its_devices_does_not_say_what_it_runs_on() -> None:
+    """Its tokens are those of both devices, so that they are no type's own throughput."""
+    view = placed(job("j", devices=2), "n", "a", "b", at=NOW)
+    first = device("n", "a", tenants=(tenant(view, 10, 0.1),)), replace(device("n", "b"), type="old")
+    seen = world(node("n", *first, reported=NOW), view, pod(view, "n", "a", "b"))
+    history = observe(History(), seen, NOW, POLICY).history
+    assert history.tracks["uid-j"].device_types == ("cpu", "old")
+    for step in range(1, 13):
+        history = mixed(history, 5.0 * step)
+    assert dict(history.profiles) == {}
+
+
 def test_what_a_spec_says_counts_on_each_type() -> None:
     history = mixed(History(), 5.0, solo=80.0)
     assert (history.solo("class", "cpu"), history.solo("class", "old")) == (80.0, 80.0)

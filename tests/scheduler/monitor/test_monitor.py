@@ -137,6 +137,16 @@ def test_nothing_is_measured_before_the_window_is_nearly_full() -> None:
     assert drive(known(), [60.0] * 9).tracks["uid-j"].fraction is None
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 2.0])
+def test_what_is_missing_is_that_of_the_time_between_two_reports(seconds: float) -> None:
+    """Nothing is made in it, however short it is: all of it is missing, though the window is full of tokens."""
+    history, tokens = drive(known(), [100.0] * 14), 1 + 14 * 500
+    last = 5.0 * 14
+    assert history.tracks["uid-j"].shortfall == 0.0
+    after = report(history, last + seconds, tokens + 4, last + seconds / 2).history
+    assert after.tracks["uid-j"].shortfall == pytest.approx(seconds)
+
+
 def test_what_is_missing_of_the_sla_adds_up_and_is_made_up_for() -> None:
     """At 30 of the 50 that the SLA says two fifths of the time are missing; at 60 a fifth of it is paid back."""
     assert drive(known(), [30.0] * 14).tracks["uid-j"].shortfall == pytest.approx(70 * 0.4)

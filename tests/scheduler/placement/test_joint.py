@@ -23,7 +23,7 @@ from rowen.scheduler.placement.search.choice import EXPLAINED
 from rowen.scheduler.placement.search.evaluation import evaluate
 from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.placement.search.request import Candidate, Request
-from rowen.scheduler.placement.spread_rules import SpreadRule
+from rowen.scheduler.placement.spread_rules import NOBODY, SpreadRule
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView, Snapshot
 
@@ -354,6 +354,18 @@ def test_jobs_that_lie_among_others_are_placed_one_by_one() -> None:
     rule = SpreadRule("zone", (Requirement("app", "Exists"),))
     world = replace(TWO, labels={"zone": "east"})
     assert places(run(world, replace(EASY, spread=(rule,)), STRICT)) == {"a": ("n", "g0")}
+
+
+@pytest.mark.parametrize(("must", "apart_too"), [(True, False), (False, False), (True, True)])
+def test_a_rule_that_means_nobody_is_no_reason_to_place_jobs_one_by_one(must: bool, apart_too: bool) -> None:
+    """What it asks for, a label, holds wherever others lie; a preference for it is not known to a plan."""
+    rules = (SpreadRule("zone", NOBODY, must=must),)
+    if apart_too:
+        rules += (SpreadRule("zone", (Requirement("app", "Exists"),)),)
+    alone = must and not apart_too
+    world = replace(TWO, labels={"zone": "east"})
+    found = places(run(world, replace(EASY, spread=rules), STRICT))
+    assert found == ({"a": ("n", "g1"), "b": ("n", "g0")} if alone else {"a": ("n", "g0")})
 
 
 def test_a_trial_leaves_the_fleet_as_it_was() -> None:

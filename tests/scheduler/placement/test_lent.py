@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant
 
+from rowen.crds.common import Condition
+from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.scheduler.decision import Action
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
@@ -85,6 +87,31 @@ def test_a_job_that_has_its_place_and_little_memory_says_so(available: tuple[int
     # Of one without a part of the pool, nothing is said.
     slight = outcome(run(node("n", lending("n", *available)), placed(slim("j"), "n")), "j")
     assert "memory is short" not in slight.message
+
+
+@pytest.mark.parametrize(
+    ("amount", "before", "words"),
+    # M is a part of 400: the words of less than a half stay below 0.55, and those of a twentieth below 0.10.
+    [
+        (200, "", ""), (199, "", "half"), (219, "half", "half"), (220, "half", ""), (219, "", ""), (219, "nothing", ""),
+        (20, "", "half"), (19, "", "nothing"), (39, "nothing", "nothing"), (40, "nothing", "half"),
+        (39, "half", "half"), (19, "half", "nothing"),
+    ],
+)  # fmt: skip
+def test_words_of_little_memory_do_not_come_and_go_with_each_report(amount: int, before: str, words: str) -> None:
+    told = {"": "", "half": "less than half of its throughput", "nothing": "next to nothing now"}
+
+    def message(amount: int, view: JobView) -> str:
+        return outcome(run(node("n", device("n", available=(amount,))), view), "j").message
+
+    view = placed(job("j", memory=0, pool=400, need=linear_need(400)), "n")
+    said = message({"": 400, "half": 180, "nothing": 0}[before], view)
+    assert told[before] in said
+    condition = Condition(
+        type="Placed", status="True", reason="Placed", message=said, last_transition_time="2026-01-01T00:00:00Z"
+    )
+    again = message(amount, replace(view, status=OfflineJobStatus(conditions=[condition])))
+    assert again.partition("; memory is short: ")[2] == "" if not words else told[words] in again
 
 
 def test_memory_that_a_newcomer_takes_breaks_a_neighbours_promise() -> None:

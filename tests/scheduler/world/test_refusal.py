@@ -2,7 +2,8 @@
 
 import pytest
 
-from rowen.scheduler.world.refusal import Refusal, refused
+from rowen.kube.errors import KubeError, RefusedError, UnreachableError
+from rowen.scheduler.world.refusal import Refusal, judged, refused
 
 
 def after(failures: int, gist: object, now: float = 0.0) -> Refusal:
@@ -85,3 +86,25 @@ def test_as_many_things_are_remembered_as_are_of_use() -> None:
         found = refused(found, number, 0.0)
     assert refused(found, 0, 0.0).until(0) == 16.0
     assert refused(refused(found, 16, 0.0), 0, 0.0).until(0) == 2.0
+
+
+NO_RIGHT = (
+    'offlinejobs.rowen.dev "j" is forbidden: User "s" cannot patch resource "offlinejobs/status" in API group "r"'
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (UnreachableError("no answer"), False),
+        (RefusedError(401, "Unauthorized", "Unauthorized"), False),
+        (RefusedError(403, "Forbidden", NO_RIGHT), False),
+        (RefusedError(403, "Forbidden", "exceeded quota: who cannot have a resource"), True),
+        (RefusedError(422, "Invalid", NO_RIGHT), True),
+        (RefusedError(404, "NotFound", "no such job"), False),
+        (RefusedError(429, "TooManyRequests", "later"), False),
+        (RefusedError(400, "BadRequest", "no"), True),
+    ],
+)
+def test_what_counts_against_a_job_is_refused_for_what_was_written(error: KubeError, expected: bool) -> None:
+    assert judged(error) == expected

@@ -144,7 +144,7 @@ async def _refusal(client: Client, resource: Resource, manifest: Raw) -> Refused
         await create(client, resource, manifest, manager="kubectl-rowen", dry_run=True)
     except RefusedError as error:
         # That there is one already is found out last.
-        if error.status == _CONFLICT or (error.status == FORBIDDEN and "cannot create resource" in error.message):
+        if error.status == _CONFLICT or error.lacks_right:
             return None
         return error
     return None

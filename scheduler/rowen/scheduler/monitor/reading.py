@@ -31,7 +31,7 @@ class Reading:
     granted: float
     tenants: int
     device_types: tuple[str, ...]
-    """Of the devices that it holds, each once, in order."""
+    """Of the devices of its assignment, each once, in order: a report may not have its tenant on all of them yet."""
     expected: IdleLevel
     """Fraction that the report lets expect."""
     promised: float | None
@@ -86,8 +86,12 @@ def _reading(
         tokens=max(tenant.tokens for _, tenant in held),
         granted=max(tenant.granted for _, tenant in held),
         tenants=tenants,
-        device_types=tuple(sorted({device.type for device in devices})),
+        device_types=_types(placement, node),
         expected=expected_fraction(devices, tenants, appetite),
         promised=promised_fraction(placement, devices, tenants, appetite),
         memory=memory_features(job, devices),
     )
+
+
+def _types(placement: Placement, node: NodeView) -> tuple[str, ...]:
+    return tuple(sorted({device.type for device in map(node.device, placement.devices) if device is not None}))

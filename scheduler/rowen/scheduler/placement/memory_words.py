@@ -6,8 +6,13 @@ What a service may have counts in full, in use or not: a job's own memory is not
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.snapshot import JobView
 
-_NOTHING, _LITTLE = 0.05, 0.5
-"""In words and not in figures: the first report that says otherwise would change a status."""
+_SHORT = (
+    (0.05, "; memory is short: the pool lends it next to nothing now, so it may stand still until others need less"),
+    (0.5, "; memory is short: with what the pool lends it now it makes less than half of its throughput"),
+)
+"""Below which factor what is told. In words and not in figures: each report would change a status."""
+_STEADY = 0.05
+"""So far a factor has to rise until the words of a lower one go."""
 
 
 def memory_refusal(job: JobView, device: DeviceView, left: int) -> str:
@@ -50,12 +55,15 @@ def above_all_devices(job: JobView, largest: DeviceView | None) -> str:
     return f"; spec.memoryLimit {gib(most)} is above every device's memory: {_largest(largest)}"
 
 
-def short_now(factor: float) -> str:
-    """That a job which has its place has little memory of the pool; empty where `factor`, its M by now, is not low."""
-    if factor < _NOTHING:
-        return "; memory is short: the pool lends it next to nothing now, so it may stand still until others need less"
-    half = "; memory is short: with what the pool lends it now it makes less than half of its throughput"
-    return half if factor < _LITTLE else ""
+def short_now(factor: float, before: str) -> str:
+    """That a job which has its place has little memory of the pool; empty where `factor`, its M by now, is not low.
+
+    `before`: what was told last. Its words stay until the factor is above where they begin by more than it hovers.
+    """
+    for least, words in _SHORT:
+        if factor < least + (_STEADY if words in before else 0.0):
+            return words
+    return ""
 
 
 def lending_help(device: DeviceView, want_bytes: int, tenants: int, taken: int) -> str:

@@ -43,6 +43,11 @@ class SpreadRule:
     apart: bool = False
     """Required anti-affinity: none of them may be there at all."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether it means nobody and has to hold: then it asks the same wherever others lie."""
+        return self.must and self.selector == NOBODY
+
 
 class _Expression(ReadModel):
     key: Key

@@ -3,10 +3,24 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
+from rowen.kube.errors import KubeError, RefusedError
+
 _PAUSE_LIMIT_SECONDS = 60.0
 _REFUSED_LIMIT_SECONDS = 300.0
 _OTHER_LIMIT_SECONDS = 10.0
 _MOST_WAITS = 16
+_UNKNOWN_CALLER, _GONE = 401, 404
+"""HTTP status codes."""
+
+
+def judged(error: KubeError) -> bool:
+    """Whether the API server refused what was written: not for being busy, for a job that is gone or for who writes.
+
+    A role may be missing while a release is upgraded: that would count against every job of a pass.
+    """
+    if not isinstance(error, RefusedError):
+        return False
+    return not (error.passes or error.lacks_right or error.status in (_UNKNOWN_CALLER, _GONE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +28,7 @@ class Wait:
     """Failures of writes about the same."""
 
     gist: Hashable
-    """What they were about; None where they were not refused: no answer, or a busy API server."""
+    """What they were about; None where what was written was not refused (`judged`)."""
     count: int
     until: float
     """Monotonic seconds before which it is not written again."""

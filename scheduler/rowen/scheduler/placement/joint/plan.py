@@ -63,7 +63,8 @@ class Joint:
 
         Where one of them asks to lie in a certain way among others, options depend on each other: nothing, too.
         """
-        if not 1 < len(jobs) <= MOST_JOBS or any(job.spread for job in jobs) or self._budget.looks <= 0:
+        among = any(not rule.alone for job in jobs for rule in job.spread)
+        if not 1 < len(jobs) <= MOST_JOBS or among or self._budget.looks <= 0:
             return NO_PLAN
         requests = [request(job) for job in jobs]
         options = options_of(requests, self._fleet, self._policy, self._budget)
