@@ -1,6 +1,7 @@
 """The local copy: what is newer wins, and what was deleted stays so."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -158,6 +159,27 @@ def test_what_two_objects_both_say_is_there_once() -> None:
     pairs = list(zip(texts(first), texts(second), strict=True))
     assert len(pairs) == 6
     assert all(one is other for one, other in pairs)
+
+
+def leaned(*texts: str) -> list[str]:
+    """Values of an object as they are kept, read from JSON."""
+    found: list[str] = lean(json.loads(json.dumps({"metadata": {}, "list": texts})))["list"]
+    return found
+
+
+def test_what_is_said_once_is_not_kept() -> None:
+    """UIDs, versions and times; interned, they would stay for ever with some releases of Python."""
+    (kept,) = leaned("uid of an object")
+    (other,) = json.loads('["uid of an object"]')
+    assert sys.intern(other) is other
+    assert leaned("uid of an object")[0] is kept
+    leaned(*(f"uid {number}" for number in range(4096)))
+    assert leaned("uid of an object")[0] is not kept
+
+
+def test_long_texts_are_not_kept_to_be_shared() -> None:
+    for length, shared in ((256, True), (257, False)):
+        assert (leaned("x" * length)[0] is leaned("x" * length)[0]) == shared
 
 
 def test_what_is_known_is_of_that_very_version(copy: Copy[int]) -> None:

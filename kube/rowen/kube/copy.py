@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -14,6 +15,9 @@ T = TypeVar("T")
 
 BURIED_SECONDS = 600.0
 """How long a deleted object's UID is known: longer than any answer that still names it is on its way."""
+
+_TEXTS, _CHARACTERS = 4096, 256
+"""How many values are kept to be shared, each of so many characters at most: some 2 MB."""
 
 log = structlog.get_logger()
 
@@ -33,7 +37,16 @@ def _shared(value: Any) -> Any:
         return {sys.intern(name): _shared(part) for name, part in value.items()}
     if isinstance(value, list):
         return [_shared(part) for part in value]
-    return sys.intern(value) if isinstance(value, str) else value
+    return _text(value) if isinstance(value, str) and len(value) <= _CHARACTERS else value
+
+
+@lru_cache(_TEXTS)
+def _text(value: str) -> str:
+    """The same text as it was met first, of those that were met lately.
+
+    UIDs, versions and times are met once or twice, and go. Python 3.12.0 to 3.12.6 keeps what is interned for ever.
+    """
+    return value
 
 
 def ignored(_old: object, _new: object) -> None:
