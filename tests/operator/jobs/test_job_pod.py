@@ -119,6 +119,12 @@ def test_a_template_keeps_what_it_says() -> None:
     assert terms == {"nodeSelectorTerms": [{**term, "matchFields": [pin]}]}
 
 
+@pytest.mark.parametrize(("said", "expected"), [({}, 5), ({"terminationGracePeriodSeconds": 40}, 40)])
+def test_a_pod_has_five_seconds_to_end_unless_its_template_says_otherwise(said: dict[str, int], expected: int) -> None:
+    pod = made(job({"template": {"spec": {**TEMPLATE["spec"], **said}}}, placed()))
+    assert pod["spec"]["terminationGracePeriodSeconds"] == expected
+
+
 def test_rendering_does_not_change_the_template() -> None:
     snapshot = job({"template": TEMPLATE}, placed())
     assert made(snapshot) == made(snapshot)
