@@ -446,6 +446,15 @@ def test_throughput_by_memory_is_learned_with_each_window() -> None:
     assert profile_of(told(history, 60, 2600, 26.0, (100, 300))) == found
 
 
+def test_a_window_without_any_memory_teaches_what_none_is_worth() -> None:
+    """For all of its seconds it is known how much there was."""
+    history = told(History(), 0, 10, 0.1, (400,))
+    found = profile_of(told(history, 30, 2510, 25.1, (0,)))
+    assert found is not None
+    assert found.memory is not None
+    assert found.memory.gram[:2] == pytest.approx((25.1, 0.0))
+
+
 def test_a_window_says_nothing_of_what_was_before_it() -> None:
     """An hour ran beside much memory: a scheduler that has just begun sees the last minute alone."""
     found = profile_of(told(History(), 3600, 360_000, 3600.0, (0,)))
