@@ -22,7 +22,7 @@ class Noting:
 
     async def call(self, method, path, **arguments):
         answer = await self.client.call(method, path, **arguments)
-        if method == "PATCH":
+        if method in ("PATCH", "PUT"):
             self.written.append("beat" if "leases" in path else "report" if path.endswith("/status") else "object")
         return answer
 
