@@ -1,7 +1,7 @@
 """Parts that several kinds share: conditions, places on volumes, where a model comes from."""
 
-from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -45,6 +45,11 @@ def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     """Whether the condition of that type is present and True."""
     condition = find_condition(conditions, type_)
     return condition is not None and condition.status == "True"
+
+
+def holds(stored: Iterable[Mapping[str, Any]], type_: str) -> bool:
+    """As `is_true`, of conditions as the API server has them, of any kind of object."""
+    return any((entry["type"], entry["status"]) == (type_, "True") for entry in stored)
 
 
 def set_condition(

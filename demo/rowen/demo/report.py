@@ -126,14 +126,15 @@ def make_report(run: Run) -> Report:
     stops = [transition for _, record in serving for transition in stopping(record, run.started, end)]
     times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
     per_request = [request.preemptions for _, record in serving for request in served(record, run.started)]
+    replayer = lateness(run.outcomes)
     return Report(
         latency=latency(run.outcomes),
-        replayer=lateness(run.outcomes),
+        replayer=replayer,
         devices=devices,
         checks=(
             checks.service_ready(run.world.readiness),
             checks.requests_answered(run.outcomes, run.expected_requests),
-            *_objective_checks(run, [record for _, record in serving]),
+            *_objective_checks(run, [record for _, record in serving], replayer),
             *(checks.job_finished(run.world.job_result(name)) for name in run.jobs),
             checks.adapter_loads(run.found),
             checks.loss_is_lower(run.found),
@@ -150,20 +151,19 @@ def served(record: DeviceRecord, start: float) -> list[ServedRequest]:
     return [request for request in record.requests.values() if request.end >= start]
 
 
-def _objective_checks(run: Run, devices: Sequence[DeviceRecord]) -> tuple[Check, Check]:
+def _objective_checks(run: Run, devices: Sequence[DeviceRecord], replayer: Lateness) -> tuple[Check, Check]:
     """What the users saw, against what the service promises them."""
     transitions = [transition for record in devices for transition in record.transitions.values()]
     # Requests that failed were in flight too, and may have met the stop that others waited behind.
     every = zip(run.outcomes, exposures(run.outcomes, transitions), strict=True)
     found = [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
-    late = lateness(run.outcomes)
     if len(devices) == 1:
         unsure = doubt([exposure for _, exposure in found], served(devices[0], run.started))
     else:
         unsure = f"the agents tell of {len(devices)} devices of the service, and requests can be followed on one only"
     return (
-        checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure, late),
-        checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure, late),
+        checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure, replayer),
+        checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure, replayer),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rowen.crds.common import find_condition
+from rowen.crds.common import find_condition, holds
 from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.names import SERVICE_LABEL
 from rowen.crds.offline_job_status import OfflineJobStatus
@@ -160,8 +160,7 @@ def _restarts(pod: Object) -> int:
 
 
 def _ready(pod: Object) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return holds(pod.get("status", {}).get("conditions", []), "Ready")
 
 
 class Observer:

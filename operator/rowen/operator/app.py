@@ -14,6 +14,7 @@ from typing import Any
 import kopf
 import structlog
 
+from rowen.crds.common import holds
 from rowen.crds.online_service import stored_level
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.pauses import pause_seconds
@@ -171,4 +172,4 @@ async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
 
 def _ready(service: Any) -> str:
     conditions = (service.get("status") or {}).get("conditions") or ()
-    return "Ready" if any((entry["type"], entry["status"]) == ("Ready", "True") for entry in conditions) else "NotReady"
+    return "Ready" if holds(conditions, "Ready") else "NotReady"

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
+from rowen.crds.common import holds
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.objects import CONFLICT, NOT_FOUND
 from rowen.operator.decision import Decision, Note, Refusal
@@ -45,12 +46,6 @@ def _refusal(error: KubeError) -> Refusal:
 def _judged(refusal: Refusal) -> bool:
     """Whether it was the child that was refused. Pods hold devices while they are tried: any failure is told."""
     return refusal.code in _REFUSALS or _BROKEN_WEBHOOK in refusal.message
-
-
-def _finished(status: Manifest) -> bool:
-    """Whether it is a job's that has ended."""
-    found = next((entry for entry in status["conditions"] if entry["type"] == "Finished"), None)
-    return found is not None and found["status"] == "True"
 
 
 class Reconciler:
@@ -156,7 +151,8 @@ class Reconciler:
             return None
         fields = JOB_FIELDS if key.kind == "OfflineJob" else SERVICE_FIELDS
         change = status_change(owner.get("status") or {}, decision.status, fields)
-        if _finished(decision.status):
+        finished = holds(decision.status["conditions"], "Finished")
+        if finished:
             self._turns.ended(key)
         if change == "None":
             return None
@@ -172,7 +168,7 @@ class Reconciler:
             if error.status == NOT_FOUND:
                 return None
             raise
-        if not _finished(decision.status):
+        if not finished:
             self._turns.wrote(key, self._clock())
         self._store.put(key.kind, stored)
         return None

@@ -8,6 +8,7 @@ from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 
+from rowen.crds.clip import clipped
 from rowen.crds.common import find_condition
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
@@ -142,8 +143,7 @@ def not_taken(history: History, refusals: Mapping[JobKey, str], now: float, poli
 
 
 def _refusal_told(words: str) -> str:
-    words = " ".join(words.split())
-    told = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+    told = clipped(" ".join(words.split()), _MOST_WORDS)
     return f"AssignmentRefused: {told}" if told else "AssignmentRefused"
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from rowen.crds.clip import clipped
 from rowen.crds.faults import Fault
 from rowen.crds.faults import faults as found
 
@@ -61,5 +62,4 @@ def _line(fault: Fault, fields: str, names: Mapping[str, str]) -> str:
 
 
 def _given(value: object) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    return clipped(json.dumps(value, default=str), _MOST_LETTERS)

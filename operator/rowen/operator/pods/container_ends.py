@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rowen.crds.clip import clipped
 from rowen.kube.timestamps import unix_or_none
 
 _MOST_WORDS = 256
@@ -66,7 +67,7 @@ def telling_line(message: str) -> str:
     """The last line that names an error, else the last one; without control characters, 256 characters at most."""
     lines = [line for line in map(_shown, message.splitlines()) if line]
     line = next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
-    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"
+    return clipped(line, _MOST_WORDS)
 
 
 def _shown(line: str) -> str:

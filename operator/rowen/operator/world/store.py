@@ -68,9 +68,9 @@ class Store:
         """The watch has delivered this version."""
         self._copies[kind].saw(dict(manifest))
 
-    def kept(self, kind: str, manifest: Manifest) -> dict[str, Any]:
+    def kept(self, kind: str, manifest: dict[str, Any]) -> dict[str, Any]:
         """What to keep of an object that a listing shows: what is here already is not kept twice."""
-        return dict(self._copies[kind].known(dict(manifest)) or lean(dict(manifest)))
+        return dict(self._copies[kind].known(manifest) or lean(manifest))
 
     def replace(self, kind: str, listing: Listing) -> None:
         """Takes a full listing in. What it has and the watch has not delivered is remembered as unseen."""

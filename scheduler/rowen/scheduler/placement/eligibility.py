@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from rowen.crds.clip import clipped
 from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term, Toleration
 from rowen.scheduler.snapshot import NodeView
 
@@ -31,7 +32,7 @@ def exclusion(node: NodeView, constraints: Constraints) -> str:
         or _selector(node, constraints)
         or _affinity(node, constraints)
     )
-    return reason if len(reason) <= _MOST_LETTERS else f"{reason[: _MOST_LETTERS - 1]}…"
+    return clipped(reason, _MOST_LETTERS)
 
 
 def _other_node(node: NodeView, constraints: Constraints) -> str:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rowen.crds import names
 from rowen.crds.base import quantity_bytes
 from rowen.crds.busy import BusyCells
-from rowen.crds.common import is_true
+from rowen.crds.common import holds, is_true
 from rowen.crds.container_memory import memory_of_containers
 from rowen.crds.faults import faults
 from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
@@ -106,7 +106,7 @@ def node_facts(raw: Raw) -> NodeFacts:
     meta, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
     return NodeFacts(
         name=meta["name"],
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])),
+        ready=holds(status.get("conditions", []), "Ready"),
         schedulable=not spec.get("unschedulable", False) and "deletionTimestamp" not in meta,
         slots=int(status.get("allocatable", {}).get(names.HARVEST_RESOURCE, "0")),
         labels=meta.get("labels") or {},
