@@ -20,7 +20,7 @@ def test_a_heartbeat() -> None:
         },
         "spec": {
             "holderIdentity": "agent-x",
-            "leaseDurationSeconds": 15,
+            "leaseDurationSeconds": 30,
             "renewTime": "2026-01-02T03:04:05.250000Z",
         },
     }

@@ -13,15 +13,16 @@ import pytest
 from gate.pod import Pod
 from gate.stuck import stuck_device_thread
 
-from rowen.crds.names import HARVEST_RESOURCE, NODE_LEASE_SECONDS, ONLINE_RESOURCE
+from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE
 from rowen.crds.node_harvest import NodeHarvestSpec
 from rowen.kube.errors import RefusedError, UnreachableError
 from rowen.node_agent import tries
-from rowen.node_agent.agent import Agent, _pause
+from rowen.node_agent.agent import _LONGEST_PAUSE, Agent, _pause
 from rowen.node_agent.attach.cgroup import PodCgroup
 from rowen.node_agent.attach.eviction import kill
 from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
 from rowen.node_agent.attach.watch import Notice
+from rowen.node_agent.cluster import _TIMEOUT_SECONDS
 from rowen.node_agent.config import CpuDeviceConfig, Settings
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.native import library_path
@@ -50,6 +51,7 @@ while True:
 class FakeCluster:
     def __init__(self, pod_uid):
         self.reports = []
+        self.ensured = 0
         self.events = []
         self.up = True
         self.renewals = self.looks = self.lists = 0
@@ -65,6 +67,7 @@ class FakeCluster:
             raise UnreachableError("down")
 
     async def ensure(self):
+        self.ensured += 1
         self._check()
         return NodeHarvestSpec(interval_seconds=1)
 
@@ -215,7 +218,7 @@ async def test_offline_work_pauses_without_an_api_server(world, monkeypatch):
     await until(lambda: cluster.reports)
     cluster.up = False
     # As if the last report had been accepted long ago.
-    agent.node.last_accepted = time.monotonic() - 15
+    agent.node.last_accepted = time.monotonic() - NODE_LEASE_SECONDS
     gate = agent.node.devices["cpu1"].gate
     await until(lambda: not gate.counts().gate_open and not gate.closings(0)[-1].for_request)
     assert agent.unready() is not None
@@ -240,6 +243,32 @@ async def test_there_is_no_heartbeat_while_a_report_that_is_due_is_not_accepted(
     assert cluster.renewals == sent
     monkeypatch.setattr(cluster, "report", report)
     await until(lambda: cluster.renewals > sent)
+
+
+@pytest.mark.parametrize(
+    "error", [RefusedError(504, "Timeout", "busy"), UnreachableError("no answer"), OSError("gone")]
+)
+async def test_a_busy_api_server_gets_one_write_for_a_report_that_it_did_not_take(world, monkeypatch, error):
+    """Nothing is made anew for it, and the heartbeat goes on: what was written last stands."""
+    agent, cluster, _ = world
+    monkeypatch.setattr("rowen.node_agent.agent.HEARTBEAT_SECONDS", 0.1)
+    await until(lambda: cluster.reports)
+    report, ensured, tried = cluster.report, cluster.ensured, []
+
+    async def fail(status):
+        tried.append(status)
+        raise error
+
+    monkeypatch.setattr(cluster, "report", fail)
+    agent._written = None
+    await until(lambda: len(tried) >= 2)
+    sent = cluster.renewals
+    await until(lambda: cluster.renewals > sent)
+    monkeypatch.setattr(cluster, "report", report)
+    written = len(cluster.reports)
+    # Whatever it says: the one before may have been stored though no answer came.
+    await until(lambda: len(cluster.reports) > written)
+    assert cluster.ensured == ensured
 
 
 async def test_a_report_that_is_accepted_is_a_sign_of_life_where_heartbeats_are_refused(world, monkeypatch):
@@ -269,7 +298,9 @@ async def test_what_is_accepted_late_takes_nothing_back(world):
 
 def test_a_busy_api_server_s_wish_costs_no_lease():
     busy = RefusedError(429, "TooManyRequests", "later", 20.0)
-    assert all(_pause(busy, failures) < NODE_LEASE_SECONDS - 4 for failures in (1, 2, 100))
+    # A heartbeat's time, a try and a second one that both take as long as they may.
+    left = NODE_LEASE_SECONDS - HEARTBEAT_SECONDS - 2 * _TIMEOUT_SECONDS
+    assert all(_pause(busy, failures, _LONGEST_PAUSE) < left for failures in (1, 2, 100))
 
 
 async def test_a_device_with_a_fault_is_not_offered_and_stops_its_work(world, kubelet, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.crds.names import REPORT_SECONDS
+from rowen.crds.names import PROGRESS_SECONDS, REPORT_SECONDS
 from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.crds.parts import packed
 from rowen.node_agent.report.change import Written, due
@@ -101,15 +101,14 @@ def test_facts_are_written_at_once(after: NodeHarvestStatus) -> None:
 )
 def test_of_a_tenant_all_but_its_progress_is_a_fact(change: dict[str, Any], expected: bool) -> None:
     after = status(device(tenants=[tenant(**change)]))
-    assert due(written(device(tenants=[tenant()])), after, THEN + 9.9, 60.0) is expected
+    assert due(written(device(tenants=[tenant()])), after, THEN + PROGRESS_SECONDS - 0.1, 60.0) is expected
 
 
 @pytest.mark.parametrize(
-    ("attached", "age", "expected"), [(True, 9.9, False), (True, 10.0, True), (False, 10.0, False)]
+    ("attached", "age", "expected"),
+    [(True, PROGRESS_SECONDS - 0.1, False), (True, PROGRESS_SECONDS, True), (False, PROGRESS_SECONDS, False)],
 )
-def test_while_offline_work_is_attached_it_is_reported_every_ten_seconds(
-    attached: bool, age: float, expected: bool
-) -> None:
+def test_while_offline_work_is_attached_its_progress_is_reported(attached: bool, age: float, expected: bool) -> None:
     one = device(tenants=[tenant(attached=attached)])
     assert due(written(one), status(one), THEN + age, 60.0) is expected
 
@@ -142,13 +141,13 @@ def latency(name: str, value: float) -> dict[str, Any]:
         ({"gateOpen": False, "busy": "AA==", "preemptions": 900}, False),
     ],
 )  # fmt: skip
-def test_figures_are_written_when_they_have_moved_by_much_and_no_sooner_than_after_ten_seconds(
+def test_figures_are_written_when_they_have_moved_by_much_and_no_sooner_than_progress(
     change: dict[str, Any], much: bool
 ) -> None:
     after = status(device(id="cpu1"), device(**change))
     before = written(device(id="cpu1"), device())
-    assert not due(before, after, THEN + 9.9, 60.0)
-    assert due(before, after, THEN + 10.0, 60.0) is much
+    assert not due(before, after, THEN + PROGRESS_SECONDS - 0.1, 60.0)
+    assert due(before, after, THEN + PROGRESS_SECONDS, 60.0) is much
 
 
 @given(st.floats(0.0, 200.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.booleans())
@@ -158,7 +157,7 @@ def test_no_report_is_older_than_a_minute_and_no_figure_is_off_by_more_for_longe
     tenants = [tenant()] if attached else []
     old = written(device(idleFraction=before, tenants=tenants))
     told = due(old, status(device(idleFraction=after, tenants=tenants)), THEN + age, 60.0)
-    if age >= REPORT_SECONDS or (age >= 10.0 and (attached or abs(after - before) >= 0.05)):
+    if age >= REPORT_SECONDS or (age >= PROGRESS_SECONDS and (attached or abs(after - before) >= 0.05)):
         assert told
     else:
         assert not told

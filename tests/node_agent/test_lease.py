@@ -11,8 +11,8 @@ from rowen.node_agent.lease import lease_until
         (100.0, None, None),
         (100.0, 100.0, 102.0),
         (105.0, 100.0, 107.0),
-        (113.5, 100.0, 115.0),  # never longer than the assignments
-        (115.0, 100.0, None),
+        (128.5, 100.0, 130.0),  # never longer than the assignments
+        (130.0, 100.0, None),
         (500.0, 100.0, None),
     ],
 )

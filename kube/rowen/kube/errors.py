@@ -12,6 +12,11 @@ _TIMEOUT, _AHEAD = 504, "Too large resource version"
 class KubeError(Exception):
     """A request that failed; whether it was carried out shows in the next listing."""
 
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may succeed later on."""
+        return False
+
 
 class LoginError(KubeError):
     """What tells where the API server is and who one is cannot be used."""
@@ -19,6 +24,10 @@ class LoginError(KubeError):
 
 class UnreachableError(KubeError):
     """No answer came, or one that nobody can read."""
+
+    @property
+    def passes(self) -> bool:
+        return True
 
 
 class StaleListError(KubeError):
@@ -41,7 +50,6 @@ class RefusedError(KubeError):
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may succeed later on."""
         return self.status in (408, 429) or self.status >= 500
 
     @property

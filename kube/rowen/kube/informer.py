@@ -133,7 +133,7 @@ class Informer(Generic[T]):
             except KubeError as error:
                 self._opened = None
                 # Where the connection was cut or the server is busy, the next watch goes on where this one was.
-                if not isinstance(error, UnreachableError) and not (isinstance(error, RefusedError) and error.passes):
+                if not error.passes:
                     self._listed = float("-inf")
                 if isinstance(error, _ExpiredError):
                     self._contact = float("-inf")

@@ -10,7 +10,7 @@ import grpc
 import structlog
 
 from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE
+from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE, PROGRESS_SECONDS
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds
@@ -42,8 +42,8 @@ _KILL_SECONDS = 10.0
 _HANDLING_SECONDS = 30.0
 """A kill and the API server's answers."""
 _EVENT_SECONDS = 10.0
-_LONGEST_PAUSE = 8.0
-"""Between two heartbeats or reports that are not accepted, in seconds: well within the lease."""
+_LONGEST_PAUSE = 6.0
+"""Between two heartbeats that are not accepted, in seconds: well within the lease."""
 
 
 class Agent:
@@ -57,7 +57,7 @@ class Agent:
         self._written: Written | None = None
         """The last report that was accepted; None: the next one is due."""
         self._stands = asyncio.Event()
-        """Set while the last report that was due has been accepted."""
+        """Set while there is a report that can be relied upon: none was refused since one was accepted."""
         self._beats: dict[str, float] = {}
         self._told: set[str] = set()
         """Pods that were told that their device is too small, by UID."""
@@ -156,14 +156,23 @@ class Agent:
                 await self._report()
             except (KubeError, OSError) as error:
                 log.warning("the API server did not accept the report", error=str(error) or type(error).__name__)
-                # The object may have been deleted.
-                self._spec = self._written = None
-                self._stands.clear()
+                self._unaccepted(error)
                 failures += 1
-                await asyncio.sleep(_pause(error, failures))
+                await asyncio.sleep(_pause(error, failures, PROGRESS_SECONDS))
                 continue
             failures = 0
             await asyncio.sleep((self._spec or NodeHarvestSpec()).interval_seconds)
+
+    def _unaccepted(self, error: KubeError | OSError) -> None:
+        """A report was not: it may be in the store all the same, so the next one is written whatever it says.
+
+        A busy API server gets no more work from its failures: what was written last stands, and is vouched for.
+        """
+        self._written = None
+        if isinstance(error, KubeError) and not error.passes:
+            # The object may have been deleted.
+            self._spec = None
+            self._stands.clear()
 
     async def _report(self) -> None:
         """Looks at the node, and writes what matters."""
@@ -206,7 +215,7 @@ class Agent:
             except (KubeError, OSError) as error:
                 failures += 1
                 log.warning("the API server did not accept the heartbeat", error=str(error) or type(error).__name__)
-                await asyncio.sleep(_pause(error, failures))
+                await asyncio.sleep(_pause(error, failures, _LONGEST_PAUSE))
                 continue
             self._accepted(sent)
             failures = 0
@@ -261,9 +270,9 @@ class Agent:
         return None
 
 
-def _pause(error: Exception, failures: int) -> float:
+def _pause(error: Exception, failures: int, most: float) -> float:
     """Seconds to the next try; a busy API server's wish for more would cost the node its lease."""
-    return pause_seconds(error, failures, first=1.0, most=_LONGEST_PAUSE, most_wished=_LONGEST_PAUSE)
+    return pause_seconds(error, failures, first=1.0, most=most, most_wished=_LONGEST_PAUSE)
 
 
 async def _every(period: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -15,8 +15,8 @@ from rowen.kube.listing import uid_of, version_of
 from rowen.kube.objects import apply, apply_status, drop_status, post_event, replace
 from rowen.node_agent.kubelet.pods import PodView, pod_view
 
-_TIMEOUT_SECONDS = 5.0
-"""A slow API server costs a report, not the node's lease."""
+_TIMEOUT_SECONDS = 6.0
+"""A slow API server costs a report, not the node's lease: there is time for two heartbeats in it."""
 _NODE_UID = "authentication.kubernetes.io/node-uid"
 """What the API server adds to the user of a pod's token."""
 _OTHER_RELEASE = "failed to create typed live object"
