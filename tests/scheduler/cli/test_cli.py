@@ -88,7 +88,7 @@ def test_of_a_finished_job_the_placement_is_told_as_its_last() -> None:
 def test_of_a_job_that_has_its_place_the_factors_are_told_as_those_of_its_placement() -> None:
     heading = "As it was predicted when it was placed:"
     assert heading not in shown(STATUS)
-    lease = {"durationSeconds": 15}
+    lease = {"durationSeconds": 30}
     held = {
         "id": "a",
         "node": "n",

@@ -34,11 +34,15 @@ def test_the_idlest_device_is_taken() -> None:
 @pytest.mark.parametrize(
     ("world", "asked", "reason"),
     [
-        (node("n", device("n", idle=0.12)), job("j", sla=0.2), "n/cpu0: idle 0.12 < SLA 0.20 + margin 0.02"),
+        (
+            node("n", device("n", idle=0.12)),
+            job("j", sla=0.2),
+            "n/cpu0: idle 0.12 < SLA 0.20 + margin 0.02; up to 0.10 can",
+        ),
         (node("n", device("n", idle=0.0)), job("j"), "idle 0.000: nothing to harvest"),
         (node("n"), job("j", memory=7 * GIB), "7.00Gi, the most that a service leaves is 6.00Gi of 8.00Gi"),
         (node("n", slots=0), job("j"), "no free harvest slot (0 of 0 free on the node)"),
-        (node("n", reported=NOW - 20), job("j"), "its agent has been silent for 20 s > 15 s"),
+        (node("n", reported=NOW - 40), job("j"), "its agent has been silent for 40 s > 30 s"),
         (node("n", told=NOW - 121), job("j"), "its last report is 121 s old > 120 s"),
         (node("n", reported=None), job("j"), "no report of its agent"),
         (node("n", ready=False), job("j"), "node is not Ready"),
@@ -57,8 +61,8 @@ def test_a_refusal_names_the_factor_and_its_number(world: object, asked: object,
 @pytest.mark.parametrize(
     ("idle", "told"),
     [
-        (0.6, "sharing 0.50 x idle 0.60 = 0.30 < SLA 0.40 + margin 0.04"),
-        (0.4, "idle 0.40 x sharing 0.50 = 0.20 < SLA 0.40 + margin 0.04"),
+        (0.6, "sharing 0.50 x idle 0.60 = 0.30 < SLA 0.40 + margin 0.04; alone there it would get 0.60"),
+        (0.4, "idle 0.40 x sharing 0.50 = 0.20 < SLA 0.40 + margin 0.04; up to 0.18 can be promised here"),
     ],
 )
 def test_of_two_factors_the_smaller_is_named_first(idle: float, told: str) -> None:
@@ -282,7 +286,10 @@ def test_the_margin_covers_the_measured_error() -> None:
 
 def test_devices_that_do_not_say_when_they_were_busy_take_no_lockstep() -> None:
     silent = node("n", *(replace(device("n", id_, idle=0.5), busy=None) for id_ in ("g0", "g1")))
-    assert "n/g0+g1: alignment 0.00 < 0.60" in outcome(run(silent, job("j", devices=2)), "j").message
+    assert (
+        "n/g0+g1: alignment 0.00 < 0.60; services that are busy at the same time"
+        in outcome(run(silent, job("j", devices=2)), "j").message
+    )
     assert outcome(run(silent, job("j")), "j").action is Action.PLACE
 
 

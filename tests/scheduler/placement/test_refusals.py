@@ -1,12 +1,13 @@
 """Why a job waits: where its margin comes from, what can never be, and what stands against a set of devices."""
 
 import pytest
-from scheduler.builders import GIB, NOW, device, job, node, outcome, run
+from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, run
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import HIGHEST_SLA, PredictionError
+from rowen.scheduler.serve.explanation import alike
 from rowen.scheduler.snapshot import DeviceView, JobView
 
 
@@ -18,20 +19,22 @@ def told(view: JobView, on: DeviceView, error: PredictionError | None = None) ->
 
 
 def test_a_margin_of_a_class_that_was_never_measured_says_so() -> None:
-    expected = "idle 0.50 < SLA 0.49 + margin 0.05 (nothing of its class is measured of late)"
+    expected = (
+        "idle 0.50 < SLA 0.49 + margin 0.05 (nothing of its class is measured of late); up to 0.45 can be promised here"
+    )
     assert told(job("j", sla=0.49), device("n", idle=0.5)) == expected
 
 
 def test_a_margin_of_a_class_that_was_off_says_by_how_much() -> None:
     """0.04 in the mean and two deviations of 0.08: a fifth, so that a quarter more than the SLA is needed."""
     error = PredictionError(0.04, 0.0064, NOW)
-    expected = "idle 0.50 < SLA 0.48 + margin 0.12 (its class is off by up to 20%)"
+    expected = "idle 0.50 < SLA 0.48 + margin 0.12 (its class is off by up to 20%); up to 0.40 can be promised here"
     assert told(job("j", sla=0.48), device("n", idle=0.5), error) == expected
 
 
 def test_a_margin_of_a_noisy_device_says_how_noisy() -> None:
     """A deviation of 0.05 at 0.5 is a tenth: two of them leave four fifths."""
-    expected = "idle 0.50 < SLA 0.48 + margin 0.12 (its idle time moves by 10%)"
+    expected = "idle 0.50 < SLA 0.48 + margin 0.12 (its idle time moves by 10%); up to 0.40 can be promised here"
     assert told(job("j", sla=0.48), device("n", idle=0.5, deviation=0.05)) == expected
 
 
@@ -45,13 +48,40 @@ def test_a_margin_for_memory_says_so() -> None:
 
 
 def test_where_the_factors_alone_decide_the_margin_is_not_explained() -> None:
-    assert told(job("j", sla=0.6), device("n", idle=0.5)) == "idle 0.50 < SLA 0.60 + margin 0.07"
+    expected = "idle 0.50 < SLA 0.60 + margin 0.07; up to 0.45 can be promised here"
+    assert told(job("j", sla=0.6), device("n", idle=0.5)) == expected
+
+
+@pytest.mark.parametrize("idle", [0.5, 0.37, 0.004])
+def test_what_can_be_promised_is_promised_and_a_hundredth_more_is_not(idle: float) -> None:
+    on = device("n", idle=idle, deviation=0.1 * idle)
+    most = float(told(job("j", sla=0.6), on).partition("up to ")[2].split()[0])
+    for sla, action in ((most, Action.PLACE), (most + 0.01, Action.WAIT)):
+        if sla:
+            assert outcome(run(node("n", on), job("j", sla=sla)), "j").action is action
+
+
+def test_a_job_without_an_sla_has_to_wait_for_the_service() -> None:
+    expected = "idle 0.001: nothing to harvest; a less busy service would change it"
+    assert told(job("j"), device("n", idle=0.001)) == expected
+
+
+def test_figures_that_move_do_not_make_another_text() -> None:
+    """A status is rewritten for another one: at the level of the SLA, at none, beside one tenant or three."""
+    for sla, idles in ((0.6, (0.5, 0.1, 0.0)), (None, (0.004, 0.0))):
+        first, *others = (told(job("j", sla=sla), device("n", idle=idle)) for idle in idles)
+        assert all(alike(first, other) for other in others)
+    some = [[placed(job(name, sla=None), "n") for name in names] for names in ("a", "abc")]
+    beside = [outcome(run(node("n", device("n", idle=0.9), slots=4), *those, job("j", sla=0.6)), "j") for those in some]
+    assert "sharing 0.50 x idle 0.90 = 0.45 < SLA 0.60" in beside[0].message
+    assert beside[0].message.endswith("; alone there it would get 0.90")
+    assert alike(beside[0].message, beside[1].message)
 
 
 def test_a_large_margin_is_explained_where_the_factors_decide_too() -> None:
     """The class is off by a half at most that counts: as much again as the SLA."""
     error = PredictionError(0.3, 0.04, NOW)
-    expected = "idle 0.30 < SLA 0.45 + margin 0.45 (its class is off by up to 50%)"
+    expected = "idle 0.30 < SLA 0.45 + margin 0.45 (its class is off by up to 50%); up to 0.15 can be promised here"
     assert told(job("j", sla=0.45), device("n", idle=0.3), error) == expected
 
 
@@ -87,8 +117,8 @@ def places(*parts: object, devices: int = 4) -> list[tuple[str, str]]:
 
 def test_a_set_on_a_silent_node_is_told_as_a_set() -> None:
     """Its neighbour with one device is no place for it and is not told."""
-    assert places(node("n", *FOUR, reported=NOW - 20), node("a", device("a"))) == [
-        ("n/g0+g1+g2+g3", "its agent has been silent for 20 s > 15 s")
+    assert places(node("n", *FOUR, reported=NOW - 40), node("a", device("a"))) == [
+        ("n/g0+g1+g2+g3", "its agent has been silent for 40 s > 30 s")
     ]
 
 

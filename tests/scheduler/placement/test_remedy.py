@@ -50,7 +50,7 @@ def test_a_job_that_has_no_better_place_stays_and_says_so() -> None:
     assert found.message == (
         "placed on n/cpu0: predicted 0.80 of its throughput alone; it falls short of its SLA and stays: no place "
         "on another node is better: z/cpu0: idle 0.30 < SLA 0.30 + margin 0.03 "
-        "(nothing of its class is measured of late)"
+        "(nothing of its class is measured of late); up to 0.27 can be promised here"
     )
 
 

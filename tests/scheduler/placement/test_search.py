@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, world
+from scheduler.builders import GIB, LEASE, NOW, device, job, node, outcome, placed, pod, run, world
 
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
@@ -219,7 +219,7 @@ def test_devices_without_a_slot_do_not_crowd_out_the_others_in_an_explanation() 
     assert "z000" in {candidate.node for candidate in told}
 
 
-@pytest.mark.parametrize("closed", [{"schedulable": False}, {"reported": NOW - 16}])
+@pytest.mark.parametrize("closed", [{"schedulable": False}, {"reported": NOW - LEASE - 1}])
 def test_a_closed_node_stays_closed_when_it_holds_jobs(closed: dict[str, Any]) -> None:
     parts = [node("a", device("a", idle=0.9), **closed), placed(job("held"), "a"), node("b", device("b", idle=0.5))]
     decision = run(*parts, job("j"), job("k"), job("l"))
@@ -251,7 +251,7 @@ def test_a_node_whose_agent_is_heard_takes_jobs_until_its_report_is_late(age: fl
     assert ("its last report is" in found.message) == (action is Action.WAIT)
 
 
-@pytest.mark.parametrize(("age", "action"), [(15, Action.PLACE), (15.1, Action.WAIT)])
+@pytest.mark.parametrize(("age", "action"), [(LEASE, Action.PLACE), (LEASE + 0.1, Action.WAIT)])
 def test_a_node_takes_jobs_for_as_long_as_a_lease_lasts(age: float, action: Action) -> None:
     assert outcome(run(node("n", reported=NOW - age), job("j")), "j").action is action
 

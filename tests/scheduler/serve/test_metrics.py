@@ -46,8 +46,8 @@ def test_series_of_jobs_that_are_gone_end() -> None:
 
 
 def test_nodes_that_are_waited_for_are_counted() -> None:
-    jobs = [placed(job(name), name, renewed=NOW - 20) for name in ("a", "b")]
-    told = after(*jobs, node("a", reported=NOW - 20), node("b", reported=NOW - 20))
+    jobs = [placed(job(name), name, renewed=NOW - 40) for name in ("a", "b")]
+    told = after(*jobs, node("a", reported=NOW - 40), node("b", reported=NOW - 40))
     assert "rowen_nodes_waited_for 2.0" in told
     assert "rowen_nodes_waited_for 0.0" in after(*jobs, node("a"), node("b"))
 

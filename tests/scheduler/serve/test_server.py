@@ -277,6 +277,67 @@ def test_of_a_job_that_waits_every_candidate_is_told(source: Source) -> None:
     assert {entry["node"]: entry["jobs"] for entry in told["candidates"]} == {"a": [], "b": ["ns/x"], "c": []}
 
 
+MANY = [
+    *(node(f"n{number:02}", device(f"n{number:02}", idle=0.3 + 0.01 * number)) for number in range(12)),
+    *(node(f"t{number:02}", device(f"t{number:02}"), taints=(Taint("d", "", "NoSchedule"),)) for number in range(12)),
+    *(node(f"s{number:02}", device(f"s{number:02}", attached=False)) for number in range(12)),
+]
+
+
+def pages(found: TestClient, limit: int) -> list[list[str]]:
+    told: list[list[str]] = []
+    while not told or len(told[-1]) == limit:
+        query = {"limit": limit, "offset": sum(map(len, told))}
+        reply = found.get("/v1/explain/ns/w", params=query).json()
+        told.append([entry["node"] for entry in reply["explanation"]["candidates"]])
+    return told
+
+
+@pytest.mark.parametrize(("sla", "fits"), [(0.3, ["n11", "n10"]), (0.95, [])])
+@pytest.mark.parametrize("limit", [1, 5, 36])
+def test_page_by_page_every_candidate_is_told_once(sla: float, fits: list[str], limit: int) -> None:
+    """First where it fits, then where it might be placed, then where its pod cannot run, then what is closed."""
+    found = client(Source(world(*MANY, job("w", status=STATUS, sla=sla))))
+    told = [name for page in pages(found, limit) for name in page]
+    assert sorted(told) == sorted(f"{kind}{number:02}" for kind in "nst" for number in range(12))
+    assert told[: len(fits)] == fits
+    assert [name[0] for name in told] == ["n"] * 12 + ["t"] * 12 + ["s"] * 12
+    assert [name for name in told if name[0] == "n"] == [f"n{number:02}" for number in reversed(range(12))]
+
+
+def test_without_a_query_all_are_told_up_to_the_limit() -> None:
+    found = client(Source(world(*MANY, job("w", status=STATUS, sla=0.95))))
+    assert len(found.get("/v1/explain/ns/w").json()["explanation"]["candidates"]) == 36
+
+
+def test_sets_of_several_devices_are_told_page_by_page() -> None:
+    """Four devices make six pairs; those of a silent node one."""
+    four = [tuple(device(name, f"g{number}", idle=0.5) for number in range(4)) for name in "ab"]
+    there = node("a", *four[0]), node("b", *four[1], reported=None)
+    found = client(Source(world(*there, job("w", status=STATUS, sla=0.9, devices=2))))
+    told = pages(found, 4)
+    assert [len(page) for page in told] == [4, 3]
+    assert [name for page in told for name in page] == ["a"] * 6 + ["b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("limit=0", "limit: "),
+        ("limit=501", "limit: "),
+        ("limit=many", "limit: "),
+        ("offset=-1", "offset: "),
+        ("offset=1000001", "offset: "),
+        ("pages=2", "pages: "),
+    ],
+)
+def test_a_query_that_is_none_is_refused_with_its_field(source: Source, query: str, told: str) -> None:
+    reply = client(source).get(f"/v1/explain/ns/x?{query}")
+    assert reply.status_code == 422
+    assert reply.json()["detail"].startswith(told)
+    assert "many" not in reply.json()["detail"]
+
+
 def test_what_if_tells_what_was_added_first_with_its_candidates_and_its_rate(source: Source) -> None:
     source.history = History(profiles={("Template|default/i|m1Gi|x1", "cpu"): Profile(50.0, 60.0, NOW)})
     jobs = client(source).post("/v1/what-if", json={"add": [{"name": "new", "spec": TEMPLATE}]}).json()["jobs"]

@@ -114,9 +114,7 @@ async def explain(
             return raw, None
         at = raw["metadata"]["namespace"]
         token = await question.caller_token(client, account, at)
-        answer = await question.ask(client, scheduler, token, "GET", f"/v1/explain/{at}/{name}", None)
-        entries = (answer.get("explanation") or {}).get("candidates", [])
-        return raw, [CandidateReply.from_wire(entry) for entry in entries]
+        return raw, await question.candidates(client, scheduler, token, at, name)
 
     raw, known = await asked(read)
     status = status_of(name, raw)

@@ -18,7 +18,15 @@ from rowen.kube.objects import create
 from rowen.kube.resource import Resource
 from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import FORBIDDEN, CommandError, checked
-from rowen.scheduler.serve.messages import MOST_ADDED, TOKEN_HEADER, HypotheticalJob, WhatIf, faults
+from rowen.scheduler.serve.messages import (
+    MOST_ADDED,
+    MOST_TOLD,
+    TOKEN_HEADER,
+    CandidateReply,
+    HypotheticalJob,
+    WhatIf,
+    faults,
+)
 
 _MOST_CHARACTERS = 2**18
 _ANSWER_SECONDS = 12.0
@@ -208,6 +216,18 @@ async def ask(client: Client, service: str, token: str, method: str, path: str, 
         if error.reason:
             raise
         raise CommandError(f"the scheduler answers: {_detail(error)}") from error
+
+
+async def candidates(client: Client, service: str, token: str, namespace: str, name: str) -> list[CandidateReply]:
+    """Every candidate of a job, page by page. Raises `CommandError`, `KubeError`."""
+    found: list[CandidateReply] = []
+    while True:
+        path = f"/v1/explain/{namespace}/{name}?limit={MOST_TOLD}&offset={len(found)}"
+        answer = await ask(client, service, token, "GET", path, None)
+        page = (answer.get("explanation") or {}).get("candidates", [])
+        found += map(CandidateReply.from_wire, page)
+        if len(page) < MOST_TOLD:
+            return found
 
 
 def _detail(error: RefusedError) -> str:

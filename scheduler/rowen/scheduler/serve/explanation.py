@@ -13,22 +13,24 @@ _AMOUNT = re.compile(r"(\d+\.\d\d)Gi")
 
 
 def explain(message: str, candidates: Sequence[Candidate], words: Callable[[str], str] = str) -> Explanation:
-    """The candidates as the API tells them, best first; `words` is what a reason goes through."""
-    told = [
-        CandidateExplanation(
-            node=candidate.node,
-            devices=list(candidate.devices),
-            idle=round(candidate.prediction.idle, 3),
-            memory=round(candidate.prediction.memory if candidate.prediction.fits else 0.0, 3),
-            alignment=round(candidate.prediction.alignment, 3),
-            sharing=round(candidate.prediction.sharing, 3),
-            predicted_fraction=round(candidate.prediction.fraction, 3),
-            chosen=candidate.chosen,
-            reason=words(candidate.refusal or _verdict(candidate))[:1024],
-        )
-        for candidate in candidates[:EXPLAINED]
-    ]
-    return Explanation(message=message[:4096], candidates=told)
+    """The candidates as a status tells them, best first."""
+    return Explanation(message=message[:4096], candidates=[entry(one, words) for one in candidates[:EXPLAINED]])
+
+
+def entry(candidate: Candidate, words: Callable[[str], str] = str) -> CandidateExplanation:
+    """A candidate as the API tells it; `words` is what its reason goes through."""
+    prediction = candidate.prediction
+    return CandidateExplanation(
+        node=candidate.node,
+        devices=list(candidate.devices),
+        idle=round(prediction.idle, 3),
+        memory=round(prediction.memory if prediction.fits else 0.0, 3),
+        alignment=round(prediction.alignment, 3),
+        sharing=round(prediction.sharing, 3),
+        predicted_fraction=round(prediction.fraction, 3),
+        chosen=candidate.chosen,
+        reason=words(candidate.refusal or _verdict(candidate))[:1024],
+    )
 
 
 def _verdict(candidate: Candidate) -> str:

@@ -15,6 +15,7 @@ from rowen.crds.template_rules import template_faults
 TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
 """The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""
 MOST_ADDED, MOST_REMOVED, MOST_TOLD = 20, 200, 500
+MOST_OFFSET = 1_000_000
 _MOST_FAULTS = 5
 
 
@@ -61,6 +62,15 @@ class WhatIf(ApiModel):
         return frozenset((*(job.namespace for job in self.add), *(job.split("/")[0] for job in self.remove_jobs)))
 
 
+class PageQuery(ApiModel):
+    """Which of a job's candidates are asked for."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST_TOLD)] = MOST_TOLD
+    """So many at most; the last page has fewer."""
+    offset: Annotated[int, Field(ge=0, le=MOST_OFFSET)] = 0
+    """How many to pass over."""
+
+
 class CandidateReply(CandidateExplanation):
     """A candidate, and who is there already."""
 
@@ -71,7 +81,7 @@ class CandidateReply(CandidateExplanation):
 
 
 class ExplanationReply(ApiModel):
-    """Every candidate with its factors."""
+    """Candidates with their factors."""
 
     message: str
     """Summary in a sentence."""

@@ -20,9 +20,26 @@ def read_as(form: type[T]) -> Callable[[Request], Awaitable[T]]:
         try:
             return form.model_validate_json(await request.body(), strict=True)
         except ValidationError as error:
-            raise HTTPException(422, "; ".join(_told(*fault) for fault in faults(error))) from None
+            raise _refused(error) from None
 
     return read
+
+
+def read_query(form: type[T]) -> Callable[[Request], T]:
+    """Reads a request's query: a dependency of what is asked."""
+
+    def read(request: Request) -> T:
+        """Raises 422."""
+        try:
+            return form.model_validate(dict(request.query_params))
+        except ValidationError as error:
+            raise _refused(error) from None
+
+    return read
+
+
+def _refused(error: ValidationError) -> HTTPException:
+    return HTTPException(422, "; ".join(_told(*fault) for fault in faults(error)))
 
 
 def _told(field: str, fault: str) -> str:

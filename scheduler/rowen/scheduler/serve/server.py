@@ -10,21 +10,23 @@ from typing import Annotated, Protocol
 from fastapi import Depends, FastAPI, HTTPException
 
 from rowen.scheduler.history import History
+from rowen.scheduler.placement.search.choice import Page
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.serve.access import Door, Guest
 from rowen.scheduler.serve.body_limit import BodyLimit
 from rowen.scheduler.serve.messages import (
     ExplainReply,
     HypotheticalJob,
+    PageQuery,
     PredictionReply,
     WhatIf,
     WhatIfReply,
 )
-from rowen.scheduler.serve.refusals import read_as
+from rowen.scheduler.serve.refusals import read_as, read_query
 from rowen.scheduler.serve.reviews import Reviewer
 from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.serve.turns import BusyError, Turns
-from rowen.scheduler.serve.whatif import absent, changed, predict, what_if
+from rowen.scheduler.serve.whatif import absent, candidates, changed, predict, what_if
 from rowen.scheduler.snapshot import JobView, Snapshot
 from rowen.scheduler.world.facts import new_job
 
@@ -74,13 +76,19 @@ def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
             return teller.decision(decision.outcomes, {job.uid for job in added})
 
     @app.get("/v1/explain/{namespace}/{name}", response_model_exclude_none=True)
-    async def explain_job(namespace: str, name: str, guest: Annotated[Guest, door]) -> ExplainReply:
+    async def explain_job(
+        namespace: str,
+        name: str,
+        guest: Annotated[Guest, door],
+        query: Annotated[PageQuery, Depends(read_query(PageQuery))],
+    ) -> ExplainReply:
         sight = await guest.job(namespace, name)
         async with _turn(turns):
             world = _snapshot(source)
             job = _job(world, namespace, name)
+            page, now = Page(query.offset, query.limit), source.now()
             teller = Teller(world, source.history, sight)
-            return teller.job(job, lambda: predict(world, source.history, job, source.now(), source.policy).choice)
+            return teller.job(job, lambda: candidates(world, source.history, job, now, source.policy, page))
 
     return app
 

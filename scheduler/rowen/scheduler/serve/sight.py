@@ -61,11 +61,8 @@ def neighbours(snapshot: Snapshot, node: str, devices: Iterable[str], sight: Sig
     wanted = set(devices)
     found = [
         job
-        for job in snapshot.jobs.values()
-        if job.placement is not None
-        and not job.finished
-        and job.placement.node == node
-        and wanted & set(job.placement.devices)
+        for job in snapshot.jobs_by_node.get(node, ())
+        if job.placement is not None and not job.finished and wanted & set(job.placement.devices)
     ]
     named = sorted(job.label for job in found if sight.sees(job.namespace))
     return Neighbours(tuple(named), len(found) - len(named))

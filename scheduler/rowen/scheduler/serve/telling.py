@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
-from rowen.scheduler.placement.search.request import Candidate, Choice
-from rowen.scheduler.serve.explanation import explain
+from rowen.scheduler.placement.search.request import Candidate
+from rowen.scheduler.serve.explanation import entry
 from rowen.scheduler.serve.messages import (
     MOST_TOLD,
     CandidateReply,
@@ -57,8 +57,8 @@ class Teller:
         told = [self._job(outcome, whole=outcome.job.uid in added) for outcome in seen[:MOST_TOLD]]
         return WhatIfReply(jobs=told, left_off=len(seen) - len(told), others=dict(sorted(others.items())))
 
-    def job(self, job: JobView, look: Callable[[], Choice]) -> ExplainReply:
-        """What its status says; of one that waits `look` tells every candidate as of now."""
+    def job(self, job: JobView, look: Callable[[], Iterable[Candidate]]) -> ExplainReply:
+        """What its status says; of one that waits `look` tells candidates as of now."""
         status = job.status
         conditions = [condition.to_wire() for condition in status.conditions]
         for condition in conditions:
@@ -68,11 +68,11 @@ class Teller:
             held = job.finished or job.suspended or job.deleting or job.unreadable
             waits = job.placement is None and not held
             told = (
-                self._candidates(look().candidates)
+                self._candidates(look())
                 if waits
                 else [
-                    CandidateReply(**(dict(entry) | {"reason": self._words(entry.reason)}))
-                    for entry in status.explanation.candidates
+                    CandidateReply(**(dict(one) | {"reason": self._words(one.reason)}))
+                    for one in status.explanation.candidates
                 ]
             )
             explanation = ExplanationReply(message=self._words(status.explanation.message), candidates=told)
@@ -90,9 +90,10 @@ class Teller:
 
     def _candidates(self, candidates: Iterable[Candidate]) -> list[CandidateReply]:
         replies = []
-        for entry in explain("", tuple(candidates), self._words).candidates:
-            beside = neighbours(self._snapshot, entry.node, entry.devices, self._sight)
-            replies.append(CandidateReply(**dict(entry), jobs=list(beside.named), other_jobs=beside.others))
+        for candidate in candidates:
+            told = entry(candidate, self._words)
+            beside = neighbours(self._snapshot, told.node, told.devices, self._sight)
+            replies.append(CandidateReply(**dict(told), jobs=list(beside.named), other_jobs=beside.others))
         return replies
 
     def _job(self, outcome: Outcome, *, whole: bool) -> JobReply:

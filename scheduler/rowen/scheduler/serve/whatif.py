@@ -8,9 +8,9 @@ from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import ahead
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.refused import refused
-from rowen.scheduler.placement.search.choice import survey
+from rowen.scheduler.placement.search.choice import Page, fitting, survey, survey_page
 from rowen.scheduler.placement.search.places import Places
-from rowen.scheduler.placement.search.request import Choice
+from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, Snapshot
 
@@ -25,15 +25,29 @@ class Prospect:
 
 
 def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Prospect:
-    """Where a job would go if it were alone in the queue, with every candidate's factors."""
+    """Where a job would go if it were alone in the queue, with the factors of the first candidates."""
+    places, request = _alone(snapshot, history, job, now, policy)
+    liked = survey(places.liked(request), places.fleet, policy)
+    choice = liked if liked.chosen is not None else survey(request, places.fleet, policy)
+    return Prospect(choice, refused(job, choice, places.fleet) if choice.chosen is None else "")
+
+
+def candidates(
+    snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy, page: Page
+) -> list[Candidate]:
+    """A page of all candidates of a job, as if it were alone in the queue."""
+    places, request = _alone(snapshot, history, job, now, policy)
+    liked = places.liked(request)
+    held = liked if fitting(liked, places.fleet, policy) else request
+    return survey_page(held, places.fleet, policy, page)
+
+
+def _alone(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> tuple[Places, Request]:
     fleet, held = build_fleet(snapshot, history, (), now, policy)
     backoffs = ahead(history.backoffs, now).get(job.uid, {})
     standing = ((snapshot.jobs[uid], placement.node) for uid, (placement, _) in held.items())
     places = Places(fleet, history, policy, standing)
-    request = places.request(job, backoffs)
-    liked = survey(places.liked(request), fleet, policy)
-    choice = liked if liked.chosen is not None else survey(request, fleet, policy)
-    return Prospect(choice, refused(job, choice, fleet) if choice.chosen is None else "")
+    return places, places.request(job, backoffs)
 
 
 def absent(snapshot: Snapshot, remove_jobs: Collection[str], remove_nodes: Collection[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Chooses where a job goes, and says why not elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
@@ -19,14 +20,30 @@ from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, PodKey
 
 EXPLAINED = 16
-"""Most candidates in an explanation: the API's limit."""
+"""Most candidates in an explanation, unless a page of all of them is asked for."""
 _ALTERNATIVES = 2
 """Most candidates that fit in one."""
+_Place = tuple[int, Devices, str]
+"""Its kind (0 where a job may be placed, 1 where its pod cannot run, 2 what is closed), and why it is closed."""
+_Name = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which of all candidates are told."""
+
+    offset: int = 0
+    limit: int = EXPLAINED
+
+    @property
+    def end(self) -> int:
+        """How many there are up to its last."""
+        return self.offset + self.limit
 
 
 def choose(request: Request, fleet: Fleet, policy: Policy) -> Choice:
     """The candidate that adds most promised throughput and keeps every promise; if none does, why not."""
-    return Choice(tuple(fitting(request, fleet, policy) or _told(request, fleet, policy)))
+    return Choice(tuple(fitting(request, fleet, policy) or _told(request, fleet, policy, Page())))
 
 
 def fitting(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
@@ -40,27 +57,47 @@ def fitting(request: Request, fleet: Fleet, policy: Policy) -> list[Candidate]:
 
 def survey(request: Request, fleet: Fleet, policy: Policy) -> Choice:
     """The choice, and behind it every other place that would be told of if there were none."""
-    choice = choose(request, fleet, policy)
-    told = {candidate.place for candidate in choice.candidates}
-    others = (candidate for candidate in _told(request, fleet, policy) if candidate.place not in told)
-    return Choice((*choice.candidates, *islice(others, EXPLAINED - len(choice.candidates))))
+    return Choice(tuple(survey_page(request, fleet, policy, Page())))
 
 
-def _told(request: Request, fleet: Fleet, policy: Policy) -> Iterator[Candidate]:
+def survey_page(request: Request, fleet: Fleet, policy: Policy, page: Page) -> list[Candidate]:
+    """A page of all candidates: the choice, then every other place. All pages of a snapshot tell each once."""
+    best = fitting(request, fleet, policy)
+    told = {(candidate.node, candidate.devices) for candidate in best}
+    rest = Page(max(0, page.offset - len(best)), page.end - max(page.offset, len(best)))
+    others = _told(request, fleet, policy, rest, told) if rest.limit > 0 else ()
+    return [*best[page.offset : page.end], *others]
+
+
+def _told(
+    request: Request, fleet: Fleet, policy: Policy, page: Page, without: Collection[_Name] = ()
+) -> list[Candidate]:
     """Places in the order in which they would have been taken, then where its pod cannot run, then closed devices."""
-    told = [evaluate(request, fleet, devices, policy) for devices in islice(_places(request, fleet), EXPLAINED)]
-    told.sort(key=lambda candidate: candidate.rank)
-    others = (evaluate(request, fleet, devices, policy) for devices in _excluded(request, fleet))
-    closed = (
-        Candidate(
-            devices[0].view.node,
-            tuple(sorted(state.view.id for state in devices)),
-            fleet.predict(devices, request.job, request.appetite),
-            reason,
-        )
-        for devices, reason in _closed(request, fleet)
+    places = islice(_all(request, fleet, page.end + len(without), without), page.offset, page.end)
+    told = [(kind, _candidate(request, fleet, devices, policy, closed)) for kind, devices, closed in places]
+    told.sort(key=lambda one: (one[0], () if one[0] else one[1].rank))
+    return [candidate for _, candidate in told]
+
+
+def _all(request: Request, fleet: Fleet, most: int, without: Collection[_Name]) -> Iterator[_Place]:
+    """Every place, without those of these names; of a kind `most` at least, where there are so many."""
+    places = chain(
+        ((0, devices, "") for devices in _places(request, fleet, most)),
+        ((1, devices, "") for devices in _excluded(request, fleet, most)),
+        ((2, devices, reason) for devices, reason in _closed(request, fleet)),
     )
-    return islice(chain(told, others, closed), EXPLAINED)
+    return (place for place in places if _name(place[1]) not in without)
+
+
+def _candidate(request: Request, fleet: Fleet, devices: Devices, policy: Policy, closed: str) -> Candidate:
+    if not closed:
+        return evaluate(request, fleet, devices, policy)
+    prediction = fleet.predict(devices, request.job, request.appetite)
+    return Candidate(*_name(devices), prediction, closed)
+
+
+def _name(devices: Devices) -> _Name:
+    return devices[0].view.node, tuple(sorted(state.view.id for state in devices))
 
 
 def _closed(request: Request, fleet: Fleet) -> Iterator[tuple[Devices, str]]:
@@ -85,16 +122,16 @@ def _too_few(count: int, found: Sequence[DeviceState], shut: Sequence[DeviceStat
     return f"{usable}: {shut[0].view.id}: {shut[0].view.closed}"
 
 
-def _places(request: Request, fleet: Fleet) -> Iterator[Devices]:
+def _places(request: Request, fleet: Fleet, most: int) -> Iterator[Devices]:
     if request.job.devices > 1:
         for number in _nodes(request, fleet, eligible=True):
             yield from shown(request, fleet, fleet.node(number))
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
-    yield from _told_first(request, fleet, columns.open if eligible is None else columns.open & eligible)
+    yield from _told_first(request, fleet, columns.open if eligible is None else columns.open & eligible, most)
 
 
-def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
+def _excluded(request: Request, fleet: Fleet, most: int) -> Iterator[Devices]:
     """Where the job's pod cannot run: a place of each node, or each device."""
     count = request.job.devices
     if count > 1:
@@ -103,13 +140,13 @@ def _excluded(request: Request, fleet: Fleet) -> Iterator[Devices]:
         return
     columns, eligible = fleet.settled(), fleet.eligible_rows(request.job.constraints)
     if eligible is not None:
-        yield from _told_first(request, fleet, columns.open & ~eligible)
+        yield from _told_first(request, fleet, columns.open & ~eligible, most)
 
 
-def _told_first(request: Request, fleet: Fleet, rows: Flags) -> Iterator[Devices]:
-    """The first of these rows: empty devices, then shared and full ones, in each by what the newcomer gets."""
+def _told_first(request: Request, fleet: Fleet, rows: Flags, most: int) -> Iterator[Devices]:
+    """The first `most` of these rows: empty devices, then shared and full ones, in each by what the newcomer gets."""
     offer = fleet.offer(request.appetite, request.job.memory)
-    return ((fleet.device(row),) for row in offer.told_first(rows, EXPLAINED).tolist())
+    return ((fleet.device(row),) for row in offer.told_first(rows, most).tolist())
 
 
 def _nodes(request: Request, fleet: Fleet, *, eligible: bool) -> Iterator[int]:

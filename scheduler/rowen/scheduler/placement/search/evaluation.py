@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import floor
 
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.monitor.backoff import EVERY_NODE
@@ -16,6 +17,7 @@ from rowen.scheduler.policy import Policy
 Devices = tuple[DeviceState, ...]
 _LARGE_MARGIN = 0.5
 """Of the SLA: a class of which nothing was measured has 0.11."""
+_ROUNDING = 1e-9
 
 
 def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -> Candidate:
@@ -75,7 +77,8 @@ def _refusal(request: Request, fleet: Fleet, devices: Devices, prediction: Predi
     if waits:
         return waits
     if prediction.alignment < policy.alignment_threshold:
-        return f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
+        told = f"alignment {prediction.alignment:.2f} < {policy.alignment_threshold:.2f}"
+        return f"{told}; services that are busy at the same time, or fewer spec.devices, may do"
     if not prediction.fits:
         tightest = min(devices, key=lambda state: state.free)
         return memory_refusal(request.job, tightest.view, tightest.free)
@@ -131,12 +134,17 @@ def _margin_told(request: Request, prediction: Prediction, devices: Devices) -> 
 
 
 def _help(request: Request, fleet: Fleet, prediction: Prediction, devices: Devices) -> str:
-    """What would change the factor, where it is memory that is smallest."""
-    if request.appetite is None or prediction.memory == 1.0:
-        return ""
-    if prediction.memory > min(prediction.idle, prediction.sharing):
-        return ""
-    tightest = min(devices, key=lambda state: fleet.predict((state,), request.job, request.appetite).memory)
-    want = request.appetite.on(tightest.view.type, tightest.view.memory).want_bytes
-    taken = tightest.unseen + request.job.memory
-    return lending_help(tightest.view, want, len(tightest.claims) + 1, taken)
+    """What would change the smallest factor; in the same words while figures move, or a status would be rewritten."""
+    idle, memory, sharing = prediction.idle, prediction.memory, prediction.sharing
+    if request.appetite is not None and memory < 1.0 and memory <= min(idle, sharing):
+        tightest = min(devices, key=lambda state: fleet.predict((state,), request.job, request.appetite).memory)
+        want = request.appetite.on(tightest.view.type, tightest.view.memory).want_bytes
+        taken = tightest.unseen + request.job.memory
+        return lending_help(tightest.view, want, len(tightest.claims) + 1, taken)
+    if request.job.sla is None:
+        return "; a less busy service would change it"
+    if sharing < idle:
+        return f"; alone there it would get {idle * memory:.2f}"
+    # What an SLA needs is proportional to it. Rounded down, so that it is promised as it is told.
+    kept = request.job.sla * prediction.fraction / request.least(prediction.uncertainty)
+    return f"; up to {floor(100.0 * kept + _ROUNDING) / 100.0:.2f} can be promised here"
