@@ -182,7 +182,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="50 nodes, 200 jobs, an outage of 20 s")
+    parser.add_argument("--quick", action="store_true", help="50 nodes, 200 jobs, an outage of 40 s")
     parser.add_argument("--nodes", type=int)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seed", type=int, default=0)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowen.crds.latency_counts import LatencyCounts, RequestCounts, cell_of
+from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Refusal
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
@@ -45,7 +46,7 @@ def assignment(id_: str = "a1", *, node: str = NODE, renewed: float = NOW, made:
         "devices": ["cpu1"],
         "predictedFraction": 0.5,
         "time": rfc3339(made),
-        "lease": {"durationSeconds": 15, "renewTime": rfc3339(renewed)},
+        "lease": {"durationSeconds": NODE_LEASE_SECONDS, "renewTime": rfc3339(renewed)},
     }
 
 

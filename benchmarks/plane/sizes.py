@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from rowen.crds.names import NODE_LEASE_SECONDS
+
 PROBES = 5
 """Jobs that are made when the API server is back, to see when they run."""
 
@@ -17,8 +19,9 @@ class Sizes:
     """Held jobs that are made one after the other, for the time that a decision takes."""
     idle_seconds: float
     outage_seconds: float
-    settle_seconds: float = 40.0
-    """After the outage, in which a wrong withdrawal would show: two lives of a node's lease and more."""
+    """Longer than a node's lease, so that a wrong withdrawal would show."""
+    settle_seconds: float = 2.5 * NODE_LEASE_SECONDS
+    """After the outage, in which one would show as well: two lives of a node's lease and more."""
     steady_per_second: float = 5.0
     place_limit_seconds: float = 900.0
     finish_limit_seconds: float = 2400.0
@@ -34,7 +37,7 @@ class Sizes:
 
 def sizes(nodes: int | None, jobs: int | None, *, quick: bool) -> Sizes:
     """Those of a full or a quick run, with another number of nodes or jobs. Raises `ValueError`."""
-    whole = Sizes(50, 200, 40, 15.0, 20.0) if quick else Sizes(1000, 10_000, 300, 30.0, 60.0)
+    whole = Sizes(50, 200, 40, 15.0, 40.0) if quick else Sizes(1000, 10_000, 300, 30.0, 60.0)
     nodes, jobs = nodes or whole.nodes, jobs or whole.jobs
     if nodes < 1 or jobs < 2:
         raise ValueError("at least one node and two jobs")

@@ -27,7 +27,7 @@ def _condition(type_: str, status: str, reason: str, message: str = "") -> dict[
 
 _ASSIGNMENT = {
     "id": "a", "node": "n", "devices": ["cpu1"], "predictedFraction": 1.0, "time": NOW,
-    "lease": {"durationSeconds": 15, "renewTime": NOW},
+    "lease": {"durationSeconds": 30, "renewTime": NOW},
 }  # fmt: skip
 _COMPLETED = {"conditions": [_condition("Finished", "True", "Completed", "attempt 1: exit code 0")]}
 _FAILED = {"conditions": [_condition("Finished", "True", "Failed", "attempt 1: Error (exit code 1)")]}

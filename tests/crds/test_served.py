@@ -106,7 +106,7 @@ def test_job_row(kubectl: Kubectl) -> None:
     status = OfflineJobStatus(kind="FineTune", state="Running", progress=Progress(completed=42, total=90)).to_wire()
     assignment = {
         "id": "a1", "node": "node-1", "devices": ["cpu1"], "predictedFraction": 0.5, "time": NOW,
-        "lease": {"durationSeconds": 15, "renewTime": NOW},
+        "lease": {"durationSeconds": 30, "renewTime": NOW},
     }  # fmt: skip
     conditions = [_condition("SLAMet", "Unknown")]
     row = _row(kubectl, "ojob/tune", {**status, "assignment": assignment, "conditions": conditions})

@@ -20,7 +20,7 @@ def _condition(type_: str, status: str) -> dict[str, Any]:
 
 ASSIGNMENT = {
     "id": "a1", "node": "node-1", "devices": ["cpu1"], "predictedFraction": 0.5, "time": NOW,
-    "lease": {"durationSeconds": 15, "renewTime": NOW},
+    "lease": {"durationSeconds": 30, "renewTime": NOW},
 }  # fmt: skip
 
 

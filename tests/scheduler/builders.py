@@ -15,6 +15,9 @@ from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView, Snap
 GIB = 2**30
 NOW = 1_000_000.0
 POLICY = Policy()
+LEASE = POLICY.lease_seconds
+OVERDUE = LEASE + POLICY.lease_grace_seconds
+"""Seconds of silence within which no node is lost."""
 
 
 def device(
@@ -45,7 +48,7 @@ def job(name: str, **fields: Any) -> JobView:
 
 def placed(view: JobView, node_name: str, *devices: str, at: float = NOW - 600.0, **fields: Any) -> JobView:
     """The job with an assignment."""
-    placement = Placement(f"id-{view.name}", node_name, devices or ("cpu0",), 0.8, at, NOW, 15.0, 1)
+    placement = Placement(f"id-{view.name}", node_name, devices or ("cpu0",), 0.8, at, NOW, LEASE, 1)
     return replace(view, placement=replace(placement, **fields), status=OfflineJobStatus())
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.scheduler.policy import Policy
 
 DOCS = Path(__file__).parents[2] / "docs" / "scheduling.md"
@@ -24,7 +25,7 @@ def test_what_the_documentation_tells_is_what_holds() -> None:
 
 def test_what_a_lease_is_no_setting_changes() -> None:
     """The node agent goes by the same number."""
-    assert Policy.lease_seconds == 15
+    assert Policy.lease_seconds == NODE_LEASE_SECONDS == 30
     with pytest.raises(ValidationError, match="lease_seconds"):
         Policy.model_validate({"lease_seconds": 20})
 

@@ -55,7 +55,7 @@ def nodes(draw: st.DrawFn, name: str) -> NodeView:
         *devices,
         slots=draw(st.integers(0, 2 * len(devices))),
         ready=draw(st.integers(0, 9)) > 0,
-        reported=draw(st.sampled_from([NOW, NOW, NOW - 10, NOW - 16, NOW - 100, None])),
+        reported=draw(st.sampled_from([NOW, NOW, NOW - 10, NOW - POLICY.lease_seconds - 1, NOW - 100, None])),
         taints=draw(st.sampled_from([(), (), (TAINT,)])),
         labels={"zone": draw(st.sampled_from("ab"))},
     )

@@ -49,9 +49,9 @@ TERMINATION_LOG = "/dev/termination-log"
 
 # A node's agent renews the coordination Lease of its node's name, in the agent's own namespace, so often; without a
 # renewal for so long its offline work stands still, and the scheduler gives its assignments away.
-HEARTBEAT_SECONDS = 5.0
-NODE_LEASE_SECONDS = 15
+HEARTBEAT_SECONDS = 10.0
+NODE_LEASE_SECONDS = 30
 # A report is written so often while offline work is attached, or figures move: progress is measured between reports.
-PROGRESS_SECONDS = 10.0
+PROGRESS_SECONDS = 20.0
 # The longest time between two reports; the report's window where that is shorter.
 REPORT_SECONDS = 60.0

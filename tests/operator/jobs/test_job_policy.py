@@ -48,10 +48,10 @@ CASES: list[tuple[str, JobSnapshot, str, str, int, int]] = [
     ("new", job(), "NotPlaced", "Pending", 0, 0),
     ("placed", job(status=placed()), "Starting", "Starting", 1, 0),
     ("placed no more", job(status=placed(conditions=[condition("Placed", "False")])), "NotPlaced", "Pending", 0, 0),
-    ("lease run out", job(status=placed(renewed=NOW - 16)), "LeaseExpired", "LeaseExpired", 0, 0),
+    ("lease run out", job(status=placed(renewed=NOW - 31)), "LeaseExpired", "LeaseExpired", 0, 0),
     (
         "lease renewed by the report",
-        job(status=placed(renewed=NOW - 16), reports=(report(time=NOW - 2),)),
+        job(status=placed(renewed=NOW - 31), reports=(report(time=NOW - 2),)),
         "Starting", "Starting", 1, 0,
     ),
     ("pending", job(status=placed(), pods=(pod(),)), "Starting", "Starting", 0, 0),
@@ -272,8 +272,8 @@ def test_of_a_pod_that_was_killed_it_says_where_to_look(exit_code: int | None, r
     ("reported", "deadline", "forced"),
     [
         (NOW - 5, NOW - 100, False),  # the node lives: its kubelet will do it
-        (NOW - 20, NOW - 100, False),  # silent, but its lease may have been renewed by its last report
-        (NOW - 31, NOW - 100, True),
+        (NOW - 40, NOW - 100, False),  # silent, but its lease may have been renewed by its last report
+        (NOW - 61, NOW - 100, True),
         (None, NOW - 100, True),
         (NOW - 300, NOW - 10, False),  # the kubelet still has time
     ],

@@ -15,20 +15,20 @@ GONE = Removal("job-1", "p1", "node node-1 is lost and its lease has run out", f
 @pytest.mark.parametrize(
     ("due", "heard", "listening", "lost"),
     [
-        (NOW - 30.5, NOW - 31, Listening(0.0, NOW), True),
+        (NOW - 30.5, NOW - 61, Listening(0.0, NOW), True),
         # 30 s after its deletion was due, and no sooner.
         (NOW - 30, NOW - 99, Listening(0.0, NOW), False),
         (NOW - 30.5, NOW - 99, Listening(0.0, NOW), True),
-        # More than two reports' time of silence, all of it listened to.
-        (NOW - 99, NOW - 30, Listening(0.0, NOW), False),
-        (NOW - 99, NOW - 99, Listening(NOW - 30, NOW), False),
-        (NOW - 99, NOW - 99, Listening(NOW - 30.5, NOW), True),
-        (NOW - 99, NOW - 99, Listening(0.0, NOW - 69), False),
-        (NOW - 99, NOW - 99, Listening(0.0, NOW - 68.5), True),
+        # More than two leases of silence, all of it listened to.
+        (NOW - 99, NOW - 60, Listening(0.0, NOW), False),
+        (NOW - 99, NOW - 99, Listening(NOW - 60, NOW), False),
+        (NOW - 99, NOW - 99, Listening(NOW - 60.5, NOW), True),
+        (NOW - 99, NOW - 99, Listening(0.0, NOW - 39), False),
+        (NOW - 99, NOW - 99, Listening(0.0, NOW - 38.5), True),
         (NOW - 99, NOW - 99, None, False),
         # A node that has never reported.
-        (NOW - 99, None, Listening(NOW - 31, NOW), True),
-        (NOW - 99, None, Listening(NOW - 29, NOW), False),
+        (NOW - 99, None, Listening(NOW - 61, NOW), True),
+        (NOW - 99, None, Listening(NOW - 59, NOW), False),
         (None, NOW - 99, Listening(0.0, NOW), False),
     ],
 )

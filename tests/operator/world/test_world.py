@@ -124,7 +124,7 @@ def test_a_lease_follows_the_reports_whatever_the_nodes_clock(ahead: float) -> N
     node.now += 5
     node.report()
     assert _running(node) == "Starting"
-    node.now += 16
+    node.now += NODE_LEASE_SECONDS + 1
     assert _running(node) == "LeaseExpired"
 
 
@@ -248,10 +248,10 @@ def test_a_lease_follows_the_heartbeats_and_an_expired_one_is_looked_at_again(ah
     node.put("OfflineJob", job_manifest(status=placed(renewed=NOW - HOUR)))
     node.report()
     node.beat()
-    node.now += 25
+    node.now += NODE_LEASE_SECONDS + 10
     node.beat()
     assert _running(node) == "Starting"
-    node.now += 16
+    node.now += NODE_LEASE_SECONDS + 1
     assert _running(node) == "LeaseExpired"
     job = node.world.job(JOB, node.now)
     assert job is not None

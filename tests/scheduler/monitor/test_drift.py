@@ -4,8 +4,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, placed, pod, tenant, world
+from scheduler.builders import LEASE, NOW, POLICY, device, job, node, placed, pod, tenant, world
 
+from rowen.crds.names import PROGRESS_SECONDS
 from rowen.scheduler.history import History
 from rowen.scheduler.model.idle import sampling_deviation
 from rowen.scheduler.model.profile import PredictionError, Profile
@@ -56,8 +57,8 @@ def test_the_margin_of_the_class_covers_more_where_it_is_larger() -> None:
 
 
 def test_passes_that_are_far_apart_see_one_report() -> None:
-    assert drift(heard(began(), 115, 0.4)) == pytest.approx(15 * SHORT, abs=1e-5)
-    assert drift(heard(began(), 122, 0.4)) == pytest.approx(15 * SHORT, abs=1e-5)
+    assert drift(heard(began(), 100 + LEASE, 0.4)) == pytest.approx(LEASE * SHORT, abs=1e-5)
+    assert drift(heard(began(), 107 + LEASE, 0.4)) == pytest.approx(LEASE * SHORT, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_what_was_not_heard_is_no_drift(at: float, steady: float) -> None:
 
 
 def reports(busy: float, idle: float, hours: float) -> Iterator[tuple[float, float, int]]:
-    """Every 5 s the time, the idle part of the minute and its bursts, with exponential stretches of these means."""
+    """At each report the time, the idle part of the minute and its bursts, of exponential stretches of these means."""
     source, window, last = random.Random(f"{busy} {idle}"), 60.0, hours * 3600.0
     stretches: list[tuple[float, float]] = []
     begin, at = source.expovariate(1 / idle), window
@@ -83,7 +84,7 @@ def reports(busy: float, idle: float, hours: float) -> Iterator[tuple[float, flo
         stretches = [stretch for stretch in stretches if stretch[1] > at - window]
         seen = [max(0.0, min(at, end) - max(at - window, start)) for start, end in stretches]
         yield at, 1 - sum(seen) / window, sum(part > 0.0 for part in seen)
-        at += 5.0
+        at += PROGRESS_SECONDS
 
 
 @pytest.mark.parametrize(("busy", "idle"), [(3, 12), (5, 20), (10, 40), (20, 80)])
@@ -92,7 +93,7 @@ def test_stationary_traffic_is_no_changed_pattern(busy: float, idle: float) -> N
     promised, fallen, found, since = idle / (busy + idle), 0.0, 0, 0.0
     for at, seen, bursts in reports(busy, idle, hours=40.0):
         noise = 2.0 * sampling_deviation(seen, bursts) / promised
-        fallen = missing(fallen, promised, seen, 5.0, max(PredictionError().bound, noise))
+        fallen = missing(fallen, promised, seen, PROGRESS_SECONDS, max(PredictionError().bound, noise))
         if fallen >= POLICY.drift_seconds and seen < 0.7 * promised and at - since >= POLICY.dwell_seconds:
             found, fallen, since = found + 1, 0.0, at
     assert found <= 3

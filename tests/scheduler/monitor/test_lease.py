@@ -4,8 +4,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, pod, run, running, tenant
+from scheduler.builders import (
+    LEASE,
+    NOW,
+    OVERDUE,
+    POLICY,
+    device,
+    job,
+    node,
+    not_started,
+    outcome,
+    placed,
+    pod,
+    run,
+    running,
+    tenant,
+)
 
+from rowen.crds.names import PROGRESS_SECONDS
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, kept, next_backoff
@@ -26,7 +42,8 @@ def test_an_assignment_is_renewed_from_the_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "action"), [(0, "keep"), (15, "keep"), (18, "keep"), (18.5, "revoke"), (600, "revoke")]
+    ("age", "action"),
+    [(0, "keep"), (LEASE, "keep"), (OVERDUE, "keep"), (OVERDUE + 0.5, "revoke"), (600, "revoke")],
 )
 def test_a_node_is_lost_only_after_the_lease_and_its_grace(age: float, action: str) -> None:
     found = outcome(run(node("n", reported=NOW - age), placed(job("j"), "n", renewed=NOW - age)), "j")
@@ -34,16 +51,16 @@ def test_a_node_is_lost_only_after_the_lease_and_its_grace(age: float, action: s
 
 
 def test_a_node_that_is_gone_is_lost_when_the_written_lease_ends() -> None:
-    assert outcome(run(placed(job("j"), "n", renewed=NOW - 17)), "j").action is Action.KEEP
-    lost = outcome(run(placed(job("j"), "n", renewed=NOW - 30)), "j")
+    assert outcome(run(placed(job("j"), "n", renewed=NOW - OVERDUE + 1)), "j").action is Action.KEEP
+    lost = outcome(run(placed(job("j"), "n", renewed=NOW - 40)), "j")
     assert lost.loss is not None
     assert lost.loss.reason == "NodeLost"
-    assert lost.message == "n: lease ran out: last heartbeat 30 s ago"
+    assert lost.message == "n: lease ran out: last heartbeat 40 s ago"
 
 
 def test_a_withdrawn_job_is_placed_elsewhere_in_the_next_pass_only() -> None:
-    view = placed(job("j"), "a", renewed=NOW - 30)
-    world = [node("a", reported=NOW - 30), node("b")]
+    view = placed(job("j"), "a", renewed=NOW - 40)
+    world = [node("a", reported=NOW - 40), node("b")]
     assert outcome(run(*world, view), "j").placement is None
     again = outcome(run(*world, replace(view, placement=None)), "j")
     assert again.placement is not None
@@ -110,8 +127,8 @@ def test_what_was_said_of_an_older_assignment_harms_no_newer_one() -> None:
     [
         (node("n"), {"suspended": True}, "Suspended"),
         (node("n", ready=False), {}, "NodeLost"),
-        (node("n", reported=NOW - 30), {"renewed": NOW - 30}, "NodeLost"),
-        (node("n", reported=NOW - 16), {"renewed": NOW - 16}, "NotStarted"),
+        (node("n", reported=NOW - 40), {"renewed": NOW - 40}, "NodeLost"),
+        (node("n", reported=NOW - LEASE - 1), {"renewed": NOW - LEASE - 1}, "NotStarted"),
         (node("n", device("n", "other")), {}, "DeviceGone"),
         (node("n", device("n", refusal="OnlineService ns/s is gone")), {}, "HarvestDisabled"),
     ],
@@ -164,7 +181,13 @@ def test_the_assignment_follows_the_device_that_the_kubelet_chose() -> None:
 
 @pytest.mark.parametrize(
     ("missing", "placed_for", "seen", "evicted"),
-    [(119.9, 600, 0, False), (120, 600, 0, True), (600, 119, 0, False), (0, 600, 0, False), (600, 600, 31, False)],
+    [
+        (119.9, 600, 0, False),
+        (120, 600, 0, True),
+        (600, 119, 0, False),
+        (0, 600, 0, False),
+        (600, 600, 3 * PROGRESS_SECONDS + 1, False),
+    ],
 )
 def test_the_monitor_waits_for_dwell_and_a_large_shortfall(
     missing: float, placed_for: float, seen: float, evicted: bool

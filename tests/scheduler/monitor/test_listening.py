@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
+from scheduler.builders import OVERDUE
 from scheduler.stage import Stage, condition
 from scheduler.steps import Frozen, Steps, Time, kept, placed
 from scheduler.tap import Tap
@@ -18,6 +19,9 @@ from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.loop import Loop
 from rowen.scheduler.policy import Policy
+
+WITHIN = 32
+"""Seconds in steps of two that a node may be silent: two more are beyond its lease and the grace, 33 s."""
 
 
 @pytest.fixture
@@ -47,12 +51,12 @@ def steps(request: pytest.FixtureRequest, stage: Stage, monkeypatch: pytest.Monk
 async def test_a_silent_node_is_lost_whatever_its_clock_says(steps: Steps, ahead: float) -> None:
     node = await steps.stage.node("a")
     (id_,) = await placed(steps, [node], "j", ahead=ahead)
-    await steps.go(18)
+    await steps.go(WITHIN)
     assert kept(await steps.job("j"), id_)
     await steps.go(2)
     lost = await steps.job("j")
     assert condition(lost, "Placed")["reason"] == "NodeLost"
-    assert condition(lost, "Placed")["message"].endswith("lease ran out: last heartbeat 20 s ago")
+    assert condition(lost, "Placed")["message"].endswith("lease ran out: last heartbeat 34 s ago")
     assert lost["evictions"] == 1
     second = await steps.stage.node("b")
     await steps.go(2, alive=[second])
@@ -92,7 +96,7 @@ async def test_a_lease_that_was_renewed_by_a_clock_ahead_runs_out(steps: Steps, 
         await steps.stage.remove(node)
         steps.loop = steps.started()
         await steps.go(2)
-    await steps.go(18)
+    await steps.go(WITHIN)
     assert kept(await steps.job("j"), id_)
     await steps.go(2)
     assert condition(await steps.job("j"), "Placed")["reason"] == "NodeLost"
@@ -103,7 +107,7 @@ async def test_a_node_that_is_removed_has_its_lease_to_the_end(steps: Steps) -> 
     (id_,) = await placed(steps, [node], "j")
     await steps.go(30, alive=[node])
     await steps.stage.remove(node)
-    await steps.go(18)
+    await steps.go(WITHIN)
     assert kept(await steps.job("j"), id_)
     await steps.go(2)
     assert condition(await steps.job("j"), "Placed")["reason"] == "NodeLost"
@@ -115,12 +119,12 @@ async def test_a_lease_or_a_report_that_is_deleted_by_hand_costs_no_job(steps: S
     for version, plural, namespace in (
         ("coordination.k8s.io/v1", "leases", steps.stage.namespace), (API_VERSION, "nodeharvests", None)
     ):  # fmt: skip
-        await steps.go(30, alive=[node])
+        await steps.go(40, alive=[node])
         await steps.stage.delete(version, f"{plural}/{node}", namespace)
         await steps.go(6)
         assert kept(await steps.job("j"), id_)
         await steps.stage.harvest(node)
-    await steps.go(30, alive=[node])
+    await steps.go(40, alive=[node])
     assert kept(await steps.job("j"), id_)
 
 
@@ -129,9 +133,9 @@ async def test_an_older_agent_in_the_place_of_one_that_renewed_a_lease_is_judged
     await steps.stage.beat(node)
     steps.beating = False
     (id_,) = await placed(steps, [node], "j")
-    await steps.go(40, alive=[node])
+    await steps.go(80, alive=[node])
     assert kept(await steps.job("j"), id_)
-    await steps.go(20)
+    await steps.go(WITHIN + 2)
     assert condition(await steps.job("j"), "Placed")["reason"] == "NodeLost"
 
 
@@ -167,10 +171,10 @@ async def test_after_an_outage_nodes_have_a_lease_to_report(steps: Steps) -> Non
     node = await steps.stage.node("a")
     (id_,) = await placed(steps, [node], "j")
     steps.stage.clock.offset += 600.0
-    await steps.go(18)
+    await steps.go(WITHIN)
     assert kept(await steps.job("j"), id_)
     await steps.go(4, alive=[node])
-    await steps.go(18)
+    await steps.go(WITHIN)
     assert kept(await steps.job("j"), id_)
     await steps.go(2)
     assert condition(await steps.job("j"), "Placed")["reason"] == "NodeLost"
@@ -182,7 +186,7 @@ async def test_after_a_restart_nodes_have_a_lease_to_report(steps: Steps, dead: 
     (id_,) = await placed(steps, [node], "j")
     steps.stage.clock.offset += 600.0
     steps.loop = steps.started()
-    await steps.go(18)
+    await steps.go(WITHIN)
     assert kept(await steps.job("j"), id_)
     await steps.go(4, alive=[] if dead else [node])
     assert condition(await steps.job("j"), "Placed")["reason"] == reason
@@ -200,7 +204,7 @@ async def test_a_dead_node_is_lost_however_long_a_pass_computes(
         return decide(*arguments)
 
     monkeypatch.setattr("rowen.scheduler.loop.decide", slow)
-    await steps.go(16)
+    await steps.go(WITHIN - 2)
     assert await steps.left() == [node]
     await steps.go(8)
     assert condition(await steps.job("j"), "Placed")["reason"] == "NodeLost"
@@ -210,7 +214,7 @@ async def test_a_loss_waits_for_a_listing_and_listings_are_rare(steps: Steps) ->
     nodes = [await steps.stage.node(name, slots=1) for name in ("a", "b", "c", "d")]
     await placed(steps, nodes, "j", "k", "l", "m")
     await steps.go(2, alive=nodes[1:])
-    await steps.go(18, alive=nodes[2:])
+    await steps.go(WITHIN, alive=nodes[2:])
     assert await steps.left() == nodes[1:]
     await steps.go(4, alive=nodes[2:])
     assert await steps.left() == nodes[1:], "it is overdue, and the last listing is too recent for another"
@@ -222,10 +226,10 @@ async def test_a_listing_that_fails_holds_back_the_loss_and_nothing_else(steps: 
     nodes = [await steps.stage.node(name, slots=1) for name in ("a", "b", "c")]
     await placed(steps, nodes, "j", "k", "l")
     steps.tap.errors["GET pods"] = UnreachableError("slow")
-    await steps.go(18, alive=nodes[1:])
+    await steps.go(WITHIN, alive=nodes[1:])
     await steps.stage.job("late")
     await steps.go(2, alive=nodes[1:])
-    assert steps.loop.now() - (heard(steps, nodes[0]) or 0.0) > 18.0
+    assert steps.loop.now() - (heard(steps, nodes[0]) or 0.0) > OVERDUE
     assert await steps.left() == nodes
     assert condition(await steps.job("late"), "Placed")["status"] == "False"
     steps.tap.errors.clear()
@@ -238,7 +242,7 @@ async def test_a_withdrawal_without_an_answer_begins_one_backoff(steps: Steps, s
     """Whether it has arrived is not known; it is written again, and counts once."""
     node = await steps.stage.node("a")
     await placed(steps, [node], "j")
-    await steps.go(18)
+    await steps.go(WITHIN)
     (steps.tap.lost if stored else steps.tap.errors)["PATCH offlinejobs"] = UnreachableError("lost")
     await steps.go(2)
     (begun,) = steps.loop.history.backoffs.values()
@@ -254,10 +258,10 @@ async def test_a_withdrawal_without_an_answer_begins_one_backoff(steps: Steps, s
 async def test_a_node_that_was_lost_before_is_listed_anew_when_it_falls_silent_again(steps: Steps) -> None:
     node = await steps.stage.node("a")
     await placed(steps, [node], "j")
-    await steps.go(20)
+    await steps.go(WITHIN + 2)
     assert await steps.left() == []
     await placed(steps, [node], "k")
-    await steps.go(18)
+    await steps.go(WITHIN)
     steps.tap.calls.clear()
     await steps.go(2)
     assert await steps.left() == []
@@ -273,7 +277,7 @@ async def test_most_nodes_at_once_are_waited_for_and_then_lost(steps: Steps) -> 
     waiting = [condition(await steps.job(name), "Placed")["message"] for name in steps.jobs]
     assert sum("the node is silent, as most nodes are" in message for message in waiting) == 2
     assert "rowen_nodes_waited_for 2.0" in told_by(steps.loop)
-    await steps.go(18, alive=nodes[:1])
+    await steps.go(WITHIN, alive=nodes[:1])
     assert await steps.left() == nodes
     await steps.go(2, alive=nodes[:1])
     assert await steps.left() == nodes[:1]

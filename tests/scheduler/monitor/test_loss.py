@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, device, job, node, outcome, placed, pod, run, tenant
+from scheduler.builders import LEASE, NOW, device, job, node, outcome, placed, pod, run, tenant
 
+from rowen.crds.names import PROGRESS_SECONDS
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.snapshot import JobView
+
+STALE = 3 * PROGRESS_SECONDS
 
 
 def shortfall(view: JobView, **changed: Any) -> History:
@@ -28,7 +31,7 @@ def test_who_is_on_a_node_that_is_not_ready_is_told_by_its_report() -> None:
         assert found.message == "n: node is not Ready and the job does not run there"
 
 
-@pytest.mark.parametrize(("age", "action"), [(15, Action.REVOKE), (15.1, Action.KEEP)])
+@pytest.mark.parametrize(("age", "action"), [(LEASE, Action.REVOKE), (LEASE + 0.1, Action.KEEP)])
 def test_a_report_that_is_too_old_takes_nothing_away(age: float, action: Action) -> None:
     """Until the lease is over the node may report again."""
     world = node("n", device("n", "other"), reported=NOW - age)
@@ -75,8 +78,8 @@ def test_an_assignment_that_stays_is_told_with_its_prediction() -> None:
         ({}, Action.REVOKE),
         ({"shortfall": 120.0}, Action.REVOKE),
         ({"shortfall": 119.9}, Action.KEEP),
-        ({"time": NOW - 30}, Action.REVOKE),
-        ({"time": NOW - 30.1}, Action.KEEP),
+        ({"time": NOW - STALE}, Action.REVOKE),
+        ({"time": NOW - STALE - 0.1}, Action.KEEP),
         ({"assignment": "older"}, Action.KEEP),
         ({"fraction": None}, Action.KEEP),
         ({"fraction": 0.3}, Action.KEEP),
@@ -118,7 +121,7 @@ def changed(view: JobView, **fields: Any) -> History:
         ({"drift": 119.9}, None),
         ({"expected": 0.3}, None),
         ({"expected": None}, None),
-        ({"time": NOW - 30.1}, None),
+        ({"time": NOW - STALE - 0.1}, None),
         ({"since": NOW - 119.9}, None),
         ({"assignment": "another"}, None),
         ({"shortfall": 150.0, "fraction": 0.2}, "SLAViolated"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run, world
+from scheduler.builders import NOW, OVERDUE, POLICY, device, job, node, outcome, placed, run, world
 
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.history import History, Track
@@ -13,7 +13,7 @@ from rowen.scheduler.snapshot import JobView
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, 3600.0])
-@pytest.mark.parametrize(("age", "action"), [(18, "keep"), (18.5, "revoke")])
+@pytest.mark.parametrize(("age", "action"), [(OVERDUE, "keep"), (OVERDUE + 0.5, "revoke")])
 def test_a_nodes_own_clock_does_not_matter(wrong: float, age: float, action: str) -> None:
     silent = node("n", reported=NOW - age + wrong, heard=NOW - age)
     found = outcome(run(silent, placed(job("j"), "n", renewed=NOW - age)), "j")
@@ -24,10 +24,10 @@ def test_a_nodes_own_clock_does_not_matter(wrong: float, age: float, action: str
     ("since", "until", "action"),
     [
         (NOW - 999, NOW, "revoke"),
-        (NOW - 18, NOW, "keep"),
-        (NOW - 18.5, NOW, "revoke"),
-        (NOW - 999, NOW - 600 + 18, "keep"),
-        (NOW - 999, NOW - 600 + 18.5, "revoke"),
+        (NOW - OVERDUE, NOW, "keep"),
+        (NOW - OVERDUE - 0.5, NOW, "revoke"),
+        (NOW - 999, NOW - 600 + OVERDUE, "keep"),
+        (NOW - 999, NOW - 600 + OVERDUE + 0.5, "revoke"),
     ],
 )
 def test_only_what_was_listened_to_is_silence(since: float, until: float, action: str) -> None:
@@ -51,13 +51,13 @@ def test_what_a_status_says_of_renewals_does_not_matter_where_the_node_was_heard
     found = outcome(run(node("n", reported=NOW - 5), ahead), "j")
     assert found.placement is not None
     assert found.placement.renewed == NOW - 5
-    assert outcome(run(node("n", reported=NOW - 18.5), ahead), "j").action is Action.REVOKE
+    assert outcome(run(node("n", reported=NOW - OVERDUE - 0.5), ahead), "j").action is Action.REVOKE
 
 
 def test_a_node_whose_report_is_missing_keeps_its_jobs_while_it_is_heard() -> None:
     without = replace(node("n"), reported=None, told=None, devices=())
     assert outcome(run(without, placed(job("j"), "n")), "j").action is Action.KEEP
-    silent = replace(without, heard=NOW - 18.5)
+    silent = replace(without, heard=NOW - OVERDUE - 0.5)
     assert outcome(run(silent, placed(job("j"), "n")), "j").action is Action.REVOKE
 
 
@@ -68,7 +68,7 @@ def test_a_new_lease_begins_when_the_node_was_heard() -> None:
         assert found.placement.renewed == begins
 
 
-def silent_nodes(count: int, age: float = 20) -> list[Any]:
+def silent_nodes(count: int, age: float = OVERDUE + 2) -> list[Any]:
     """So many silent nodes, each with a job."""
     views = [placed(job(f"j{number}"), f"s{number}", renewed=NOW - age) for number in range(count)]
     return [*views, *(node(f"s{number}", reported=NOW - age) for number in range(count))]
@@ -91,7 +91,7 @@ def test_most_nodes_at_once_are_waited_for(silent: int, heard: int, kept: bool) 
     assert decision.waited_for == (frozenset(f"s{number}" for number in range(silent)) if kept else frozenset())
 
 
-@pytest.mark.parametrize(("age", "action"), [(318, "keep"), (318.5, "revoke")])
+@pytest.mark.parametrize(("age", "action"), [(OVERDUE + 300, "keep"), (OVERDUE + 300.5, "revoke")])
 def test_they_are_waited_for_no_longer_than_the_policy_says(age: float, action: str) -> None:
     assert outcome(run(*silent_nodes(3, age)), "j0").action == action
 
@@ -109,7 +109,7 @@ def test_a_node_that_has_been_removed_is_not_waited_for() -> None:
 
 def test_the_freshest_renewal_speaks_for_its_node() -> None:
     """The node has lost its report, and two jobs were placed at different times."""
-    old, new = placed(job("a"), "n", renewed=NOW - 30), placed(job("b"), "n", renewed=NOW - 5)
+    old, new = placed(job("a"), "n", renewed=NOW - OVERDUE - 12), placed(job("b"), "n", renewed=NOW - 5)
     assert {found.action for found in run(old, new, node("n", reported=None)).outcomes} == {Action.KEEP}
 
 

@@ -35,7 +35,7 @@ async def test_a_job_gets_an_assignment_with_its_reasons(stage: Stage) -> None:
         status = (await stage.await_job("j", placed_on(node)))["status"]
         assert status["assignment"]["devices"] == ["cpu0"]
         assert status["assignment"]["predictedFraction"] == 0.8
-        assert status["assignment"]["lease"]["durationSeconds"] == 15
+        assert status["assignment"]["lease"]["durationSeconds"] == POLICY.lease_seconds
         assert condition(status, "Placed")["reason"] == "Placed"
         assert condition(status, "Admitted")["reason"] == "Profiling"
         assert condition(status, "SLAMet")["status"] == "Unknown"

@@ -6,6 +6,7 @@ import contextlib
 from scheduler.stage import Clock, Stage
 from scheduler.tap import Tap, until
 
+from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.kube.client import Client
 from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.world.cluster import Cluster
@@ -17,7 +18,7 @@ async def test_reports_are_listed_anew_where_nodes_live_on_and_theirs_do_not_arr
     stage, tap = Stage(kube, namespace, Clock()), Tap(kube)
     node = await stage.node("a")
     tap.deaf.add("WATCH nodeharvests")
-    cluster = Cluster(tap.client, namespace, lambda: None, stage.clock, 15.0)
+    cluster = Cluster(tap.client, namespace, lambda: None, stage.clock, NODE_LEASE_SECONDS)
 
     def told() -> float | None:
         found = cluster.snapshot(stage.clock()).nodes.get(node)

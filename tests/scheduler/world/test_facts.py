@@ -276,7 +276,7 @@ def assigned(**lease: str) -> dict[str, Any]:
     raw["status"] = {
         "assignment": {
             "id": "id", "node": "n", "devices": ["cpu0"], "predictedFraction": 0.5, "tenants": 3, "time": STAMP,
-            "lease": {"durationSeconds": 15, **lease},
+            "lease": {"durationSeconds": 30, **lease},
         },
         "conditions": [{"type": "Finished", "status": "True", "reason": "Done", "lastTransitionTime": STAMP}],
     }  # fmt: skip
@@ -295,7 +295,7 @@ def test_a_job_is_read_with_its_assignment(lease: dict[str, str]) -> None:
         False,
     )
     assert found.placement is not None
-    assert (found.placement.renewed, found.placement.duration) == (unix_seconds(STAMP), 15)
+    assert (found.placement.renewed, found.placement.duration) == (unix_seconds(STAMP), 30)
     assert (found.placement.predicted, found.placement.tenants) == (0.5, 3)
 
 

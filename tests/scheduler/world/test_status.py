@@ -262,7 +262,7 @@ def test_a_suspended_job_is_no_eviction() -> None:
 
 
 def test_an_unchanged_world_is_not_written() -> None:
-    world = [node("n", device("n", idle=0.12)), node("o", reported=NOW - 30)]
+    world = [node("n", device("n", idle=0.12)), node("o", reported=NOW - 40)]
     view = job("j", sla=0.2)
     first = status_of(outcome(run(*world, view), "j"))
     view = stored(view, first)
@@ -301,7 +301,7 @@ def test_a_new_assignment_says_when_its_node_had_been_heard() -> None:
         new = status_of(replace(first, job=before))
         assert new.assignment is not None
         assert new.assignment.lease.renew_time == rfc3339(NOW - 4, "microseconds")
-        assert new.assignment.lease.duration_seconds == 15
+        assert new.assignment.lease.duration_seconds == POLICY.lease_seconds
 
 
 def test_a_transition_time_moves_only_with_the_status() -> None:

@@ -19,7 +19,7 @@ STAMP = "2026-01-02T03:04:05Z"
 META = {"uid": "uid-j", "namespace": "ns", "name": "j", "creationTimestamp": STAMP, "generation": 3}
 HELD = {
     "id": "a", "node": "n", "devices": ["cpu0"], "predictedFraction": 0.5, "time": STAMP,
-    "lease": {"durationSeconds": 15},
+    "lease": {"durationSeconds": 30},
 }  # fmt: skip
 
 
