@@ -13,6 +13,7 @@ from plane.jobs import job
 from plane.meter import Reading
 from plane.names import DEVICES, NAMESPACE, engine_name, node_name
 
+from rowen.crds.names import HEARTBEAT_SECONDS
 from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.node_agent.kubelet.pods import PodView
@@ -233,7 +234,7 @@ def test_the_smallest_run() -> None:
     if not all((BINARIES / program).exists() for program in ("etcd", "kube-apiserver", "helm")):
         pytest.skip(f"no etcd, kube-apiserver and helm in {BINARIES}: `make tools` makes them")
     before = children()
-    size = sizes.Sizes(3, 6, steady=2, idle_seconds=8.0, outage_seconds=2.0, settle_seconds=5.0)
+    size = sizes.Sizes(3, 6, steady=2, idle_seconds=1.2 * HEARTBEAT_SECONDS, outage_seconds=2.0, settle_seconds=5.0)
     made = controlplane.run(size, 0, print)
     assert children() == before
     values = {name: row["value"] for name, row in made["figures"].items()}
