@@ -52,8 +52,8 @@ from traffic.reserve import Reserve, growths, short_fraction
 from traffic.traffic import TRACES
 
 from rowen.demo import samples
-from rowen.demo.statistics import percentile
 from rowen.demo.traffic.excerpt import load
+from rowen.demo.verdict.statistics import percentile
 
 PLAIN = "plain"
 RESERVE = Reserve(slo_tpot_seconds=0.05, max_sequences=256)

@@ -15,9 +15,9 @@ from kit.kubectl import KubectlError, apply, condition, delete, get, kubectl, wa
 from kit.world import World
 from rich.console import Console
 
-from rowen.demo.cluster import Cluster
-from rowen.demo.endpoint import service_endpoint
-from rowen.demo.install import Images, install
+from rowen.demo.cluster.endpoint import service_endpoint
+from rowen.demo.cluster.install import Images, install
+from rowen.demo.cluster.kubectl import Cluster
 
 ROOT = Path(__file__).parent.parent
 NAMESPACE = "rowen-e2e"

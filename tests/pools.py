@@ -1,7 +1,7 @@
 """Pools of memory for the demo's tests."""
 
 from rowen.crds.node_harvest import PoolOwners
-from rowen.demo.memory import MIB, PoolReading, Reclaimed
+from rowen.demo.verdict.memory import MIB, PoolReading, Reclaimed
 
 
 def owners(*, used: int = 0, ahead: int = 0, offline: int = 0, free: int = 0) -> PoolOwners:

@@ -2,7 +2,7 @@
 
 from outcomes import outcome
 
-from rowen.demo.timeline import Transition
+from rowen.demo.verdict.timeline import Transition
 
 SECONDS = 150.0
 SERVICE = 0.1

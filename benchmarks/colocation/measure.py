@@ -14,10 +14,10 @@ from colocation.sharing import Weight, idle_policy, pods
 from reporting.blocks import Block
 from reporting.repeat import METRICS, Repeat, values_of
 
-from rowen.demo.report import in_flight_spans
-from rowen.demo.statistics import clip, covered, percentile
+from rowen.demo.show.report import in_flight_spans
 from rowen.demo.traffic.replay import Outcome, Progress, replay
 from rowen.demo.traffic.scaling import Request
+from rowen.demo.verdict.statistics import clip, covered, percentile
 
 _SETTLE = 1.0
 _WARM_UPS = 4

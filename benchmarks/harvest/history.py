@@ -9,10 +9,10 @@ from harvest.arms import POLICY_SECONDS
 from harvest.load import SPEED, Memory, Stretch, requests_of
 from harvest.node import HarvestNode, Seen
 
-from rowen.demo.report import in_flight_spans
-from rowen.demo.statistics import clip, covered
+from rowen.demo.show.report import in_flight_spans
 from rowen.demo.traffic.excerpt import TraceRow
 from rowen.demo.traffic.scaling import Request, Scaling
+from rowen.demo.verdict.statistics import clip, covered
 
 HISTORY_SECONDS = 3600.0
 """Of the trace, before what is replayed; as far as the excerpt has them."""

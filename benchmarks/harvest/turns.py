@@ -14,8 +14,8 @@ from harvest.node import MEMORY, HarvestNode, Seen
 from reporting.blocks import Block
 from reporting.repeat import Repeat
 
-from rowen.demo.report import in_flight_spans
-from rowen.demo.statistics import clip, covered
+from rowen.demo.show.report import in_flight_spans
+from rowen.demo.verdict.statistics import clip, covered
 
 _HANDOVER_SECONDS = 0.3
 """With the gate closed, at the start of each turn: what the worker has of the last one is the engine's."""

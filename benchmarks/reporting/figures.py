@@ -9,7 +9,7 @@ from reporting.blocks import Increase, against_itself, increase, verdict
 from reporting.repeat import METRICS, PERCENTS, Repeat
 from reporting.report import Figures, Missing
 
-from rowen.demo.statistics import percentile
+from rowen.demo.verdict.statistics import percentile
 
 FAILED = "requests failed"
 """Why a figure has no value: it is infinite, as requests that failed count as the slowest."""

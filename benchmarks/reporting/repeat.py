@@ -7,8 +7,8 @@ from typing import Any
 
 from reporting.blocks import Block
 
-from rowen.demo.statistics import answered, percentile
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.verdict.statistics import answered, percentile
 
 METRICS = ("ttft", "tpot")
 PERCENTS = (50, 99)

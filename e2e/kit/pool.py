@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kit.kubectl import KubectlError, items, kubectl
 from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.node_harvest import PoolOwners
-from rowen.demo.memory import Reclaimed, parse_reclaimed
+from rowen.demo.verdict.memory import Reclaimed, parse_reclaimed
 
 AGENT_NAMESPACE = "rowen-agent"
 AGENTS = "app.kubernetes.io/component=agent"

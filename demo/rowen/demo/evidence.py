@@ -1,6 +1,6 @@
 """Runs in a pod with the volumes: reads what the jobs left, and loads the adapter in vLLM.
 
-Prints one JSON object (`rowen.demo.checks.PodEvidence`) as its last line. It travels to the pod as text
+Prints one JSON object (`rowen.demo.verdict.checks.PodEvidence`) as its last line. It travels to the pod as text
 and so imports nothing of Rowen.
 """
 

@@ -12,20 +12,20 @@ from rich.console import Console
 
 from rowen.crds.online_service import OnlineServiceSpec
 from rowen.demo import evidence
-from rowen.demo.checks import PodEvidence
-from rowen.demo.cluster import Cluster, kubectl
-from rowen.demo.endpoint import is_this_machine, leave_cores, service_endpoint
+from rowen.demo.cluster.endpoint import is_this_machine, leave_cores, service_endpoint
+from rowen.demo.cluster.install import CLAIMS, NAMESPACES, Images, clear_jobs, install, prepare
+from rowen.demo.cluster.kubectl import Cluster, kubectl
+from rowen.demo.cluster.pods import OneOff, run_pod
+from rowen.demo.cluster.readiness import diagnosis, job_running_state, service_state, wait_for
 from rowen.demo.errors import DemoError
-from rowen.demo.install import CLAIMS, NAMESPACES, Images, clear_jobs, install, prepare
-from rowen.demo.objective import Objective
-from rowen.demo.pods import OneOff, run_pod
-from rowen.demo.readiness import diagnosis, job_running_state, service_state, wait_for
-from rowen.demo.report import Run, make_report, show, show_next, write
+from rowen.demo.show.report import Run, make_report, show, show_next, write
+from rowen.demo.show.view import View, make_view
+from rowen.demo.show.world import Observer, World
 from rowen.demo.traffic.excerpt import ATTRIBUTION, load
 from rowen.demo.traffic.replay import Outcome, Progress, replay
 from rowen.demo.traffic.scaling import DEMO, Request, scale
-from rowen.demo.view import View, make_view
-from rowen.demo.world import Observer, World
+from rowen.demo.verdict.checks import PodEvidence
+from rowen.demo.verdict.objective import Objective
 
 SERVICE = "chat"
 JOBS = ("support-lora", "nightly-summaries")

@@ -27,6 +27,7 @@ class UnreachableError(KubeError):
 
     @property
     def passes(self) -> bool:
+        """Always."""
         return True
 
 
@@ -50,6 +51,7 @@ class RefusedError(KubeError):
 
     @property
     def passes(self) -> bool:
+        """Where the server is busy, or in trouble of its own."""
         return self.status in (408, 429) or self.status >= 500
 
     @property

@@ -12,11 +12,11 @@ from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.names import SERVICE_LABEL
 from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
-from rowen.demo.checks import JobResult, Readiness
-from rowen.demo.cluster import Cluster, Object
-from rowen.demo.memory import PoolReading, Reclaimed, parse_reclaimed
-from rowen.demo.statistics import Span
-from rowen.demo.timeline import ServedRequest, Transition
+from rowen.demo.cluster.kubectl import Cluster, Object
+from rowen.demo.verdict.checks import JobResult, Readiness
+from rowen.demo.verdict.memory import PoolReading, Reclaimed, parse_reclaimed
+from rowen.demo.verdict.statistics import Span
+from rowen.demo.verdict.timeline import ServedRequest, Transition
 from rowen.kube.errors import KubeError
 
 AGENT_NAMESPACE = "rowen-agent"

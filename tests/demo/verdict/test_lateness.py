@@ -4,7 +4,7 @@ import math
 
 from outcomes import outcome
 
-from rowen.demo.lateness import lateness
+from rowen.demo.verdict.lateness import lateness
 
 
 def test_all_requests_count_and_none_is_early():

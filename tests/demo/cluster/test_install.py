@@ -7,14 +7,14 @@ from rich.console import Console
 
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.online_service import OnlineServiceSpec
+from rowen.demo.cluster.install import CLAIMS, Images, is_default, job_pods, prepare
+from rowen.demo.cluster.pods import OneOff, manifest
+from rowen.demo.cluster.readiness import pod_trouble
 from rowen.demo.errors import DemoError
-from rowen.demo.install import CLAIMS, Images, is_default, job_pods, prepare
 from rowen.demo.lock import only_run
-from rowen.demo.pods import OneOff, manifest
-from rowen.demo.readiness import pod_trouble
 from rowen.demo.run import JOBS, SERVICE
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def objects(folder):

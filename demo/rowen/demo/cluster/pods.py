@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from rowen.crds.names import VOLUMES_DIRECTORY
-from rowen.demo.cluster import Cluster, Object, kubectl
+from rowen.demo.cluster.kubectl import Cluster, Object, kubectl
+from rowen.demo.cluster.readiness import pod_trouble, wait_for
 from rowen.demo.errors import DemoError
-from rowen.demo.readiness import pod_trouble, wait_for
 
 _USER = 65532
 _CONTAINER = "demo"

@@ -6,8 +6,8 @@ import contextlib
 import pytest
 import yaml
 
-from rowen.demo import cluster
-from rowen.demo.cluster import Cluster
+from rowen.demo.cluster import kubectl
+from rowen.demo.cluster.kubectl import Cluster
 from rowen.demo.errors import DemoError
 from rowen.kube.errors import UnreachableError
 
@@ -43,7 +43,7 @@ async def server(folder, monkeypatch, *answers):
 
 
 async def test_a_server_that_never_answers_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(kubectl, "CONNECT_SECONDS", 0.3)
     async with server(tmp_path, monkeypatch), asyncio.timeout(30):
         with pytest.raises(DemoError, match="no Kubernetes answers: no reply in time"):
             async with Cluster.connect("default"):
@@ -51,7 +51,7 @@ async def test_a_server_that_never_answers_is_given_up(tmp_path, monkeypatch):
 
 
 async def test_a_server_that_stops_answering_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(kubectl, "READ_SECONDS", 0.3)
     async with server(tmp_path, monkeypatch, VERSION), asyncio.timeout(30), Cluster.connect("default") as connected:
         with pytest.raises(UnreachableError, match="no reply in time"):
             await connected.pods()

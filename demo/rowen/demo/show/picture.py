@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowen.demo.memory import OWNERS, Owner, PoolReading, Stack, stack, taken, within
-from rowen.demo.objective import Target
-from rowen.demo.statistics import Span, percentile, ttfts
-from rowen.demo.timeline import Holder
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.verdict.memory import OWNERS, Owner, PoolReading, Stack, stack, taken, within
+from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.statistics import Span, percentile, ttfts
+from rowen.demo.verdict.timeline import Holder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

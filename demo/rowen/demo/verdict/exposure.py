@@ -7,9 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rowen.demo.statistics import union
-from rowen.demo.timeline import ServedRequest, Transition
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.verdict.statistics import union
+from rowen.demo.verdict.timeline import ServedRequest, Transition
 
 # Two counts of the same stops may differ so far: requests that come together share one stop.
 _FEW = 3

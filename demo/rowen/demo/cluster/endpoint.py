@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 from rich.console import Console
 
-from rowen.demo.cluster import Cluster, binary
+from rowen.demo.cluster.kubectl import Cluster, binary
 from rowen.demo.errors import DemoError
 
 _PORT = 8000

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowen.demo.statistics import percentile
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.verdict.statistics import percentile
 
 _BUSY_MS = 100.0
 """A process that sends a few requests a second, off the devices' cores, is so late only where there is no time."""

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from rowen.cluster.layout import Layout
 from rowen.crds.names import JOB_LABEL
-from rowen.demo.cluster import Cluster, Object, binary, command, kubectl
+from rowen.demo.cluster.kubectl import Cluster, Object, binary, command, kubectl
+from rowen.demo.cluster.pods import OneOff, run_pod
+from rowen.demo.cluster.readiness import diagnosis, wait_for, workloads_state
 from rowen.demo.errors import DemoError
-from rowen.demo.pods import OneOff, run_pod
-from rowen.demo.readiness import diagnosis, wait_for, workloads_state
 
 RELEASE = "rowen"
 RELEASE_NAMESPACE = "rowen-system"

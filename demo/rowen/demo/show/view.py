@@ -14,11 +14,11 @@ from rich.text import Text
 
 from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.node_harvest import PoolOwners
-from rowen.demo.memory import MIB, OWNERS, Owner, bytes_of, pool_bytes
-from rowen.demo.objective import Objective, Target
-from rowen.demo.statistics import answered, latency, percentile, recent, tpots, ttfts
+from rowen.demo.show.world import World
 from rowen.demo.traffic.replay import Outcome, Progress
-from rowen.demo.world import World
+from rowen.demo.verdict.memory import MIB, OWNERS, Owner, bytes_of, pool_bytes
+from rowen.demo.verdict.objective import Objective, Target
+from rowen.demo.verdict.statistics import answered, latency, percentile, recent, tpots, ttfts
 
 _RECENT_SECONDS = 30.0
 _PLAIN_INTERVAL = 10.0

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rowen.demo.statistics import Span, clip, union
+from rowen.demo.verdict.statistics import Span, clip, union
 
 Holder = Literal["online", "offline", "none"]
 

@@ -4,9 +4,9 @@ import pytest
 from pools import MIB, owners
 
 from rowen.crds.device_detail import DeviceDetail
-from rowen.demo.memory import Reclaimed
-from rowen.demo.timeline import ServedRequest, Transition
-from rowen.demo.world import DeviceRecord, Observer, World, unix_time
+from rowen.demo.show.world import DeviceRecord, Observer, World, unix_time
+from rowen.demo.verdict.memory import Reclaimed
+from rowen.demo.verdict.timeline import ServedRequest, Transition
 
 SINCE = unix_time("2026-01-01T10:00:00Z")
 

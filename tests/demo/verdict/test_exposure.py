@@ -3,8 +3,8 @@
 import pytest
 from outcomes import outcome
 
-from rowen.demo.exposure import Exposure, doubt, exposures
-from rowen.demo.timeline import ServedRequest, Transition
+from rowen.demo.verdict.exposure import Exposure, doubt, exposures
+from rowen.demo.verdict.timeline import ServedRequest, Transition
 
 # Sent at 10, the gate closed 2 ms later, offline work stood still 1 ms after that.
 BURST = Transition(closed=10.002, acknowledged=10.003, opened=12.0, latency=0.001, tenants=2)

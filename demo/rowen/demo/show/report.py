@@ -13,20 +13,20 @@ from rich.table import Table
 from rich.text import Text
 
 from rowen.cluster import environment
-from rowen.demo import checks
-from rowen.demo.blame import tpot_samples, ttft_samples
-from rowen.demo.checks import Check, PodEvidence
-from rowen.demo.exposure import doubt, exposures
-from rowen.demo.lateness import Lateness, lateness
-from rowen.demo.memory import MIB, MemorySummary, PoolReading, summarize
-from rowen.demo.objective import Objective
-from rowen.demo.picture import Drawing, draw, shares
-from rowen.demo.statistics import Latency, Span, latency, percentile, tpots, ttfts, union
-from rowen.demo.timeline import ServedRequest, Transition, holder_spans, offline_spans
+from rowen.demo.show.picture import Drawing, draw, shares
+from rowen.demo.show.view import bound, milliseconds
+from rowen.demo.show.world import DeviceRecord, World
 from rowen.demo.traffic.excerpt import ATTRIBUTION
 from rowen.demo.traffic.replay import Outcome
-from rowen.demo.view import bound, milliseconds
-from rowen.demo.world import DeviceRecord, World
+from rowen.demo.verdict import checks
+from rowen.demo.verdict.blame import tpot_samples, ttft_samples
+from rowen.demo.verdict.checks import Check, PodEvidence
+from rowen.demo.verdict.exposure import doubt, exposures
+from rowen.demo.verdict.lateness import Lateness, lateness
+from rowen.demo.verdict.memory import MIB, MemorySummary, PoolReading, summarize
+from rowen.demo.verdict.objective import Objective
+from rowen.demo.verdict.statistics import Latency, Span, latency, percentile, tpots, ttfts, union
+from rowen.demo.verdict.timeline import ServedRequest, Transition, holder_spans, offline_spans
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rowen.demo.comparison import Case, chance
-from rowen.demo.exposure import Exposure
-from rowen.demo.objective import Target
-from rowen.demo.statistics import percentile
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.verdict.comparison import Case, chance
+from rowen.demo.verdict.exposure import Exposure
+from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.statistics import percentile
 
 # What stops may take of an objective before they are to blame, whatever else is slow: the bar of benchmarks/.
 _MATERIAL = 0.05

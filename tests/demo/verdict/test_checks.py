@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from outcomes import outcome
 
-from rowen.demo import checks
-from rowen.demo.blame import Cause, Sample
-from rowen.demo.checks import JobResult, PodEvidence, Readiness
-from rowen.demo.exposure import Exposure
-from rowen.demo.lateness import Lateness
-from rowen.demo.objective import Target
+from rowen.demo.verdict import checks
+from rowen.demo.verdict.blame import Cause, Sample
+from rowen.demo.verdict.checks import JobResult, PodEvidence, Readiness
+from rowen.demo.verdict.exposure import Exposure
+from rowen.demo.verdict.lateness import Lateness
+from rowen.demo.verdict.objective import Target
 
 READY = Readiness(observations=180, seconds=200.0, lapses=())
 DONE = JobResult("support-lora", True, True, "Succeeded", "loss fell", 162, 162)

@@ -1,6 +1,6 @@
 import pytest
 
-from rowen.demo.timeline import ServedRequest, Transition, holder_spans, offline_spans
+from rowen.demo.verdict.timeline import ServedRequest, Transition, holder_spans, offline_spans
 
 
 def transition(closed, opened, tenants=1):

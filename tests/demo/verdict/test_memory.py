@@ -5,7 +5,7 @@ import math
 import pytest
 from pools import MIB, owners, reading
 
-from rowen.demo.memory import (
+from rowen.demo.verdict.memory import (
     MemorySummary,
     Reclaimed,
     bytes_of,

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.offline_job_status import OfflineJobStatus
-from rowen.demo.objective import Objective, Target
+from rowen.demo.show.view import PlainView, ScreenView, holder, make_view, owners_bar, plain_line, screen
+from rowen.demo.show.world import DeviceRecord, World
 from rowen.demo.traffic.replay import Progress
-from rowen.demo.view import PlainView, ScreenView, holder, make_view, owners_bar, plain_line, screen
-from rowen.demo.world import DeviceRecord, World
+from rowen.demo.verdict.objective import Objective, Target
 
 OBJECTIVE = Objective(ttft=Target(95, 0.5), tpot=Target(99, 0.06))
 

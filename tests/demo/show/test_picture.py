@@ -4,9 +4,9 @@ import pytest
 from outcomes import outcome
 from pools import reading
 
-from rowen.demo.memory import stack
-from rowen.demo.objective import Target
-from rowen.demo.picture import Drawing, compose, draw, in_flight_steps, memory_top, shares
+from rowen.demo.show.picture import Drawing, compose, draw, in_flight_steps, memory_top, shares
+from rowen.demo.verdict.memory import stack
+from rowen.demo.verdict.objective import Target
 
 START = 1_700_000_000.0
 

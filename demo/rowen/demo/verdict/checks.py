@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from rowen.demo.blame import Cause, Finding, Sample, blame
-from rowen.demo.lateness import Lateness
-from rowen.demo.memory import MIB, MemorySummary
-from rowen.demo.objective import Target
-from rowen.demo.statistics import percentile
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.verdict.blame import Cause, Finding, Sample, blame
+from rowen.demo.verdict.lateness import Lateness
+from rowen.demo.verdict.memory import MIB, MemorySummary
+from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.statistics import percentile
 
 
 @dataclass(frozen=True)

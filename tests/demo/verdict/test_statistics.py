@@ -3,7 +3,7 @@ import math
 import pytest
 from outcomes import outcome
 
-from rowen.demo.statistics import clip, covered, latency, percentile, recent, union
+from rowen.demo.verdict.statistics import clip, covered, latency, percentile, recent, union
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 
-from rowen.demo.endpoint import Tunnel, answers, is_this_machine, leave_cores
+from rowen.demo.cluster.endpoint import Tunnel, answers, is_this_machine, leave_cores
 
 # Prints what `kubectl port-forward` prints, appends its ports argument to a file, and ends when its input file goes.
 KUBECTL = """#!{python}

@@ -10,12 +10,12 @@ from rich.console import Console
 from rowen.cluster import environment
 from rowen.crds.device_detail import DeviceDetail
 from rowen.crds.offline_job_status import OfflineJobStatus
-from rowen.demo.blame import Cause
-from rowen.demo.checks import PodEvidence
-from rowen.demo.objective import Objective, Target
-from rowen.demo.report import Run, make_report, show, show_next, write
-from rowen.demo.timeline import ServedRequest, Transition
-from rowen.demo.world import DeviceRecord, World
+from rowen.demo.show.report import Run, make_report, show, show_next, write
+from rowen.demo.show.world import DeviceRecord, World
+from rowen.demo.verdict.blame import Cause
+from rowen.demo.verdict.checks import PodEvidence
+from rowen.demo.verdict.objective import Objective, Target
+from rowen.demo.verdict.timeline import ServedRequest, Transition
 
 START = 1000.0
 FOUND = PodEvidence(adapter_tokens=48, base_loss=6.9, adapter_loss=4.2, input_rows=120, output_rows=120)

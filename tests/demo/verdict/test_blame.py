@@ -8,9 +8,9 @@ import pytest
 from outcomes import outcome
 from queueing import SECONDS, queue
 
-from rowen.demo.blame import Cause, Sample, blame, tpot_samples, ttft_samples
-from rowen.demo.exposure import Exposure, exposures
-from rowen.demo.objective import Target
+from rowen.demo.verdict.blame import Cause, Sample, blame, tpot_samples, ttft_samples
+from rowen.demo.verdict.exposure import Exposure, exposures
+from rowen.demo.verdict.objective import Target
 
 PERIODS = count(1)
 P99 = Target(99, 0.5)

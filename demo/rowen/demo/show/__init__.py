@@ -1,0 +1,1 @@
+"""What a run looks like: live, as a report, as a picture."""

@@ -1,0 +1,1 @@
+"""What a run has shown, from evidence alone. Pure."""
