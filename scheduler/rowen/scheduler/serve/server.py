@@ -5,6 +5,7 @@ Whoever asks says who they are.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, HTTPException
@@ -86,9 +87,8 @@ def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
         async with _turn(turns):
             world = _snapshot(source)
             job = _job(world, namespace, name)
-            page, now = Page(query.offset, query.limit), source.now()
-            teller = Teller(world, source.history, sight)
-            return teller.job(job, lambda: candidates(world, source.history, job, now, source.policy, page))
+            look = partial(candidates, world, source.history, job, source.now(), source.policy)
+            return Teller(world, source.history, sight).job(job, Page(query.offset, query.limit), look)
 
     return app
 

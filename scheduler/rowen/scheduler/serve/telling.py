@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
+from rowen.scheduler.placement.search.choice import Page
 from rowen.scheduler.placement.search.request import Candidate
 from rowen.scheduler.serve.explanation import entry
 from rowen.scheduler.serve.messages import (
@@ -57,8 +58,8 @@ class Teller:
         told = [self._job(outcome, whole=outcome.job.uid in added) for outcome in seen[:MOST_TOLD]]
         return WhatIfReply(jobs=told, left_off=len(seen) - len(told), others=dict(sorted(others.items())))
 
-    def job(self, job: JobView, look: Callable[[], Iterable[Candidate]]) -> ExplainReply:
-        """What its status says; of one that waits `look` tells candidates as of now."""
+    def job(self, job: JobView, page: Page, look: Callable[[Page], Iterable[Candidate]]) -> ExplainReply:
+        """What its status says; of one that waits `look` tells a page of candidates as of now."""
         status = job.status
         conditions = [condition.to_wire() for condition in status.conditions]
         for condition in conditions:
@@ -68,11 +69,11 @@ class Teller:
             held = job.finished or job.suspended or job.deleting or job.unreadable
             waits = job.placement is None and not held
             told = (
-                self._candidates(look())
+                self._candidates(look(page))
                 if waits
                 else [
                     CandidateReply(**(dict(one) | {"reason": self._words(one.reason)}))
-                    for one in status.explanation.candidates
+                    for one in status.explanation.candidates[page.offset : page.end]
                 ]
             )
             explanation = ExplanationReply(message=self._words(status.explanation.message), candidates=told)
