@@ -309,7 +309,7 @@ def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot,
         for state in (state for found in every_node(fleet) for state in found.rows):
             predicted = fleet.predict((state,), new, appetite)
             promised = predicted.idle * predicted.sharing * predicted.memory
-            assert (shares[state.row], fleet.share((state,), appetite, new.memory)) == (promised, promised)
+            assert (shares[state.row], fleet.newcomer((state,), new.memory, appetite).fraction) == (promised, promised)
             assert unsure[state.row] == predicted.uncertainty
             assert needs[state.row] == Promise(0.3).need(predicted.uncertainty)
 

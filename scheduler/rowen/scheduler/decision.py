@@ -1,7 +1,7 @@
 """One pass: from a snapshot and the history to what shall be done with every job."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
@@ -61,6 +61,11 @@ class Outcome:
     candidates: tuple[Candidate, ...] = ()
     fraction: float | None = None
     """Predicted now, on the devices that it holds."""
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it goes to the first of the candidates."""
+        return self.action is Action.PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,7 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
     fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
-    candidates = (replace(best, chosen=True), *(other for other in choice.candidates if other is not best))
+    candidates = (best, *[other for other in choice.candidates if other is not best])
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
         f"({product_told(best.prediction)}){rate_told(best.rate)}{_memory_told(job, fleet)}{told}"

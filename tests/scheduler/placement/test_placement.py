@@ -27,7 +27,8 @@ def test_the_idlest_device_is_taken() -> None:
     assert found.placement is not None
     assert (found.placement.node, found.placement.devices) == ("b", ("cpu0",))
     assert found.placement.predicted == pytest.approx(0.7)
-    assert [candidate.chosen for candidate in found.candidates] == [True, False]
+    assert found.chosen
+    assert [candidate.node for candidate in found.candidates] == ["b", "a"]
     assert "idle 0.70 x sharing 1.00" in found.message
 
 
@@ -78,7 +79,7 @@ def test_a_third_of_a_device_is_compared_as_it_is_promised() -> None:
     (state,) = found.node(0).rows
     promised = found.predict((state,), job("j"), None).fraction
     assert promised == 0.67 * (1 / 3) != 0.67 / 3
-    assert (found.settled().share[0], found.share((state,), None, GIB)) == (promised, promised)
+    assert (found.settled().share[0], found.newcomer((state,), GIB, None).fraction) == (promised, promised)
 
 
 @pytest.mark.parametrize(("idle", "action"), [(0.005, Action.PLACE), (0.0049, Action.WAIT)])
@@ -334,18 +335,18 @@ def test_an_explanation_is_bounded_and_holds_the_choice() -> None:
     found = outcome(run(*nodes, last, job("j")), "j")
     assert found.placement is not None
     assert found.placement.node == "z"
-    assert [(entry.node, entry.chosen) for entry in found.candidates] == [("z", True)]
+    assert found.chosen
+    assert [entry.node for entry in found.candidates] == ["z"]
     refused = outcome(run(*nodes, last, job("j", sla=0.5)), "j")
+    assert not refused.chosen
     assert len(refused.candidates) == 16
 
 
 def test_the_next_best_place_is_told_beside_the_chosen_one() -> None:
     nodes = [node(name, device(name, idle=idle)) for name, idle in (("a", 0.3), ("b", 0.9), ("c", 0.6))]
     found = outcome(run(*nodes, job("j")), "j")
-    assert [(entry.node, entry.chosen, entry.gain) for entry in found.candidates] == [
-        ("b", True, 0.9),
-        ("c", False, 0.6),
-    ]
+    assert found.chosen
+    assert [(entry.node, entry.gain) for entry in found.candidates] == [("b", 0.9), ("c", 0.6)]
 
 
 def test_a_refused_shape_is_refused_again_without_another_search() -> None:
@@ -457,7 +458,8 @@ def test_a_place_behind_many_excluded_nodes_is_found(devices: int) -> None:
     found = outcome(run(*nodes, last, job("j", devices=devices, constraints=IN_A)), "j")
     assert found.placement is not None
     assert found.placement.node == "z"
-    assert [(entry.node, entry.chosen) for entry in found.candidates] == [("z", True)]
+    assert found.chosen
+    assert [entry.node for entry in found.candidates] == ["z"]
 
 
 def test_excluded_nodes_are_told_behind_the_others_and_before_closed_devices() -> None:

@@ -64,8 +64,8 @@ def test_what_an_earlier_release_told_of_many_candidates_is_told_anew() -> None:
 
 
 def test_a_placement_elsewhere_is_news() -> None:
-    places = [Candidate(name, ("cpu0",), Prediction(0.5, 1.0, 1.0, 1.0), "", gain=0.5, chosen=True) for name in "ab"]
-    first, second = (explain("placed", [place]) for place in places)
+    places = [Candidate(name, ("cpu0",), Prediction(0.5, 1.0, 1.0, 1.0), "", gain=0.5) for name in "ab"]
+    first, second = (explain("placed", [place], chosen=True) for place in places)
     assert settled(first, second) == second
 
 
@@ -109,8 +109,10 @@ def test_a_message_that_says_something_else_is_told_though_the_candidates_are_th
 
 @pytest.mark.parametrize(("rate", "told_"), [(1.0, ""), (1 / 3, ", x rate 0.33")])
 def test_a_place_is_told_with_the_rate_that_its_gain_has_in_it(rate: float, told_: str) -> None:
-    place = Candidate("n", ("cpu0",), Prediction(0.5, 1.0, 1.0, 1.0), "", gain=0.5 * rate, chosen=True, rate=rate)
-    (entry,) = explain("", [place]).candidates
+    place = Candidate("n", ("cpu0",), Prediction(0.5, 1.0, 1.0, 1.0), "", gain=0.5 * rate, rate=rate)
+    entry, other = explain("", [place, place], chosen=True).candidates
+    assert (entry.chosen, other.chosen) == (True, False)
+    assert other.reason.startswith("fits: ")
     assert (
         entry.reason == f"chosen: predicted 0.50 = idle 0.50 x sharing 1.00{told_}, harvests {0.5 * rate:+.2f} devices"
     )

@@ -1,7 +1,7 @@
 """The explanation in a job's status: short, rounded, and steady while nothing that matters has changed."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rowen.crds.offline_job_status import CandidateExplanation, Explanation
 from rowen.scheduler.placement.search.choice import EXPLAINED
@@ -12,13 +12,22 @@ _STEADY = 0.05
 _AMOUNT = re.compile(r"(\d+\.\d\d)Gi")
 
 
-def explain(message: str, candidates: Sequence[Candidate], words: Callable[[str], str] = str) -> Explanation:
-    """The candidates as a status tells them, best first."""
-    return Explanation(message=message[:4096], candidates=[entry(one, words) for one in candidates[:EXPLAINED]])
+def explain(
+    message: str, candidates: Sequence[Candidate], words: Callable[[str], str] = str, *, chosen: bool = False
+) -> Explanation:
+    """The candidates as a status tells them, best first. `chosen`: the job goes to the first."""
+    told = entries(candidates[:EXPLAINED], words, chosen=chosen)
+    return Explanation(message=message[:4096], candidates=list(told))
 
 
-def entry(candidate: Candidate, words: Callable[[str], str] = str) -> CandidateExplanation:
-    """A candidate as the API tells it; `words` is what its reason goes through."""
+def entries(
+    candidates: Iterable[Candidate], words: Callable[[str], str] = str, *, chosen: bool = False
+) -> Iterator[CandidateExplanation]:
+    """Candidates as the API tells them; `words` is what a reason goes through, `chosen`: the job goes to the first."""
+    return (_entry(one, words, chosen=chosen and not at) for at, one in enumerate(candidates))
+
+
+def _entry(candidate: Candidate, words: Callable[[str], str], *, chosen: bool) -> CandidateExplanation:
     prediction = candidate.prediction
     return CandidateExplanation(
         node=candidate.node,
@@ -28,14 +37,14 @@ def entry(candidate: Candidate, words: Callable[[str], str] = str) -> CandidateE
         alignment=round(prediction.alignment, 3),
         sharing=round(prediction.sharing, 3),
         predicted_fraction=round(prediction.fraction, 3),
-        chosen=candidate.chosen,
-        reason=words(candidate.refusal or _verdict(candidate))[:1024],
+        chosen=chosen,
+        reason=words(candidate.refusal or _verdict(candidate, chosen=chosen))[:1024],
     )
 
 
-def _verdict(candidate: Candidate) -> str:
+def _verdict(candidate: Candidate, *, chosen: bool) -> str:
     prediction = candidate.prediction
-    word = "chosen" if candidate.chosen else "fits"
+    word = "chosen" if chosen else "fits"
     return (
         f"{word}: predicted {prediction.fraction:.2f} = {product_told(prediction)}"
         f"{rate_told(candidate.rate)}, harvests {candidate.gain:+.2f} devices"

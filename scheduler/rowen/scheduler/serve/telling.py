@@ -7,7 +7,7 @@ from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
 from rowen.scheduler.placement.search.choice import Page
 from rowen.scheduler.placement.search.request import Candidate
-from rowen.scheduler.serve.explanation import entry
+from rowen.scheduler.serve.explanation import entries
 from rowen.scheduler.serve.messages import (
     MOST_TOLD,
     CandidateReply,
@@ -89,10 +89,9 @@ class Teller:
     def _words(self, text: str) -> str:
         return self._sight.words(text, self._labels)
 
-    def _candidates(self, candidates: Iterable[Candidate]) -> list[CandidateReply]:
+    def _candidates(self, candidates: Iterable[Candidate], *, chosen: bool = False) -> list[CandidateReply]:
         replies = []
-        for candidate in candidates:
-            told = entry(candidate, self._words)
+        for told in entries(candidates, self._words, chosen=chosen):
             beside = neighbours(self._snapshot, told.node, told.devices, self._sight)
             replies.append(CandidateReply(**dict(told), jobs=list(beside.named), other_jobs=beside.others))
         return replies
@@ -108,7 +107,7 @@ class Teller:
             predicted_fraction=None if outcome.fraction is None else round(outcome.fraction, 3),
             predicted_tokens_per_second=self._rate(outcome),
             message=self._words(outcome.message),
-            candidates=self._candidates(outcome.candidates) if whole else None,
+            candidates=self._candidates(outcome.candidates, chosen=outcome.chosen) if whole else None,
         )
 
     def _rate(self, outcome: Outcome) -> float | None:

@@ -237,7 +237,7 @@ def _rounded(value: float | None) -> float | None:
 def _explanation(outcome: Outcome, words: Callable[[str], str]) -> Explanation | None:
     if outcome.action is Action.KEEP or outcome.job.finished:
         return outcome.job.status.explanation
-    return explain(outcome.message, outcome.candidates, words)
+    return explain(outcome.message, outcome.candidates, words, chosen=outcome.chosen)
 
 
 def _steady(new: Wanted, old: Wanted) -> Wanted:

@@ -13,9 +13,9 @@ from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.eligibility import admits
-from rowen.scheduler.placement.fleet.claims import NO_IMPACT, Claim, Impact, fall_of, impact_of
+from rowen.scheduler.placement.fleet.claims import NO_IMPACT, Claim, Fall, Impact, fall_of, impact_of
 from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers
-from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment, pair_alignment
+from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment, pair_alignment, plain
 from rowen.scheduler.placement.fleet.offer import Lending, Offer
 from rowen.scheduler.placement.fleet.states import DeviceState, NodeState, claims_on, node_refusal
 from rowen.scheduler.policy import Policy
@@ -228,7 +228,7 @@ class Fleet:
     def predict(self, devices: Sequence[DeviceState], job: JobView, appetite: Appetite | None) -> Prediction:
         """The factors for a newcomer on the devices, which are on one node."""
         fits = all(state.view.online_memory is not None and job.memory <= state.free for state in devices)
-        return self._newcomer(devices, job.memory, appetite, least_alignment(devices), fits=fits)
+        return self.newcomer(devices, job.memory, appetite, least_alignment(devices), fits=fits)
 
     def standing(
         self, claim: Claim, joined: Collection[str] = (), without: Collection[str] = (), own: int = 0
@@ -266,17 +266,18 @@ class Fleet:
         ids = tuple([state.view.id for state in devices])
         key = ids, own if own and any(state.lends for state in devices) else 0
         if key not in node.impacts:
-            falls = [
-                fall_of(claim, self.standing(claim), self.standing(claim, ids, own=own)) for claim in claims_on(devices)
-            ]
-            node.impacts[key] = impact_of(tuple(falls))
+            falls = tuple([self._fall(claim, devices, ids, own) for claim in claims_on(devices)])
+            node.impacts[key] = impact_of(falls)
         return node.impacts[key]
 
-    def share(self, devices: Sequence[DeviceState], appetite: Appetite | None, own: int) -> float:
-        """Predicted fraction of a newcomer on the devices, where so many bytes of its own have room."""
-        return self._newcomer(devices, own, appetite).fraction
+    def _fall(self, claim: Claim, devices: Sequence[DeviceState], ids: Sequence[str], own: int) -> Fall:
+        if claim.appetite is None and len(claim.devices) == len(devices) == 1:
+            # By far the most: it only counts how many share the device.
+            tenants = len(devices[0].claims)
+            return fall_of(claim, plain(devices[0], tenants), plain(devices[0], tenants + 1))
+        return fall_of(claim, self.standing(claim), self.standing(claim, ids, own=own))
 
-    def _newcomer(
+    def newcomer(
         self,
         devices: Sequence[DeviceState],
         own: int,
@@ -285,6 +286,7 @@ class Fleet:
         *,
         fits: bool = True,
     ) -> Prediction:
+        """The factors for a newcomer on the devices, with so many bytes of its own; `least`: their alignment."""
         tenants = [len(state.claims) + 1 for state in devices]
         taken = [state.unseen + own for state in devices] if appetite is not None else ()
         return forecast(devices, tenants, taken, appetite, least=least, fits=fits)

@@ -31,7 +31,7 @@ def forecast(
     `least`: their alignment.
     """
     if appetite is None and fits and len(devices) == 1:
-        return _plain(devices[0], tenants[0])
+        return plain(devices[0], tenants[0])
     level, part = _idle(devices), sharing(max(tenants))
     memory, doubt = 1.0, 0.0
     if appetite is not None:
@@ -41,7 +41,7 @@ def forecast(
     return Prediction(level.fraction, memory, least, part, fits, combined(level, doubt, part))
 
 
-def _plain(state: DeviceState, tenants: int) -> Prediction:
+def plain(state: DeviceState, tenants: int) -> Prediction:
     """The same on one device without memory of the pool; worked out once."""
     found = state.plain.get(tenants)
     if found is None:

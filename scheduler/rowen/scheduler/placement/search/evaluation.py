@@ -38,7 +38,7 @@ def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -
 def fit(request: Request, fleet: Fleet, state: DeviceState) -> Candidate:
     """As `evaluate`, of one device against which the search over all of them has found nothing."""
     devices = (state,)
-    prediction = fleet.predict(devices, request.job, request.appetite)
+    prediction = fleet.newcomer(devices, request.job.memory, request.appetite)
     rate = rate_of(request.rates, devices)
     gain = fleet.impact(devices, request.job.memory).gain(prediction.fraction * rate)
     return Candidate(state.view.node, (state.view.id,), prediction, "", gain, rate=rate)

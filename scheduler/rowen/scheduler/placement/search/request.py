@@ -58,7 +58,6 @@ class Candidate:
     """Which factor decided against it; empty when the job fits."""
     gain: float = 0.0
     """Throughput that is harvested in addition, in devices; 0 when the job does not fit."""
-    chosen: bool = False
     rate: float = 1.0
     """Throughput alone on these devices over that on the device type that suits the job best."""
 

@@ -111,7 +111,7 @@ class Sets:
         impact = self._fleet.impact(devices, self._own)
         if impact.broken is not None:
             return None
-        fraction = self._fleet.share(devices, self._appetite, self._own)
+        fraction = self._fleet.newcomer(devices, self._own, self._appetite).fraction
         key = float(key_of(impact.gain(fraction * self._count), fraction))
         return DeviceSet(key, fraction, min(state.free for state in devices), impact.priority, devices)
 
