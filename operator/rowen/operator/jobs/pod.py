@@ -16,15 +16,15 @@ from rowen.crds.names import (
     JOB_UID_LABEL,
     WORKER_CONTAINER,
 )
-from rowen.crds.offline_job import BatchInference, FineTune
 from rowen.crds.offline_job_status import Assignment
 from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
+from rowen.crds.volume_claims import worker_claims
 from rowen.crds.worker import BatchSpec, TuningSpec
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.jobs.worker_spec import batch_spec, tuning_spec
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
-from rowen.operator.pods.volumes import Parts, claim_volumes, offline_environment
+from rowen.operator.pods.volumes import claim_volumes, offline_environment
 
 
 def pod_name(job: str, attempt: int) -> str:
@@ -61,15 +61,14 @@ def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict
 
 
 def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
-    memory = job_share(snapshot.spec)
+    memory, claims = job_share(snapshot.spec), worker_claims(snapshot.spec)
+    volumes, mounts = claim_volumes(claims.read, claims.written)
     if snapshot.spec.fine_tune:
         module, model = "rowen.runtime.tuning", snapshot.spec.fine_tune.base_model
         worker: TuningSpec | BatchSpec = tuning_spec(snapshot.spec.fine_tune)
-        volumes, mounts = _tuning_volumes(snapshot.spec.fine_tune)
     elif snapshot.spec.batch_inference:
         module, model = "rowen.runtime.batch", snapshot.spec.batch_inference.model
         worker = batch_spec(snapshot.spec.batch_inference, memory.own_bytes)
-        volumes, mounts = _batch_volumes(snapshot.spec.batch_inference)
     else:
         raise ValueError("the job has no work; the API server refuses such jobs")
     container = {
@@ -105,14 +104,6 @@ def _environment(model: ModelSource, worker: TuningSpec | BatchSpec, attempt: in
         {"name": ATTEMPT_ENV, "value": str(attempt)},
         {"name": JOB_UID_ENV, "value": uid},
     ]
-
-
-def _tuning_volumes(tune: FineTune) -> Parts:
-    return claim_volumes([tune.base_model.claim_name, tune.dataset.claim_name], [tune.output.claim_name])
-
-
-def _batch_volumes(batch: BatchInference) -> Parts:
-    return claim_volumes([batch.model.claim_name, batch.input.claim_name], [batch.output.claim_name])
 
 
 def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""The PersistentVolumeClaims that a job's pod mounts, by name. They are in the job's namespace."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rowen.crds.offline_job import OfflineJobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerClaims:
+    """What the pod of fine-tuning or batch inference mounts; one that is both read and written is in both."""
+
+    read: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+
+
+def worker_claims(job: OfflineJobSpec) -> WorkerClaims:
+    """The claims in the fields of fine-tuning and batch inference; none where a template says what runs."""
+    if job.fine_tune is not None:
+        model, rows, output = job.fine_tune.base_model, job.fine_tune.dataset, job.fine_tune.output
+    elif job.batch_inference is not None:
+        model, rows, output = job.batch_inference.model, job.batch_inference.input, job.batch_inference.output
+    else:
+        return WorkerClaims()
+    read = (model.claim_name, rows.claim_name) if model.claim_name else (rows.claim_name,)
+    return WorkerClaims(read, (output.claim_name,))
+
+
+def claim_names(job: OfflineJobSpec) -> tuple[str, ...]:
+    """Each claim of the job's pod once, by name.
+
+    What is not understood in a template names none. Nor does an `ephemeral` volume: its claim is made with the pod.
+    """
+    worker = worker_claims(job)
+    return tuple(sorted({*worker.read, *worker.written, *_template_claims(job.template)}))
+
+
+def _template_claims(template: object) -> Iterator[str]:
+    volumes = _part(_part(template, "spec"), "volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        name = _part(_part(volume, "persistentVolumeClaim"), "claimName")
+        if isinstance(name, str):
+            yield name
+
+
+def _part(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
