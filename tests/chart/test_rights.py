@@ -23,6 +23,7 @@ MAY = [
     (SCHEDULER, "watch", "offlinejobs.rowen.dev", "default"),
     (SCHEDULER, "patch", "offlinejobs.rowen.dev/status", "default"),
     (SCHEDULER, "list", "nodes", ""),
+    *[(SCHEDULER, verb, f"persistentvolume{kind}", "") for verb in ("list", "watch") for kind in ("claims", "s")],
     (SCHEDULER, "patch", "configmaps/rowen-profiles", NAMESPACE),
     (SCHEDULER, "create", "configmaps", NAMESPACE),
     (SCHEDULER, "update", "leases.coordination.k8s.io/rowen-scheduler", NAMESPACE),
@@ -62,6 +63,14 @@ MAY_NOT = [
     (OPERATOR, "list", "events", "default"),
     (SCHEDULER, "create", "pods", "default"),
     (SCHEDULER, "get", "secrets", NAMESPACE),
+    *[
+        (SCHEDULER, verb, f"persistentvolume{kind}", "")
+        for verb in ("create", "patch", "delete")
+        for kind in ("claims", "s")
+    ],
+    (SCHEDULER, "patch", "persistentvolumeclaims/status", "default"),
+    (OPERATOR, "list", "persistentvolumeclaims", "default"),
+    (AGENT, "list", "persistentvolumes", ""),
     (SCHEDULER, "patch", "offlinejobs.rowen.dev", "default"),
     (SCHEDULER, "patch", "configmaps/other", NAMESPACE),
     (SCHEDULER, "get", "configmaps/rowen-profiles", "default"),

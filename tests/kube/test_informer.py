@@ -229,3 +229,26 @@ async def test_one_kind_that_is_refused_does_not_disturb_another(odd: Odd, odd_c
     async with kept(refused), kept(other):
         await until(lambda: len(odd.queries(LIST)) >= 4 and other.values() == [11])
     assert len(odd.queries("watch /api/v1/others")) == 1
+
+
+NO_RIGHT = status(403, "Forbidden", 'things is forbidden: User "x" cannot list resource "things" in API group ""')
+
+
+async def test_a_right_that_is_missing_is_told_until_it_is_there(
+    odd: Odd, informer: Informer[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def pause(*_: Any, **__: Any) -> float:
+        seen.append(informer.lacks_right())
+        return 0.0
+
+    monkeypatch.setattr(module, "pause_seconds", pause)
+    quota, busy = status(403, "Forbidden", "exceeded quota"), status(503, "ServiceUnavailable", "no")
+    odd.say(LIST, quota, NO_RIGHT, busy, quota, NO_RIGHT, listed(10, thing(3)))
+    odd.say(WATCH, watched(event("ADDED", 11, "v"), then="hang"))
+    assert not informer.lacks_right()
+    async with kept(informer):
+        await until(lambda: 11 in informer.values())
+    assert seen == [False, True, True, False, True]
+    assert not informer.lacks_right()

@@ -60,7 +60,7 @@ class Informer(Generic[T]):
         """How often who uses it has said that the store was put back."""
         self._listed = self._contact = self._told = float("-inf")
         """When it was listed to be watched from there, when the API server was heard last, and when by the watch."""
-        self._deaf = False
+        self._deaf = self._forbidden = False
         self._opened: float | None = None
         """Since when there is a watch, one after the other; None while there is none."""
 
@@ -83,6 +83,10 @@ class Informer(Generic[T]):
     def silent_seconds(self) -> float:
         """Seconds since the API server was heard last; infinite before the first list, and while it is not kept."""
         return time.monotonic() - self._contact
+
+    def lacks_right(self) -> bool:
+        """Whether RBAC did not let it list or watch when the API server last answered."""
+        return self._forbidden
 
     def follows(self) -> bool:
         """Whether changes are told as they come: the watch is open and, as far as is known, neither deaf nor dead.
@@ -135,6 +139,7 @@ class Informer(Generic[T]):
                 # Where the connection was cut or the server is busy, the next watch goes on where this one was.
                 if not error.passes:
                     self._listed = float("-inf")
+                    self._forbidden = isinstance(error, RefusedError) and error.lacks_right
                 if isinstance(error, _ExpiredError):
                     self._contact = float("-inf")
                 failures += 1
@@ -225,6 +230,7 @@ class Informer(Generic[T]):
         self._hear()
 
     def _hear(self) -> None:
+        self._forbidden = False
         self._contact = self._told = time.monotonic()
 
     def _is_late(self) -> bool:

@@ -1,7 +1,7 @@
 """The world as one pass of the scheduler sees it: frozen, without any Kubernetes client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -14,6 +14,7 @@ from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.monitor.hearing import Listening
 from rowen.scheduler.placement.constraints import Constraints, Taint
 from rowen.scheduler.placement.spread_rules import Labels, SpreadRule
+from rowen.scheduler.placement.volumes import NO_VOLUMES, Volumes
 
 JobKey = str
 """UID of an OfflineJob."""
@@ -193,6 +194,8 @@ class JobView:
     priority: int = 0
     constraints: Constraints = field(default_factory=Constraints)
     """Nodes that its pod can run on."""
+    claims: tuple[str, ...] = ()
+    """PersistentVolumeClaims that its pod mounts, by name."""
     labels: Labels = ()
     """Of its pod, as its template says."""
     spread: tuple[SpreadRule, ...] = ()
@@ -219,6 +222,11 @@ class JobView:
         """Place in the queue: priority, then age, then name."""
         return -self.priority, self.created, self.namespace, self.name
 
+    def within(self, volumes: Volumes) -> "JobView":
+        """The job, on the nodes alone on which its volumes can be used."""
+        limits = volumes.limits(self.namespace, self.claims)
+        return replace(self, constraints=replace(self.constraints, volumes=limits)) if limits else self
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -229,6 +237,8 @@ class Snapshot:
     pods: tuple[PodView, ...] = ()
     listening: Listening = field(default_factory=Listening)
     """When the nodes could be heard."""
+    volumes: Volumes = NO_VOLUMES
+    """What the jobs keep to already; for others, that somebody asks about."""
 
     @cached_property
     def pods_by_job(self) -> Mapping[JobKey, list[PodView]]:

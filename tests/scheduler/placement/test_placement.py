@@ -13,7 +13,7 @@ from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.placement.eligibility import admits
-from rowen.scheduler.placement.fleet import fleet
+from rowen.scheduler.placement.fleet import eligible
 from rowen.scheduler.snapshot import JobView, NodeView
 
 EXACT = History(errors={"class": PredictionError(0.0, 0.0)})
@@ -487,7 +487,7 @@ def test_a_node_is_looked_at_once_for_all_jobs_with_the_same_constraints(monkeyp
         asked.append((view.name, constraints))
         return admits(view, constraints)
 
-    monkeypatch.setattr(fleet, "admits", counted)
+    monkeypatch.setattr(eligible, "admits", counted)
     nodes = [node(name, taints=(TAINT,)) for name in "abc"]
     singles = [job(f"s{i}", memory=GIB + i) for i in range(4)]
     tolerant = [job(f"t{i}", memory=GIB + i, constraints=TOLERANT) for i in range(4)]

@@ -15,7 +15,7 @@ from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.placement.constraints import Constraints, constraints_of
 from rowen.scheduler.placement.eligibility import admits
-from rowen.scheduler.placement.fleet import fleet
+from rowen.scheduler.placement.fleet import eligible
 from rowen.scheduler.placement.fleet.columns import Columns
 from rowen.scheduler.placement.search import choice, evaluation, sets
 from rowen.scheduler.placement.search.request import Candidate
@@ -455,6 +455,16 @@ def test_devices_stay_in_order_for_jobs_with_different_constraints() -> None:
         assert {outcome(decision, f"j{turn}{i:02}").action for i in range(40)} == {action}
 
 
+def needing(*terms: dict[str, list[str]]) -> dict[str, Any]:
+    """A spec with these alternatives as required node affinity."""
+    found = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": values} for key, values in term.items()]}
+        for term in terms
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": found}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
 @pytest.mark.parametrize(
     ("asked", "looked_at"),
     [
@@ -463,6 +473,10 @@ def test_devices_stay_in_order_for_jobs_with_different_constraints() -> None:
         ({"nodeName": "n07"}, ["n07"]),
         ({"nodeName": "none"}, []),
         ({"nodeName": "n07", "nodeSelector": {"host": "n08"}}, ["n07"]),
+        (needing({"host": ["n07"]}), ["n07"]),
+        (needing({"zone": ["a"], "host": ["n07"]}), ["n07"]),
+        (needing({"host": ["none"]}), []),
+        ({"nodeSelector": {"zone": "a"}, **needing({"host": ["n07"]})}, ["n07"]),
     ],
 )
 def test_only_nodes_with_the_rarest_label_are_looked_at(
@@ -474,7 +488,7 @@ def test_only_nodes_with_the_rarest_label_are_looked_at(
         seen.append(view.name)
         return admits(view, constraints)
 
-    monkeypatch.setattr(fleet, "admits", counted)
+    monkeypatch.setattr(eligible, "admits", counted)
     parts = [node(f"n{i:02}", labels={"host": f"n{i:02}", "zone": "a"}) for i in range(20)]
     found = outcome(run(*parts, job("j", constraints=constraints_of({"spec": asked}))), "j")
     assert seen == looked_at

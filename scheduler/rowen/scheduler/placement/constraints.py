@@ -4,12 +4,14 @@ What is not understood asks for nothing: kube-scheduler and the API server have 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
+VOLUME_CLAIM = "volume claim "
+"""How every refusal begins that is for a volume, and no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,18 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeLimit:
+    """Where a volume of the pod can be used. Those of different names that ask for the same are equal."""
+
+    terms: tuple[Term, ...]
+    """One of them has to hold."""
+    name: str = field(compare=False)
+    """Of the claim and its volume, for people; it begins with `VOLUME_CLAIM`."""
+    fault: str = field(default="", compare=False)
+    """What keeps it from every node; empty where there are terms."""
+
+
+@dataclass(frozen=True, slots=True)
 class Constraints:
     """The nodes that a pod can run on."""
 
@@ -68,6 +82,8 @@ class Constraints:
     terms: tuple[Term, ...] | None = None
     """One of them has to hold; None where there is no required node affinity."""
     tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[VolumeLimit, ...] = ()
+    """All of them have to hold."""
 
 
 NODE_FIELD = "metadata.name"
@@ -92,7 +108,7 @@ def constraints_of(template: Mapping[str, Any] | None) -> Constraints:
         selector=tuple(
             sorted((key, value) for key, value in selector.items() if isinstance(value, str))[:_MOST_LABELS]
         ),
-        terms=_terms(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")),
+        terms=terms_of(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")),
         tolerations=_tolerations(_entries(spec.get("tolerations"))),
     )
 
@@ -104,8 +120,8 @@ def _tolerations(entries: list[Any]) -> tuple[Toleration, ...]:
     return tuple(_read(_TOLERATION, raw) or _TOLERATES_ALL for raw in entries)
 
 
-def _terms(required: object) -> tuple[Term, ...] | None:
-    """The terms, without the empty ones: those hold nowhere. Of too many, one may hold anywhere."""
+def terms_of(required: object) -> tuple[Term, ...] | None:
+    """The terms of a NodeSelector, without the empty ones: those hold nowhere. Of too many, one may hold anywhere."""
     terms = _entries(_mapping(required).get("nodeSelectorTerms"))
     if len(terms) > _MOST_TERMS:
         return None

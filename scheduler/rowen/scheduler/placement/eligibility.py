@@ -1,10 +1,10 @@
 """Whether a pod can run on a node, by the rules of kube-scheduler. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rowen.crds.clip import clipped
-from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term, Toleration
+from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term, Toleration, VolumeLimit
 from rowen.scheduler.snapshot import NodeView
 
 _MOST_LETTERS = 512
@@ -18,7 +18,8 @@ def admits(node: NodeView, constraints: Constraints) -> bool:
         constraints.node in ("", node.name)
         and all(node.labels.get(key) == value for key, value in constraints.selector)
         and _untolerated(node, constraints) is None
-        and _affine(node, constraints)
+        and (constraints.terms is None or _meets(node, constraints.terms))
+        and all(_meets(node, limit.terms) for limit in constraints.volumes)
     )
 
 
@@ -30,7 +31,8 @@ def exclusion(node: NodeView, constraints: Constraints) -> str:
         _other_node(node, constraints)
         or _taint(node, constraints)
         or _selector(node, constraints)
-        or _affinity(node, constraints)
+        or _affinity(node, constraints.terms)
+        or _volume(node, constraints)
     )
     return clipped(reason, _MOST_LETTERS)
 
@@ -67,14 +69,26 @@ def _selector(node: NodeView, constraints: Constraints) -> str:
     return ""
 
 
-def _affine(node: NodeView, constraints: Constraints) -> bool:
-    return constraints.terms is None or any(next(_failing(node, term), None) is None for term in constraints.terms)
+def _meets(node: NodeView, terms: Sequence[Term]) -> bool:
+    return any(next(_failing(node, term), None) is None for term in terms)
 
 
-def _affinity(node: NodeView, constraints: Constraints) -> str:
-    if not constraints.terms:
-        return "node affinity: an empty term matches no node"
-    return f"node affinity {'; '.join(_failure(node, term) for term in constraints.terms)}"
+def _affinity(node: NodeView, terms: Sequence[Term] | None) -> str:
+    if terms is None or _meets(node, terms):
+        return ""
+    return f"node affinity {_failures(node, terms)}" if terms else "node affinity: an empty term matches no node"
+
+
+def _volume(node: NodeView, constraints: Constraints) -> str:
+    return _limited(node, next(limit for limit in constraints.volumes if not _meets(node, limit.terms)))
+
+
+def _limited(node: NodeView, limit: VolumeLimit) -> str:
+    return f"{limit.name} {limit.fault or f'can only be used on nodes with {_failures(node, limit.terms)}'}"
+
+
+def _failures(node: NodeView, terms: Sequence[Term]) -> str:
+    return "; ".join(_failure(node, term) for term in terms)
 
 
 def _failure(node: NodeView, term: Term) -> str:

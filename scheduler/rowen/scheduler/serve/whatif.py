@@ -44,7 +44,7 @@ def candidates(
 
 def _alone(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> tuple[Places, Request]:
     fleet, held = build_fleet(snapshot, history, (), now, policy)
-    backoffs = ahead(history.backoffs, now).get(job.uid, {})
+    job, backoffs = job.within(snapshot.volumes), ahead(history.backoffs, now).get(job.uid, {})
     standing = ((snapshot.jobs[uid], placement.node) for uid, (placement, _) in held.items())
     places = Places(fleet, history, policy, standing)
     return places, places.request(job, backoffs)
@@ -73,7 +73,7 @@ def changed(
         if job.placement is not None and job.placement.node in remove_nodes:
             jobs[uid] = replace(job, placement=None)
     gone = snapshot.jobs.keys() - jobs.keys()
-    jobs |= {job.uid: job for job in add}
+    jobs |= {job.uid: job.within(snapshot.volumes) for job in add}
     pods = tuple(pod for pod in snapshot.pods if pod.job not in gone and pod.node not in remove_nodes)
     nodes = {name: node for name, node in snapshot.nodes.items() if name not in remove_nodes}
     return replace(snapshot, nodes=nodes, jobs=jobs, pods=pods)

@@ -7,6 +7,7 @@ from rowen.crds import names
 from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.monitor.hearing import Hearing
+from rowen.scheduler.placement.volumes import NO_VOLUMES, Volumes
 from rowen.scheduler.snapshot import JobView, NodeView, PodView, Snapshot
 from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
 
@@ -24,8 +25,9 @@ def assemble(
     services: Iterable[ServiceFacts],
     hearing: Hearing,
     before: Mapping[str, NodeView],
+    volumes: Volumes = NO_VOLUMES,
 ) -> Snapshot:
-    """One view of the cluster. A report of a node that is gone is passed over.
+    """One view of the cluster. A report of a node that is gone is passed over. The jobs keep to the volumes.
 
     A node of which nothing has changed keeps its view from `before`. What was worked out of a report lives as long as
     the report: a heartbeat changes nothing of it.
@@ -38,7 +40,8 @@ def assemble(
         view = _node(node, reports.get(node.name), hearing, by_pod, by_service)
         views[node.name] = _kept(view, before.get(node.name))
     holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
-    return Snapshot(views, {job.uid: _renewed(job, views, hearing) for job in jobs}, holders, hearing.listening)
+    renewed = {job.uid: _renewed(job, views, hearing) for job in jobs}
+    return Snapshot(views, renewed, holders, hearing.listening, volumes)
 
 
 def _kept(view: NodeView, old: NodeView | None) -> NodeView:

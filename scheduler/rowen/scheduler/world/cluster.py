@@ -27,6 +27,7 @@ from rowen.scheduler.world.facts import (
     read_job,
     service_facts,
 )
+from rowen.scheduler.world.storage import Storage
 
 _SILENT_SECONDS = WATCH_SECONDS + 15.0
 _HEAR_SECONDS = 1.0
@@ -70,6 +71,7 @@ class Cluster:
         self._informers: tuple[Informer[Any], ...] = (
             self.jobs, self.harvests, self.services, self.nodes, self.pods, self.beats
         )  # fmt: skip
+        self._storage = Storage(client, changed)
         self._clock, self._lease_seconds = clock, lease_seconds
         self._hearing = Hearing()
         self._views: Mapping[str, NodeView] = {}
@@ -78,13 +80,14 @@ class Cluster:
     async def run(self) -> None:
         """Keeps all informers until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            for informer in self._informers:
+            for informer in (*self._informers, *self._storage.informers):
                 group.create_task(informer.run())
             group.create_task(self._listen())
 
     def current(self) -> bool:
         """Whether every informer has heard of the API server lately; otherwise nothing may be decided."""
-        return max(informer.silent_seconds() for informer in self._informers) <= _SILENT_SECONDS
+        silent = max(informer.silent_seconds() for informer in self._informers)
+        return max(silent, self._storage.silent_seconds()) <= _SILENT_SECONDS
 
     async def refresh(self) -> list[str]:
         """Lists again what withdrawals rest on; returns the resources that could not be listed."""
@@ -101,14 +104,16 @@ class Cluster:
     def snapshot(self, now: float) -> Snapshot:
         """The cluster now."""
         self._hear(now)
+        volumes = self._storage.volumes()
         snapshot = assemble(
-            self.jobs.values(),
+            self._storage.limited(self.jobs.values(), volumes),
             self.harvests.values(),
             self.nodes.values(),
             self.pods.values(),
             self.services.values(),
             self._hearing,
             self._views,
+            volumes,
         )
         self._views = snapshot.nodes
         return snapshot

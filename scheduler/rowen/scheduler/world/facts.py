@@ -16,6 +16,7 @@ from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestS
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
 from rowen.crds.online_service import HarvestLevel, OnlineServiceSpec, stored_level
+from rowen.crds.volume_claims import claim_names
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
@@ -24,6 +25,8 @@ from rowen.scheduler.placement.spread_rules import labels_of, spread_of
 from rowen.scheduler.snapshot import JobView, Placement
 
 _MOST_LETTERS = 512
+_MOST_CLAIMS = 64
+"""Of one pod; others are left to kube-scheduler."""
 _LEAST_SECONDS = 1.0
 """What a report's window counts as at least, however little of it an engine was there."""
 
@@ -184,6 +187,7 @@ def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: 
         sla=spec.sla.throughput_fraction if spec.sla else None,
         priority=spec.priority,
         constraints=constraints_of(spec.template),
+        claims=claim_names(spec)[:_MOST_CLAIMS],
         labels=labels_of(spec.template),
         spread=spread_of(spec.template),
         created=created,

@@ -12,9 +12,9 @@ from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.placement.constraints import Constraints
-from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.fleet.claims import NO_IMPACT, Claim, Fall, Impact, fall_of, impact_of
 from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers
+from rowen.scheduler.placement.fleet.eligible import Eligible
 from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment, pair_alignment, plain
 from rowen.scheduler.placement.fleet.offer import Lending, Offer
 from rowen.scheduler.placement.fleet.states import DeviceState, NodeState, claims_on, node_refusal
@@ -44,7 +44,7 @@ class Fleet:
         """Numbers of the nodes on which a claim was added, in order."""
         self._states: dict[int, NodeState] = {}
         self._dirty: dict[int, DeviceState] = {}
-        self._eligible: dict[Constraints, frozenset[int]] = {}
+        self._eligible = Eligible(self.views, self.refusals, self.number)
         self._rows: dict[Constraints, Flags | None] = {}
         self._sets: dict[tuple[int, Appetite | None, int], Any] = {}
         self._plain = Offer(self.columns)
@@ -127,31 +127,7 @@ class Fleet:
 
     def eligible(self, constraints: Constraints) -> frozenset[int]:
         """The open nodes on which pods with these constraints can run, by number; each node is looked at once."""
-        if constraints not in self._eligible:
-            asks = constraints != Constraints()
-            self._eligible[constraints] = frozenset(
-                number
-                for number in self._selected(constraints)
-                if not self.refusals[number]
-                and (not (asks or self.views[number].taints) or admits(self.views[number], constraints))
-            )
-        return self._eligible[constraints]
-
-    def _selected(self, constraints: Constraints) -> Collection[int]:
-        """Nodes among which all are that the constraints can mean: those of the rarest label that they select."""
-        if constraints.node:
-            return [self.number[constraints.node]] if constraints.node in self.number else []
-        labelled = [self._labelled.get(label, []) for label in constraints.selector]
-        return min(labelled, key=len, default=range(len(self.views)))
-
-    @cached_property
-    def _labelled(self) -> Mapping[tuple[str, str], list[int]]:
-        """The nodes with each label, by number."""
-        found: dict[tuple[str, str], list[int]] = {}
-        for number, view in enumerate(self.views):
-            for label in view.labels.items():
-                found.setdefault(label, []).append(number)
-        return found
+        return self._eligible.nodes(constraints)
 
     def eligible_rows(self, constraints: Constraints) -> Flags | None:
         """Their devices; None where these are all that are open."""

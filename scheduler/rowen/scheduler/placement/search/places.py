@@ -6,10 +6,11 @@ from dataclasses import replace
 from rowen.scheduler.history import History
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
-from rowen.scheduler.placement.constraints import Constraints
+from rowen.scheduler.placement.constraints import VOLUME_CLAIM, Constraints
+from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.fleet.fleet import Fleet, Needs
 from rowen.scheduler.placement.search.choice import choose
-from rowen.scheduler.placement.search.request import Choice, Request
+from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView
@@ -67,4 +68,15 @@ class Places:
             found = choose(request, self.fleet, self.policy)
             if found.chosen is None and not request.backoffs:
                 self._refused[shape] = found
-        return found
+            return found
+        return self._retold(found, job.constraints) if job.constraints.volumes else found
+
+    def _retold(self, choice: Choice, constraints: Constraints) -> Choice:
+        """With the job's own volumes named: the first of its shape may be of another namespace."""
+        return Choice(tuple(self._named(candidate, constraints) for candidate in choice.candidates))
+
+    def _named(self, candidate: Candidate, constraints: Constraints) -> Candidate:
+        if not candidate.refusal.startswith(VOLUME_CLAIM):
+            return candidate
+        view = self.fleet.views[self.fleet.number[candidate.node]]
+        return replace(candidate, refusal=exclusion(view, constraints))
