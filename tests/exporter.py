@@ -112,6 +112,7 @@ class Metrics:
         self._gauge("rowen_measured_fraction", ("namespace", "job"), 0.48)
         self._gauge("rowen_node_heartbeat_age_seconds", ("node",), self._world.heartbeat_age)
         self._gauge("rowen_nodes_waited_for", (), 0)
+        self._gauge("rowen_node_pattern_drift_seconds", ("node",), 0)
         self._gauge("rowen_leading", (), self._world.leading)  # the operator has it, too
 
     def _advance_scheduler(self) -> None:

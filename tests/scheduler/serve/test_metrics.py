@@ -5,7 +5,7 @@ from dataclasses import replace
 from prometheus_client import generate_latest
 from scheduler.builders import NOW, job, node, not_started, outcome, placed, run, world
 
-from rowen.scheduler.history import History
+from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.profile import PredictionError
 from rowen.scheduler.monitor.backoff import Backoff
 from rowen.scheduler.monitor.scoring import ErrorSample
@@ -50,6 +50,21 @@ def test_nodes_that_are_waited_for_are_counted() -> None:
     told = after(*jobs, node("a", reported=NOW - 40), node("b", reported=NOW - 40))
     assert "rowen_nodes_waited_for 2.0" in told
     assert "rowen_nodes_waited_for 0.0" in after(*jobs, node("a"), node("b"))
+
+
+def test_of_each_node_with_jobs_the_largest_drift_is_told() -> None:
+    tracks = {
+        uid: Track("a", uid, "class", ("cpu",), NOW, NOW, 0, 0.0, node=name, drift=drift)
+        for uid, name, drift in (("a", "n", 30.0), ("b", "n", 75.5), ("c", "n", 0.0), ("d", "m", 0.0))
+    }
+    metrics, parts = Metrics(), (node("n"), node("m"), node("empty"))
+    metrics.observe(world(*parts), History(tracks=tracks), run(*parts), NOW)
+    told = text(metrics)
+    assert 'rowen_node_pattern_drift_seconds{node="n"} 75.5' in told
+    assert 'rowen_node_pattern_drift_seconds{node="m"} 0.0' in told
+    assert told.count("rowen_node_pattern_drift_seconds{") == 2
+    metrics.observe(world(*parts), History(), run(*parts), NOW)
+    assert "rowen_node_pattern_drift_seconds{" not in text(metrics)
 
 
 def test_margins_are_told_of_classes_that_have_a_job() -> None:

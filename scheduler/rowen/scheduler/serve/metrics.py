@@ -62,9 +62,17 @@ class Metrics:
             registry=registry,
         )
 
+        self._drift = Gauge(
+            "rowen_node_pattern_drift_seconds",
+            "Promised throughput that the node's reports fall short of, beyond the margin: of its job that lacks most.",
+            ["node"],
+            registry=registry,
+        )
+
     def observe(self, snapshot: Snapshot, history: History, decision: Decision, now: float) -> None:
         """Sets the gauges after a pass."""
         self._gauge_nodes(snapshot, now)
+        self._gauge_drifts(history)
         self._waited_for.set(len(decision.waited_for))
         self._predicted.clear()
         self._measured.clear()
@@ -83,6 +91,14 @@ class Metrics:
         for node in snapshot.nodes.values():
             if node.heard is not None:
                 self._age.labels(node.name).set(node.age(now))
+
+    def _gauge_drifts(self, history: History) -> None:
+        worst: dict[str, float] = {}
+        for track in history.tracks.values():
+            worst[track.node] = max(track.drift, worst.get(track.node, 0.0))
+        self._drift.clear()
+        for node, drift in worst.items():
+            self._drift.labels(node).set(drift)
 
     def _gauge_job(self, outcome: Outcome, history: History) -> None:
         if outcome.placement is None:
