@@ -52,6 +52,20 @@ def test_a_front_of_all_that_are_places_ends_a_search_that_finds_none() -> None:
     keys[500] = -5.0
     changed.append(500)
     assert front.rows().tolist() == [*range(127), 500]
+    keys[600] = NEVER
+    changed.append(600)
+    assert front.rows().tolist() == [*range(127), 500]
+
+
+def test_of_rows_that_change_those_come_into_the_front_that_reach_its_floor() -> None:
+    keys, changed = np.zeros(1000), [0]
+    front = Front(keys, changed)
+    front.renew()
+    front.renew()
+    for row, key in ((300, -1.0), (400, 0.0), (500, 1.0)):
+        keys[row] = key
+        changed.append(row)
+    assert front.rows().tolist() == [*range(128), 400, 500]
 
 
 def test_equal_rows_do_not_crowd_into_the_front() -> None:
@@ -62,6 +76,45 @@ def test_equal_rows_do_not_crowd_into_the_front() -> None:
     assert front.rows().tolist() == list(range(128))
     assert front.holds(127, 0.0)
     assert not front.holds(128, 0.0)
+
+
+def test_a_front_ends_with_the_key_and_the_number_of_its_last_row() -> None:
+    front = Front(-np.arange(1000.0), [])
+    front.renew()
+    front.renew()
+    assert front.rows().tolist() == list(range(128))
+    assert front.holds(500, -126.5)
+    assert front.holds(127, -127.0)
+    assert not front.holds(128, -127.0)
+    assert not front.holds(5, -127.5)
+
+
+def test_a_front_begins_anew_when_less_than_half_of_it_is_left() -> None:
+    keys, changed = np.zeros(1000), [0]
+    front = Front(keys, changed)
+    front.renew()
+    front.renew()
+    keys[:64] = -1.0
+    front.renew()
+    assert front.rows().tolist() == list(range(128))
+    keys[64] = -1.0
+    front.renew()
+    assert front.rows().tolist() == list(range(65, 193))
+
+
+def test_a_front_begins_anew_when_it_has_grown_to_more_than_twice_its_size() -> None:
+    keys, changed = np.zeros(1000), [0]
+    front = Front(keys, changed)
+    front.renew()
+    front.renew()
+    changed += range(128, 256)
+    assert len(front.rows()) == 256
+    front.renew()
+    assert len(front.rows()) == 256
+    changed.append(256)
+    assert len(front.rows()) == 257
+    front.renew()
+    assert front.rows().tolist() == list(range(128))
 
 
 def test_a_front_of_none_is_whole() -> None:
