@@ -212,7 +212,9 @@ def test_only_nodes_that_a_volume_can_mean_are_looked_at(
         return admits(view, constraints)
 
     monkeypatch.setattr(eligible, "admits", counted)
-    volumes = tuple(VolumeLimit(terms, "volume claim x") for terms in limits)
-    parts = [node(f"n{at}", labels={"host": f"n{at}"}) for at in range(5)]
-    run(*parts, job("j", constraints=Constraints(volumes=volumes)), job("k", constraints=Constraints(volumes=volumes)))
-    assert sorted(seen) == looked_at
+    parts: list[NodeView | JobView] = [node(f"n{at}", labels={"host": f"n{at}"}) for at in range(5)]
+    for name in ("j", "k"):
+        volumes = tuple(VolumeLimit(terms, f"volume claim {name}") for terms in limits)
+        parts.append(job(name, constraints=Constraints(volumes=volumes)))
+    run(*parts)
+    assert sorted(seen) == looked_at, "once for both jobs"

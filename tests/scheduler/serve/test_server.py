@@ -11,7 +11,8 @@ from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.monitor.hearing import Listening
-from rowen.scheduler.placement.constraints import Taint
+from rowen.scheduler.placement.constraints import Requirement, Taint, Term
+from rowen.scheduler.placement.volumes import Volume, VolumeClaim, Volumes
 from rowen.scheduler.serve.reviews import Caller, Right
 from rowen.scheduler.serve.server import create_app
 from rowen.scheduler.snapshot import Snapshot
@@ -62,6 +63,26 @@ def test_a_prediction_tells_every_candidate(source: Source) -> None:
     told = {entry["node"]: entry for entry in reply["explanation"]["candidates"]}
     assert told["b"]["predictedFraction"] == 0.4
     assert told["a"]["reason"] == "no free harvest slot (0 of 1 free on the node)"
+
+
+MOUNTING = {
+    "containers": [{"name": "m", "image": "i"}],
+    "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+}
+
+
+def test_a_question_about_a_job_with_a_volume_says_where_that_can_be_used() -> None:
+    terms = (Term((Requirement("zone", "In", ("a",)),)),)
+    claim = VolumeClaim("team", "data", "pvc-1", bound=True)
+    volumes = Volumes({("team", "data"): claim}, {"pvc-1": Volume("pvc-1", terms)})
+    source = Source(replace(world(node("n")), volumes=volumes))
+    asked = {"namespace": "team", "spec": {"template": {"spec": MOUNTING}, "memory": "1Gi"}}
+    reply = client(source).post("/v1/predict", json=asked).json()
+    words = "volume claim data (volume pvc-1) can only be used on nodes with zone In (a): the node has no label zone"
+    assert reply["explanation"]["message"] == f"no candidate holds: n/cpu0: {words}"
+    (told,) = client(source).post("/v1/what-if", json={"add": [{**asked, "name": "j"}]}).json()["jobs"]
+    assert (told["action"], told["message"]) == ("wait", f"no candidate holds: n/cpu0: {words}")
+    assert client(source).post("/v1/predict", json={**asked, "namespace": "other"}).json()["fits"]
 
 
 def refusal(source: Source, **spec: Any) -> str:

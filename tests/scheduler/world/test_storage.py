@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 from apiserver import ApiServer
 from kube.follow import until
+from scheduler.builders import job
 from scheduler.stage import Clock, Stage, condition
 
 from rowen.kube.client import Client
 from rowen.kube.kinds import NODES
 from rowen.kube.objects import apply_status, delete
 from rowen.scheduler.placement.constraints import Requirement, Term
-from rowen.scheduler.placement.volumes import Volume, VolumeClaim
+from rowen.scheduler.placement.volumes import NO_VOLUMES, Volume, VolumeClaim, Volumes
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.world.storage import CLAIMS, VOLUMES, read_claim, read_volume
+from rowen.scheduler.world.facts import job_view
+from rowen.scheduler.world.storage import CLAIMS, VOLUMES, Storage, read_claim, read_volume
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -59,7 +61,30 @@ def test_a_volume_is_read(affinity: dict[str, Any], terms: tuple[Term, ...] | No
     assert read_volume({"metadata": {"name": "v"}, "spec": affinity}) == Volume("v", terms)
 
 
-class Volumes:
+def test_a_job_names_its_claims_unless_they_are_too_many() -> None:
+    volumes = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": f"c{at:02}"}} for at in range(65)]
+    meta = {"uid": "u", "namespace": "ns", "name": "j", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    view = job_view({"metadata": meta, "spec": {"template": {"spec": {"volumes": volumes}}, "memory": "1Gi"}})
+    assert view is not None
+    assert view.claims == tuple(f"c{at:02}" for at in range(64))
+
+
+def test_jobs_are_kept_to_their_volumes_anew_where_something_has_changed(kube: Client) -> None:
+    storage, terms = Storage(kube, lambda: None), (Term((Requirement(ZONE, "In", ("a",)),)),)
+    claims = {("ns", "data"): VolumeClaim("ns", "data", "v", bound=True)}
+    here = Volumes(claims, {"v": Volume("v", terms)})
+    free, held, other = job("free"), job("held", claims=("data",)), job("held", claims=())
+    first = storage.limited([free, held], here)
+    assert [[limit.terms for limit in view.constraints.volumes] for view in first] == [[], [terms]]
+    again = storage.limited([held, free], here)
+    assert again[0] is first[1]
+    assert again[1] is free
+    assert storage.limited([other], here) == [other]
+    assert storage.limited([held], NO_VOLUMES) == [held]
+    assert storage.limited([held], here) == [first[1]]
+
+
+class Controllers:
     """Plays the controllers of volumes."""
 
     def __init__(self, stage: Stage) -> None:
@@ -133,12 +158,12 @@ def refused(words: str) -> Any:
 
 
 async def test_a_job_waits_for_a_node_that_its_volume_can_be_used_on(stage: Stage) -> None:
-    volumes, far = Volumes(stage), await in_zone(stage, "b", "b")
-    await volumes.claim("data")
-    await volumes.bind("data", "a")
+    controllers, far = Controllers(stage), await in_zone(stage, "b", "b")
+    await controllers.claim("data")
+    await controllers.bind("data", "a")
     async with stage.scheduler(Policy()), stage.alive(far):
         await stage.job("j", template=mounting("data"))
-        words = f"volume claim data (volume {volumes.name()}) can only be used on nodes with {ZONE} In (a): "
+        words = f"volume claim data (volume {controllers.name()}) can only be used on nodes with {ZONE} In (a): "
         waiting = await stage.await_job("j", refused(f"{far}/cpu0: {words}the node has {ZONE}=b"))
         assert condition(waiting["status"], "Placed")["reason"] == "Waiting"
         near = await in_zone(stage, "a", "a")
@@ -146,19 +171,19 @@ async def test_a_job_waits_for_a_node_that_its_volume_can_be_used_on(stage: Stag
 
 
 async def test_what_becomes_of_a_claim_is_noticed(stage: Stage) -> None:
-    volumes, far = Volumes(stage), await in_zone(stage, "b", "b", slots=1)
-    await volumes.claim("data")
+    controllers, far = Controllers(stage), await in_zone(stage, "b", "b", slots=1)
+    await controllers.claim("data")
     async with stage.scheduler(Policy()), stage.alive(far):
         await stage.job("first", template=mounting("data"))
         await stage.await_job("first", lambda status: status.get("assignment", {}).get("node") == far)
         await stage.job("second", template=mounting("data"))
         await stage.await_job("second", refused("no free harvest slot"))
-        await volumes.bind("data", "a")
+        await controllers.bind("data", "a")
         waiting = await stage.await_job("second", refused("can only be used on nodes with"))
         # What comes later ends no assignment.
         assert (await stage.get_job("first"))["status"]["assignment"]["node"] == far
         assert condition(waiting["status"], "Placed")["status"] == "False"
-        await volumes.lose("data")
+        await controllers.lose("data")
         await stage.job("third", template=mounting("data"))
         await stage.await_job("third", refused("has lost its volume, which is gone"))
         await delete(stage.client, CLAIMS, stage.namespace, "data", grace_seconds=0)
@@ -183,9 +208,9 @@ async def let(stage: Stage, user: str, *resources: str) -> None:
 
 
 async def test_without_the_right_to_read_volumes_they_limit_nothing(stage: Stage, api_server: ApiServer) -> None:
-    volumes, far, read = Volumes(stage), await in_zone(stage, "b", "b"), ("nodes", "pods", "configmaps")
-    await volumes.claim("data")
-    await volumes.bind("data", "a")
+    controllers, far, read = Controllers(stage), await in_zone(stage, "b", "b"), ("nodes", "pods", "configmaps")
+    await controllers.claim("data")
+    await controllers.bind("data", "a")
     await let(stage, "reader", *read, "persistentvolumeclaims")
     async with await api_server.open(api_server.kubeconfig_for("reader")) as client:
         reader = Stage(client, stage.namespace, stage.clock, stage.agents)
