@@ -34,6 +34,7 @@ from plane.cluster import furnish
 from plane.names import DEVICES, USERS
 from plane.sizes import Sizes, sizes
 from plane.usage import MEGABYTE
+from reporting.bars import Bars
 from reporting.jitter import percentile
 from reporting.report import Figures, Missing, print_report, report
 from rig.child import command, read, running
@@ -41,7 +42,7 @@ from rig.child import command, read, running
 from rowen.cluster.bare import server as bare
 from rowen.cluster.errors import ClusterError
 
-BARS = {
+BARS: Bars = {
     "jobs_per_second": (40.0, "at least"),
     "restart_reconcile_s": (60.0, "at most"),
     "operator_rss_mb": (300.0, "at most"),
@@ -123,16 +124,6 @@ def other_figures(found: Found, held: int) -> Figures:
     }
 
 
-def judged(figures: dict[str, Any]) -> dict[str, Any]:
-    """Each bar beside whether it was kept; None where there is no figure."""
-    found = {}
-    for name, (bar, direction) in BARS.items():
-        value = figures[name]["value"]
-        kept = None if value is None else value >= bar if direction == "at least" else value <= bar
-        found[name] = {"bar": bar, "direction": direction, "kept": kept}
-    return found
-
-
 def result(found: Found, size: Sizes, seed: int) -> dict[str, Any]:
     """The object."""
     jobs = size.jobs - size.held
@@ -143,8 +134,7 @@ def result(found: Found, size: Sizes, seed: int) -> dict[str, Any]:
         **idle_figures(found, size.nodes),
         **other_figures(found, size.held),
     }
-    made = report("controlplane", seed, figures, {}, ("rowen", "kopf", "kubernetes", "aiohttp", "numpy"))
-    made["bars"] = judged(made["figures"])
+    made = report("controlplane", seed, figures, {}, ("rowen", "kopf", "kubernetes", "aiohttp", "numpy"), BARS)
     made["setup"] = {
         "nodes": size.nodes, "devices_per_node": DEVICES, "jobs": size.jobs, "outage_seconds": size.outage_seconds,
         "simulated": ["agents", "kubelets", "kube-scheduler's binding"],
@@ -205,11 +195,6 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit("controlplane: interrupted; what it had started has ended")
     print_report(found, arguments.json)
-    for name, bar in found["bars"].items():
-        value = found["figures"][name]["value"]
-        kept = {True: "kept", False: "MISSED", None: "no figure"}[bar["kept"]]
-        print(f"{name}: {value} ({bar['direction']} {bar['bar']}): {kept}",
-              file=sys.stderr if arguments.json else sys.stdout)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ nodes of eight devices with 60 busy stretches each:
     pass_lockstep         2,000 jobs wait, a fifth of them in lockstep over two to eight devices
     pass_with_tenants     1,000 jobs wait where every device has a tenant
     pass_full             10,000 jobs wait where no device takes one more; half of them ask for the same
+    pass_backed_off       10,000 jobs wait, half of which keep away from one to three nodes that have failed them
+    pass_constrained      10,000 jobs wait, most of which ask for labels of nodes or tolerate taints, in six ways
     pass_finished         10,000 jobs have finished, and one waits
 
 A pass of the scheduler is `assemble` and `decide`; the other times are `decide` alone. What a search looks at of a
@@ -31,6 +33,8 @@ free to leave any of them waiting.
 
     queue_gap_KIND        each job has its best place, one after the other in the queue's order
     optimality_gap_KIND   the scheduler's decision, which chooses the places of few jobs together
+    optimality_gap_max    the most of `single` and `lockstep`: of jobs that have **not** waited for too long
+    optimality_gap_waited_max   the most of `lockstep_waited`
     joint_ms_KIND         what that takes, beside the decision itself
     optimum_unsolved      clusters whose optimum HiGHS does not prove within its limit of nodes: they are left out
 
@@ -48,6 +52,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import Any
 
+from reporting.bars import Bars
 from reporting.jitter import percentile
 from reporting.report import Missing, print_report, report
 from scheduling import optimum, worlds
@@ -71,6 +76,17 @@ SIZES = (100, 1000, 8054)
 WAITING = 10_000
 HEARD = PASS_SECONDS / HEARTBEAT_SECONDS
 """Part of the nodes that is heard between two decisions: a node's view is made anew with each heartbeat."""
+_PASSES = (
+    "full_pass", "pass_memory", "pass_unlike", "pass_identical", "pass_lockstep", "pass_with_tenants", "pass_full",
+    "pass_backed_off", "pass_constrained",
+)  # fmt: skip
+BARS: Bars = {
+    "single_decision_ms_p99": (10.0, "at most"),
+    "single_memory_ms_p99": (10.0, "at most"),
+    **{f"{name}_s": (1.0, "at most") for name in _PASSES},
+    "optimality_gap_max": (0.05, "at most"),
+    "optimality_gap_waited_max": (0.05, "at most"),
+}
 _HISTORY, _POLICY = History(), Policy()
 _RANKS = (("p50", 0.5), ("p99", 0.99))
 
@@ -85,9 +101,9 @@ def seconds(work: Callable[[], object]) -> float:
         return time.thread_time() - began
 
 
-def pass_over(snapshot: Snapshot) -> Decision:
+def pass_over(snapshot: Snapshot, history: History = _HISTORY) -> Decision:
     """One pass."""
-    return decide(snapshot, _HISTORY, worlds.NOW, _POLICY)
+    return decide(snapshot, history, worlds.NOW, _POLICY)
 
 
 def single_seconds(
@@ -141,10 +157,10 @@ def choice_seconds(source: random.Random, nodes: Nodes, repeats: int) -> list[fl
     return [seconds(lambda request=request: choose(request, fleet, _POLICY)) for request in requests]  # type: ignore[misc]
 
 
-def pass_seconds(nodes: Nodes, *queues: Sequence[JobView], repeats: int) -> float:
+def pass_seconds(nodes: Nodes, *queues: Sequence[JobView], repeats: int, history: History = _HISTORY) -> float:
     """Of a pass over the queues, median."""
     snapshot = worlds.world(nodes, *queues)
-    return median(seconds(lambda: pass_over(snapshot)) for _ in range(repeats))
+    return median(seconds(lambda: pass_over(snapshot, history)) for _ in range(repeats))
 
 
 def single_figures(name: str, times: Sequence[float]) -> dict[str, tuple[float | Missing, str]]:
@@ -194,6 +210,11 @@ def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str
     waiting = [*identical[: WAITING // 2], *worlds.unlike(jobs[WAITING // 2 :])]
     crowd = worlds.tenants(full.values())
     figures |= told({"pass_full_s": (pass_seconds(full, crowd, waiting, repeats=passes), "s")})
+    backoffs = worlds.backed_off(source, jobs[::2], nodes)
+    took = pass_seconds(nodes, jobs, repeats=passes, history=History(backoffs=backoffs))
+    figures |= told({"pass_backed_off_s": (took, "s")})
+    apart, choosy = worlds.labelled(source, nodes.values()), [worlds.choosy(source, job) for job in jobs]
+    figures |= told({"pass_constrained_s": (pass_seconds(apart, choosy, repeats=passes), "s")})
     figures["full_pass_s"] = figures["pass_s"]
     figures["growth"] = math.log(medians[-1] / medians[0]) / math.log(SIZES[-1] / SIZES[0]), "1"
     return figures
@@ -216,6 +237,7 @@ def gap_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str]
         worst = [figures[f"{which}_{name}_max"][0] for name in ("single", "lockstep")]
         known = [value for value in worst if not isinstance(value, Missing)]
         figures[f"{which}_max"] = max(known) if known else Missing("no optimum is known"), "fraction"
+    figures["optimality_gap_waited_max"] = figures["optimality_gap_lockstep_waited_max"]
     figures["optimum_unsolved"] = float(asked - solved), "clusters"
     return figures
 
@@ -233,7 +255,7 @@ def run(seed: int, quick: bool) -> dict[str, Any]:
     """The whole benchmark."""
     gc.collect()
     figures = time_figures(seed, quick) | gap_figures(seed, quick)
-    return report("placement", seed, figures, {}, ("rowen", "numpy", "highspy"))
+    return report("placement", seed, figures, {}, ("rowen", "numpy", "highspy"), BARS)
 
 
 def main() -> None:

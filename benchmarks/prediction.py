@@ -13,7 +13,9 @@ cluster, from 60 s windows of an hour under the load `code`, and predicted under
 
 `promise_*`: predicted from a report of 60 s and the hour before it, against the ten minutes after it, which is what a
 placement promises; beside `minute_only`, which knows the 60 s alone. `promise_kept`: parts of the promises that hold,
-less their margin. Errors are of the throughput over the throughput alone, absolute.
+less their margin. Errors are of the throughput over the throughput alone, absolute. `relative_error` and
+`promise_relative_error` are the mean errors as parts of what was measured in the mean. `error_over_best_baseline` is
+the mean error less that of the best of the three simpler ways.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from typing import Any
 
 from replay.node import PERIOD_SECONDS, POOL, Device, device, report
 from replay.tenants import TOKENS_PER_HANDLE, Batch, Tenant, Tuner
+from reporting.bars import Bars
 from reporting.report import Figures, print_report
 from reporting.report import report as printed
 
@@ -47,6 +50,13 @@ ASSUMED_DOUBT = 0.5
 PARTS = {"batch_short": 0.3, "batch_long": 0.6, "batch_wide": 1.0, "tuner": 0.4}
 """Workload → what it wants, of the device's pool."""
 STRATEGIES = ("figures", "prior", "idle_only", "mean_memory")
+BARS: Bars = {
+    "mean_abs_error": (0.05, "at most"),
+    "relative_error": (0.10, "at most"),
+    "promise_relative_error": (0.10, "at most"),
+    "error_over_best_baseline": (0.0, "at most"),
+}
+"""0.10 is what the scheduler takes a new class's predictions to be off by, so what its margin covers."""
 
 
 def tenant(name: str, pool: int) -> Tenant:
@@ -211,12 +221,20 @@ def run(seeds: int, hours: float, seed: int) -> dict[str, Any]:
         known = dict(zip(PARTS, workers.map(profiled, PARTS), strict=True))
         parts = list(workers.map(partial(_task, hours=hours, known=known), tasks))
     cases = {kind: [case for part in parts for case in part[kind]] for kind in ("explained", "promised", "lockstep")}
+    return told(cases, known, seed)
+
+
+def told(cases: Mapping[str, Sequence[Case]], known: Mapping[str, Profile], seed: int) -> dict[str, Any]:
+    """The object. `cases`: by kind; `known`: what was learned of each workload."""
     single = {name: _rows(cases["explained"], name) for name in STRATEGIES}
     kept = [float(case.kept) for case in cases["promised"] if case.kept is not None]
     figures = {
+        **_compared(single),
         **single.pop("figures"),
         **_rows(cases["lockstep"], "figures", "lockstep_"),
         **_rows(cases["promised"], "figures", "promise_"),
+        "relative_error": (_relative(cases["explained"]), "fraction"),
+        "promise_relative_error": (_relative(cases["promised"]), "fraction"),
         "promise_kept": (mean(kept), "fraction"),
         **{
             f"{name}_solo_error": (profile.tokens_per_second / solo(name, POOL) - 1.0, "fraction")
@@ -230,7 +248,24 @@ def run(seeds: int, hours: float, seed: int) -> dict[str, Any]:
         "no_alignment": _rows(cases["lockstep"], "no_alignment", "lockstep_"),
         "minute_only": _rows(cases["promised"], "minute_only", "promise_"),
     }
-    return printed("prediction", seed, figures, baselines, ("rowen", "numpy"))
+    return printed("prediction", seed, figures, baselines, ("rowen", "numpy"), BARS)
+
+
+def _compared(single: Mapping[str, Figures]) -> Figures:
+    """What the model is better by than the best simpler way: below 0."""
+    others = [_error(rows) for name, rows in single.items() if name != "figures"]
+    return {"error_over_best_baseline": (_error(single["figures"]) - min(others), "fraction")}
+
+
+def _error(rows: Figures) -> float:
+    value, _ = rows["mean_abs_error"]
+    assert isinstance(value, float)
+    return value
+
+
+def _relative(cases: Sequence[Case]) -> float:
+    """The mean error as a part of the mean that was measured."""
+    return mean(errors(cases, "figures")) / mean(case.measured for case in cases)
 
 
 def _task(task: tuple[str, int], hours: float, known: Mapping[str, Profile]) -> dict[str, list[Case]]:

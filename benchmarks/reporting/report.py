@@ -3,12 +3,15 @@
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
+
+from reporting.bars import Bars, bar_lines, judged
 
 
 @dataclass(frozen=True)
@@ -67,23 +70,35 @@ def report(
     figures: Figures,
     baselines: Mapping[str, Figures],
     packages: Sequence[str] = (),
+    bars: Bars | None = None,
 ) -> dict[str, Any]:
-    """Builds the object. `packages` are distributions whose versions matter to the figures."""
+    """Builds the object, with a verdict for each bar.
+
+    `packages` are distributions whose versions matter to the figures.
+    """
+    rows = _rows(figures)
     return {
         "name": name,
         "machine": machine(),
         "versions": _versions(packages),
         "seed": seed,
-        "figures": _rows(figures),
-        "baselines": {strategy: _rows(rows) for strategy, rows in baselines.items()},
+        "figures": rows,
+        "baselines": {strategy: _rows(others) for strategy, others in baselines.items()},
+        **({"bars": judged(rows, bars)} if bars is not None else {}),
     }
 
 
 def print_report(obj: Mapping[str, Any], as_json: bool) -> None:
-    """Prints the object: as one line of JSON, or as a table for people."""
+    """Prints the object: as one line of JSON, or as a table for people. With JSON the verdicts go to stderr."""
     if as_json:
         print(json.dumps(obj))
-        return
+    else:
+        _print_table(obj)
+    for line in bar_lines(obj):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+
+
+def _print_table(obj: Mapping[str, Any]) -> None:
     print(f"{obj['name']} (seed {obj['seed']}) on {obj['machine']['processor']}, {obj['machine']['cpus']} CPUs")
     for title, rows in [("figures", obj["figures"]), *obj["baselines"].items()]:
         print(f"\n{title}")

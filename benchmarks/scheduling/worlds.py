@@ -11,6 +11,8 @@ from rowen.crds.texts import ObjectRef
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
+from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term, Toleration
 from rowen.scheduler.snapshot import JobView, NodeView, Placement, Snapshot
 from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, PodFacts, ServiceFacts
 
@@ -24,6 +26,17 @@ _SPANS = 60
 _SLAS = (None, None, None, 0.1, 0.2, 0.3, 0.5)
 _MEMORIES = (2, 4, 8, 16, 24)
 _WANTS = (8, 24)
+_ACCELERATORS = ("h100", "h200", "a100")
+TAINTS = (Taint("team", "search", "NoSchedule"), Taint("maintenance", "", "NoSchedule"))
+_TOLERATIONS = (Toleration("team", "Equal", "search", "NoSchedule"), Toleration("maintenance", "Exists"))
+_CONSTRAINTS = (
+    Constraints(),
+    Constraints(selector=(("zone", "z1"),)),
+    Constraints(tolerations=_TOLERATIONS[:1]),
+    Constraints(selector=(("accelerator", "h100"),), tolerations=_TOLERATIONS),
+    Constraints(terms=(Term((Requirement("zone", "In", ("z0", "z2")),)), Term((Requirement("gpu", "Exists"),)))),
+    Constraints(terms=(Term((Requirement("accelerator", "NotIn", ("a100",)), Requirement("zone", "Exists"))),)),
+)
 
 
 def busy(source: random.Random, load: float) -> list[Span]:
@@ -101,6 +114,33 @@ def wanting(source: random.Random, job: JobView) -> JobView:
 def unlike(jobs: Iterable[JobView]) -> list[JobView]:
     """The jobs, each with a little more memory than the one before, so that no two ask for the same."""
     return [replace(job, memory=job.memory + number) for number, job in enumerate(jobs)]
+
+
+def backed_off(source: random.Random, jobs: Iterable[JobView], nodes: Iterable[str]) -> dict[BackoffKey, Backoff]:
+    """Each of the jobs has failed on one to three nodes, as one does that was evicted, within the last half hour."""
+    names = sorted(nodes)
+    return {
+        (job.uid, name): Backoff(1, NOW + source.uniform(1.0, 1800.0), "SLAViolated")
+        for job in jobs
+        for name in source.sample(names, min(len(names), source.randint(1, 3)))
+    }
+
+
+def labelled(source: random.Random, nodes: Iterable[NodeView]) -> dict[str, NodeView]:
+    """The nodes in four zones, with three types of devices; a tenth has a taint each for a team and for maintenance."""
+    return {
+        node.name: replace(
+            node,
+            labels={"zone": f"z{source.randrange(4)}", "accelerator": source.choice(_ACCELERATORS)},
+            taints=tuple(taint for taint in TAINTS if source.random() < 0.1),
+        )
+        for node in nodes
+    }
+
+
+def choosy(source: random.Random, job: JobView) -> JobView:
+    """The job with what templates ask of nodes: nothing, a label, terms, tolerations, or some of it together."""
+    return replace(job, constraints=source.choice(_CONSTRAINTS))
 
 
 def tenants(nodes: Iterable[NodeView]) -> list[JobView]:

@@ -12,6 +12,7 @@ from plane.follower import Times, followed
 from plane.jobs import job
 from plane.meter import Reading
 from plane.names import DEVICES, NAMESPACE, engine_name, node_name
+from reporting.bars import judged
 
 from rowen.crds.names import HEARTBEAT_SECONDS
 from rowen.crds.node_harvest import NodeHarvestStatus
@@ -172,7 +173,7 @@ def test_a_run_without_jobs_is_refused() -> None:
 def test_bars() -> None:
     values = {"jobs_per_second": 39.9, "restart_reconcile_s": None, "operator_rss_mb": 300.0}
     figures = {name: {"value": values.get(name, 0.0)} for name in controlplane.BARS}
-    kept = {name: bar["kept"] for name, bar in controlplane.judged(figures).items()}
+    kept = {name: bar["kept"] for name, bar in judged(figures, controlplane.BARS).items()}
     assert kept == {
         "jobs_per_second": False,
         "restart_reconcile_s": None,

@@ -1,7 +1,10 @@
 """The simulation of mixed training and serving, on workloads small enough to work out by hand."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
+import lemix
 import numpy as np
 import pytest
 from lemix import Ratio, ablated, grid, grid_row, separate, slo_ratio, throughput_ratio
@@ -210,3 +213,30 @@ def test_the_grid_has_both_traces():
     assert len(points) == len({point.name for point in points})
     assert {point.arrivals for point in points} == {"poisson", "code", "conv"}
     assert any(map(ablated, grid(quick=True)))
+
+
+def canned(point, seeds, throughput, attainment):
+    """Each arm alike, and LeMix so many times as good."""
+    others = {arm: outcomes([1.0] * len(seeds), [0.3] * len(seeds)) for arm in BASELINES}
+    return {**others, "lemix": outcomes([throughput] * len(seeds), [0.3 * attainment] * len(seeds))}
+
+
+@pytest.mark.parametrize(
+    ("throughput", "attainment", "planning_ms", "missed"),
+    [
+        (3.53, 2.2, 0.14, set()),
+        (3.5, 2.2, 0.14, {"throughput_vs_separate"}),
+        (3.6, 2.1, 0.14, {"slo_vs_separate"}),
+        (3.6, 2.2, 0.15, {"plan_ms_mean"}),
+    ],
+)
+def test_worse_than_the_paper_misses_a_bar(monkeypatch, throughput, attainment, planning_ms, missed):
+    monkeypatch.setattr(lemix, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(lemix, "grid", lambda quick: [POINT])
+    monkeypatch.setattr(lemix, "measured", partial(canned, throughput=throughput, attainment=attainment))
+    monkeypatch.setattr(lemix, "ablated", lambda point: point == POINT)
+    monkeypatch.setattr(lemix, "ABLATIONS", {})
+    monkeypatch.setattr(lemix, "planning", lambda seeds: {"plan_ms_mean": (planning_ms, "ms")})
+    made = lemix.run(6, 0, quick=True)
+    assert made["bars"].keys() == lemix.BARS.keys()
+    assert {name for name, bar in made["bars"].items() if bar["kept"] is not True} == missed

@@ -1,9 +1,11 @@
 """The optimum that decisions are compared with, and the clusters that they are made on."""
 
 import random
+from collections import Counter
 
 import placement
 import pytest
+from reporting.bars import judged
 from reporting.report import Missing
 from scheduling import optimum, worlds
 
@@ -11,6 +13,7 @@ from rowen.crds.parts import packed, unpacked
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.hearing import Hearing, Telling, Word
+from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView, NodeView
 from rowen.scheduler.world.assembly import assemble
@@ -128,7 +131,9 @@ def test_nobody_is_placed_on_a_full_cluster():
 def test_every_figure_is_there(monkeypatch):
     monkeypatch.setattr(placement, "SIZES", (8, 16, 24))
     monkeypatch.setattr(placement, "WAITING", 40)
-    figures = placement.run(0, quick=True)["figures"]
+    made = placement.run(0, quick=True)
+    figures = made["figures"]
+    assert made["bars"].keys() == placement.BARS.keys()
     assert {
         "single_decision_ms_p99",
         "assemble_ms_p99",
@@ -137,8 +142,45 @@ def test_every_figure_is_there(monkeypatch):
         "full_pass_s",
         "pass_full_s",
         "optimality_gap_max",
+        "optimality_gap_waited_max",
+        "pass_backed_off_s",
+        "pass_constrained_s",
         "queue_gap_max",
         "joint_ms_lockstep_p99",
         "growth",
     } <= figures.keys()
     assert all(row["value"] is not None for row in figures.values())
+
+
+@pytest.mark.parametrize("worse", placement.BARS)
+def test_a_worse_figure_misses_its_bar(worse):
+    figures = {name: {"value": bar * (1.01 if name == worse else 1.0)} for name, (bar, _) in placement.BARS.items()}
+    assert {name for name, bar in judged(figures, placement.BARS).items() if not bar["kept"]} == {worse}
+
+
+def test_jobs_keep_away_from_the_nodes_that_have_failed_them():
+    source = random.Random(0)
+    nodes, jobs = worlds.make_nodes(source, 80), worlds.make_jobs(source, 60)
+    backoffs = worlds.backed_off(source, jobs[:40], nodes)
+    counts = Counter(uid for uid, _ in backoffs)
+    assert set(counts) == {job.uid for job in jobs[:40]}
+    assert set(counts.values()) == {1, 2, 3}
+    decision = placement.pass_over(worlds.world(nodes, jobs), History(backoffs=backoffs))
+    placed = {(found.job.uid, found.placement.node) for found in decision.outcomes if found.placement}
+    assert len(placed) > 40
+    assert not placed & backoffs.keys()
+
+
+def test_jobs_are_placed_where_their_templates_allow():
+    source = random.Random(0)
+    nodes = worlds.labelled(source, worlds.make_nodes(source, 400).values())
+    jobs = [worlds.choosy(source, job) for job in worlds.make_jobs(source, 120)]
+    assert len({job.constraints for job in jobs}) == 6
+    assert {view.taints for view in nodes.values()} > {(), (worlds.TAINTS[0],)}
+    placed = [found for found in placement.pass_over(worlds.world(nodes, jobs)).outcomes if found.placement]
+    assert len(placed) > 60
+    for found in placed:
+        assert not exclusion(nodes[found.placement.node], found.job.constraints)
+    tight = [found for found in placed if found.job.constraints.selector == (("zone", "z1"),)]
+    assert tight
+    assert all(nodes[found.placement.node].labels["zone"] == "z1" for found in tight)

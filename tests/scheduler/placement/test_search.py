@@ -124,6 +124,19 @@ def test_a_refusal_for_a_backoff_is_no_answer_for_others_of_its_shape(place: str
     assert "after NotStarted" in outcome(refused, "a").message
 
 
+@pytest.mark.parametrize(("place", "count"), [("n039", 16), ("n000", 32), (EVERY_NODE, 32)])
+def test_a_backoff_from_a_node_that_is_not_told_of_is_no_reason_to_search_again(
+    evaluated: list[str], place: str, count: int
+) -> None:
+    """16 of 40 full nodes are told, in their order."""
+    history = History(backoffs={("uid-j1", place): Backoff(1, NOW + 60, "NodeLost")})
+    parts = many(40, jobs=2)
+    decision = run(*parts, job("j0"), job("j1"), history=history)
+    assert len(evaluated) == count
+    assert outcome(decision, "j1").candidates == outcome(run(*parts, job("j1"), history=history), "j1").candidates
+    assert ("after NodeLost" in str(outcome(decision, "j1").candidates)) is (count == 32)
+
+
 @pytest.mark.parametrize(("until", "action"), [(NOW - 1, Action.PLACE), (NOW, Action.PLACE), (NOW + 1, Action.WAIT)])
 @pytest.mark.parametrize("place", ["n", EVERY_NODE])
 def test_a_backoff_lasts_until_its_end(place: str, until: float, action: Action) -> None:

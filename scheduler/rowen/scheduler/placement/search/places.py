@@ -57,14 +57,18 @@ class Places:
         return replace(request, away=self.spreading.barred(request.job, softly=True))
 
     def _choice(self, request: Request, *, softly: bool) -> Choice:
-        """A request like one that was refused before is refused alike: capacity only shrinks."""
+        """A request like one that was refused before is refused alike: capacity only shrinks.
+
+        So is one that keeps away from some nodes besides, unless it is told of one of them: there it hears of its own
+        back-off.
+        """
         job, rates = request.job, tuple(request.rates.items())
         lies = self.spreading.gist(job, softly=softly) if request.away else None
         needs = self.fleet.needs(request.appetite) if request.appetite is not None else None
         own = job.devices, job.memory, job.pool, needs
         shape = *own, request.promise, job.priority, job.constraints, rates, lies
-        found = self._refused.get(shape) if not request.backoffs else None
-        if found is None:
+        found = self._refused.get(shape)
+        if found is None or _tells_of(found, request.backoffs):
             found = choose(request, self.fleet, self.policy)
             if found.chosen is None and not request.backoffs:
                 self._refused[shape] = found
@@ -80,3 +84,8 @@ class Places:
             return candidate
         view = self.fleet.views[self.fleet.number[candidate.node]]
         return replace(candidate, refusal=exclusion(view, constraints))
+
+
+def _tells_of(refused: Choice, backoffs: Mapping[str, Backoff]) -> bool:
+    """Whether one of the places that it tells of is on a node with a back-off."""
+    return EVERY_NODE in backoffs or any(candidate.node in backoffs for candidate in refused.candidates)
