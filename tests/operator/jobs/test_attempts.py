@@ -101,3 +101,4 @@ def test_a_start_that_failed_counts_with_its_pod() -> None:
     assert (there.failures, there.counted) == (2, 3)
     assert (gone.failures, gone.counted) == (2, 2)
     assert found.with_failed_start(pod(1)).counted == 2
+    assert attempts_of(job()).with_failed_start(None).counted == 0
