@@ -62,7 +62,7 @@ def test_a_refusal_names_the_factor_and_its_number(world: object, asked: object,
 @pytest.mark.parametrize(
     ("idle", "told"),
     [
-        (0.6, "sharing 0.50 x idle 0.60 = 0.30 < SLA 0.40 + margin 0.04; alone there it would get 0.60"),
+        (0.6, "sharing 0.50 x idle 0.60 = 0.30 < SLA 0.40 + margin 0.04; alone there it would get at least 0.60"),
         (0.4, "idle 0.40 x sharing 0.50 = 0.20 < SLA 0.40 + margin 0.04; up to 0.18 can be promised here"),
     ],
 )

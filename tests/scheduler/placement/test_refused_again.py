@@ -34,11 +34,11 @@ def worlds(draw: st.DrawFn) -> Snapshot:
 
 @st.composite
 def backoffs(draw: st.DrawFn) -> dict[BackoffKey, Backoff]:
-    """Of half the jobs, on up to three nodes or on all."""
+    """Of half the jobs, on up to three nodes or on all, each for a reason of its own."""
     found = {}
     for number in range(0, 40, 2):
         for place in draw(st.sets(st.sampled_from([*NAMES, *NAMES, EVERY_NODE]), max_size=3)):
-            found[f"uid-j{number:02}", place] = Backoff(1, NOW + 60.0, "SLAViolated")
+            found[f"uid-j{number:02}", place] = Backoff(1 + number, NOW + 60.0 + number, f"Reason{number:02}")
     return found
 
 
@@ -50,7 +50,7 @@ def test_a_job_with_back_offs_goes_where_a_search_of_its_own_puts_it(
     """More than 32 jobs wait, so that none of their places are chosen together."""
     history = History(backoffs=away)
     answered = decide(snapshot, history, NOW, POLICY)
-    with patch.object(places, "_tells_of", lambda refused, mine: bool(mine)):
+    with patch.object(places.Places, "_known", lambda *asked: None):
         searched = decide(snapshot, history, NOW, POLICY)
     assert [(found.job.uid, found.action, found.placement) for found in answered.outcomes] == [
         (found.job.uid, found.action, found.placement) for found in searched.outcomes

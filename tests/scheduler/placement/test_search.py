@@ -137,6 +137,18 @@ def test_a_backoff_from_a_node_that_is_not_told_of_is_no_reason_to_search_again(
     assert ("after NodeLost" in str(outcome(decision, "j1").candidates)) is (count == 32)
 
 
+@pytest.mark.parametrize("place", ["n000", EVERY_NODE])
+def test_jobs_that_keep_away_from_the_same_nodes_are_searched_for_once(evaluated: list[str], place: str) -> None:
+    """Each is told of its own back-off."""
+    backoffs = {(f"uid-j{at}", place): Backoff(at, NOW + 60, f"Reason{at}") for at in range(1, 6)}
+    decision = run(*many(40, jobs=2), *(job(f"j{at}") for at in range(1, 6)), history=History(backoffs=backoffs))
+    assert len(evaluated) == 16
+    for at in range(1, 6):
+        refusals = {one.node: one.refusal for one in outcome(decision, f"j{at}").candidates}
+        assert f"after Reason{at} (attempt {at} on " in refusals["n000"]
+        assert all(f"Reason{other}" not in str(refusals) for other in range(1, 6) if other != at)
+
+
 @pytest.mark.parametrize(("until", "action"), [(NOW - 1, Action.PLACE), (NOW, Action.PLACE), (NOW + 1, Action.WAIT)])
 @pytest.mark.parametrize("place", ["n", EVERY_NODE])
 def test_a_backoff_lasts_until_its_end(place: str, until: float, action: Action) -> None:

@@ -1,8 +1,10 @@
 """`whatif`: a job that is not there yet, put to the scheduler."""
 
+import asyncio
 import json
 import sys
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS, PODS
 from rowen.kube.objects import create
+from rowen.kube.pauses import pause_seconds
 from rowen.kube.resource import Resource
 from rowen.scheduler.cli.lookup import left_alone
 from rowen.scheduler.cli.session import FORBIDDEN, CommandError, checked
@@ -30,6 +33,8 @@ from rowen.scheduler.serve.messages import (
 
 _MOST_CHARACTERS = 2**18
 _ANSWER_SECONDS = 12.0
+_BUSY, _TRIES, _LONGEST_PAUSE_SECONDS = 503, 3, 5.0
+"""Too many ask it, or it has no view of the cluster yet."""
 _TOKEN_SECONDS = 600
 """The shortest life of a token that the API server gives."""
 _REACH = "ask for the Role rowen-scheduler-caller of the scheduler's namespace (docs/install.md)"
@@ -201,33 +206,36 @@ async def ask(client: Client, service: str, token: str, method: str, path: str, 
     """
     namespace, name = split_service(service)
     url = f"/api/v1/namespaces/{namespace}/services/https:{name}:https/proxy{path}"
-    try:
-        return await client.call(
-            method,
-            url,
-            body=None if body is None else body.to_wire(),
-            headers={TOKEN_HEADER: token},
-            timeout_seconds=_ANSWER_SECONDS,
-        )
-    except RefusedError as error:
-        # The API server's own answers have a reason.
-        if error.reason and error.status == FORBIDDEN:
-            raise CommandError(f"the API server answers: {error}; {_REACH}") from error
-        if error.reason:
-            raise
-        raise CommandError(f"the scheduler answers: {_detail(error)}") from error
+    sent = None if body is None else body.to_wire()
+    for failures in count(1):
+        try:
+            return await client.call(
+                method, url, body=sent, headers={TOKEN_HEADER: token}, timeout_seconds=_ANSWER_SECONDS
+            )
+        except RefusedError as error:
+            # The API server's own answers have a reason.
+            if error.reason and error.status == FORBIDDEN:
+                raise CommandError(f"the API server answers: {error}; {_REACH}") from error
+            if error.reason:
+                raise
+            if error.status != _BUSY or failures >= _TRIES:
+                raise CommandError(f"the scheduler answers: {_detail(error)}") from error
+            await asyncio.sleep(pause_seconds(error, failures, first=1.0, most=_LONGEST_PAUSE_SECONDS))
+    raise AssertionError("it counts for ever")
 
 
 async def candidates(client: Client, service: str, token: str, namespace: str, name: str) -> list[CandidateReply]:
     """Every candidate of a job, page by page. Raises `CommandError`, `KubeError`."""
-    found: list[CandidateReply] = []
-    while True:
-        path = f"/v1/explain/{namespace}/{name}?limit={MOST_TOLD}&offset={len(found)}"
+    found: dict[tuple[str, ...], CandidateReply] = {}
+    for offset in count(0, MOST_TOLD):
+        path = f"/v1/explain/{namespace}/{name}?limit={MOST_TOLD}&offset={offset}"
         answer = await ask(client, service, token, "GET", path, None)
-        page = (answer.get("explanation") or {}).get("candidates", [])
-        found += map(CandidateReply.from_wire, page)
+        page = list(map(CandidateReply.from_wire, (answer.get("explanation") or {}).get("candidates", [])))
+        # Each page is of its own moment: one may tell again of what has moved down since the last.
+        found |= {(one.node, *one.devices): one for one in page}
         if len(page) < MOST_TOLD:
-            return found
+            break
+    return list(found.values())
 
 
 def _detail(error: RefusedError) -> str:

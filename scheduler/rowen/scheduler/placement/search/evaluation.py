@@ -15,6 +15,8 @@ from rowen.scheduler.placement.search.request import Candidate, Request, factors
 from rowen.scheduler.policy import Policy
 
 Devices = tuple[DeviceState, ...]
+BACK_OFF = "back-off until "
+"""How every refusal begins that is for a back-off, and no other."""
 _LARGE_MARGIN = 0.5
 """Of the SLA: a class of which nothing was measured has 0.11."""
 _ROUNDING = 1e-9
@@ -31,7 +33,7 @@ def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -
         return Candidate(node, ids, prediction, refusal, rate=rate)
     impact = fleet.impact(devices, request.job.memory)
     gain = impact.gain(prediction.fraction * len(ids) * rate)
-    refusal = _broken_promise(impact) or _lower_total(impact, gain, rate, request.job.priority)
+    refusal = _at_whose_cost(impact, gain, rate, request.job.priority)
     return Candidate(node, ids, prediction, refusal, 0.0 if refusal else gain, rate=rate)
 
 
@@ -47,6 +49,11 @@ def fit(request: Request, fleet: Fleet, state: DeviceState) -> Candidate:
 def rate_of(rates: Mapping[str, float], devices: Devices) -> float:
     """Throughput alone over that on the best device type: in lockstep the slowest device sets the pace."""
     return min(rates.get(state.view.type, 1.0) for state in devices) if rates else 1.0
+
+
+def _at_whose_cost(impact: Impact, gain: float, rate: float, priority: int) -> str:
+    """Whose promise it would break, or who would lose more than it gains."""
+    return _broken_promise(impact) or _lower_total(impact, gain, rate, priority)
 
 
 def _broken_promise(impact: Impact) -> str:
@@ -73,7 +80,7 @@ def _refusal(request: Request, fleet: Fleet, devices: Devices, prediction: Predi
     excluded = exclusion(node.view, request.job.constraints)
     if excluded:
         return excluded
-    waits = _backed_off(request, node.view.name) or request.away.get(node.view.name, "")
+    waits = backed_off(request, node.view.name) or request.away.get(node.view.name, "")
     if waits:
         return waits
     if prediction.alignment < policy.alignment_threshold:
@@ -94,12 +101,13 @@ def _no_slot(node: NodeState, devices: Devices) -> str:
     return f"no free harvest slot ({max(0, node.free_slots)} of {node.view.slots} free on the node)"
 
 
-def _backed_off(request: Request, node: str) -> str:
+def backed_off(request: Request, node: str) -> str:
+    """Which back-off keeps the job from the node; empty where none does."""
     for place, name in ((EVERY_NODE, "all nodes"), (node, "this node")) if request.backoffs else ():
         backoff = request.backoffs.get(place)
         if backoff is not None:
             until = datetime.fromtimestamp(backoff.until, UTC).strftime("%H:%M:%SZ")
-            return f"back-off until {until} after {backoff.reason} (attempt {backoff.count} on {name})"
+            return f"{BACK_OFF}{until} after {backoff.reason} (attempt {backoff.count} on {name})"
     return ""
 
 
@@ -134,17 +142,34 @@ def _margin_told(request: Request, prediction: Prediction, devices: Devices) -> 
 
 
 def _help(request: Request, fleet: Fleet, prediction: Prediction, devices: Devices) -> str:
-    """What would change the smallest factor; in the same words while figures move, or a status would be rewritten."""
+    """What would change the smallest factor; nothing where others there would have to lose for it.
+
+    In the same words while figures move, or a status would be rewritten.
+    """
     idle, memory, sharing = prediction.idle, prediction.memory, prediction.sharing
     if request.appetite is not None and memory < 1.0 and memory <= min(idle, sharing):
         tightest = min(devices, key=lambda state: fleet.predict((state,), request.job, request.appetite).memory)
         want = request.appetite.on(tightest.view.type, tightest.view.memory).want_bytes
         taken = tightest.unseen + request.job.memory
         return lending_help(tightest.view, want, len(tightest.claims) + 1, taken)
-    if request.job.sla is None:
+    if request.job.sla is not None and sharing < idle:
+        return f"; alone there it would get at least {idle * memory:.2f}"
+    most = _most_promised(request, prediction)
+    if not most:
         return "; a less busy service would change it"
-    if sharing < idle:
-        return f"; alone there it would get {idle * memory:.2f}"
-    # What an SLA needs is proportional to it. Rounded down, so that it is promised as it is told.
+    impact, rate = fleet.impact(devices, request.job.memory), rate_of(request.rates, devices)
+    gain = impact.gain(prediction.fraction * len(devices) * rate)
+    if _at_whose_cost(impact, gain, rate, request.job.priority):
+        return ""
+    return f"; up to {most:.2f} can be promised here"
+
+
+def _most_promised(request: Request, prediction: Prediction) -> float:
+    """The largest SLA that would be kept; 0 for a job without one.
+
+    What one needs is proportional to it. Rounded down, so that it is promised as it is told.
+    """
+    if request.job.sla is None:
+        return 0.0
     kept = request.job.sla * prediction.fraction / request.least(prediction.uncertainty)
-    return f"; up to {floor(100.0 * kept + _ROUNDING) / 100.0:.2f} can be promised here"
+    return floor(100.0 * kept + _ROUNDING) / 100.0

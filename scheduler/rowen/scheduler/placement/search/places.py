@@ -10,6 +10,7 @@ from rowen.scheduler.placement.constraints import VOLUME_CLAIM, Constraints
 from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.fleet.fleet import Fleet, Needs
 from rowen.scheduler.placement.search.choice import choose
+from rowen.scheduler.placement.search.evaluation import BACK_OFF, backed_off
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.policy import Policy
@@ -32,7 +33,8 @@ class Places:
         self.fleet, self.policy = fleet, policy
         self.spreading = Spreading(fleet, standing)
         self._history = history
-        self._refused: dict[Shape, Choice] = {}
+        self._refused: dict[tuple[Shape, frozenset[str]], Choice] = {}
+        """By shape, and the nodes that are kept away from."""
 
     def request(self, job: JobView, backoffs: Mapping[str, Backoff]) -> Request:
         """What the job asks for; its margin covers the predictor's error for its class. `backoffs`: its, by node."""
@@ -57,33 +59,39 @@ class Places:
         return replace(request, away=self.spreading.barred(request.job, softly=True))
 
     def _choice(self, request: Request, *, softly: bool) -> Choice:
-        """A request like one that was refused before is refused alike: capacity only shrinks.
-
-        So is one that keeps away from some nodes besides, unless it is told of one of them: there it hears of its own
-        back-off.
-        """
+        """A request like one that was refused before is refused alike: capacity only shrinks."""
         job, rates = request.job, tuple(request.rates.items())
         lies = self.spreading.gist(job, softly=softly) if request.away else None
         needs = self.fleet.needs(request.appetite) if request.appetite is not None else None
         own = job.devices, job.memory, job.pool, needs
         shape = *own, request.promise, job.priority, job.constraints, rates, lies
-        found = self._refused.get(shape)
-        if found is None or _tells_of(found, request.backoffs):
+        found = self._known(shape, request.backoffs)
+        if found is None:
             found = choose(request, self.fleet, self.policy)
-            if found.chosen is None and not request.backoffs:
-                self._refused[shape] = found
+            if found.chosen is None:
+                self._refused[shape, frozenset(request.backoffs)] = found
             return found
-        return self._retold(found, job.constraints) if job.constraints.volumes else found
+        return self._retold(found, request) if job.constraints.volumes or request.backoffs else found
 
-    def _retold(self, choice: Choice, constraints: Constraints) -> Choice:
-        """With the job's own volumes named: the first of its shape may be of another namespace."""
-        return Choice(tuple(self._named(candidate, constraints) for candidate in choice.candidates))
+    def _known(self, shape: Shape, backoffs: Mapping[str, Backoff]) -> Choice | None:
+        """What one like it was told; also without its back-offs, unless it would hear of one of them."""
+        found = self._refused.get((shape, frozenset(backoffs)))
+        if found is not None or not backoffs:
+            return found
+        freer = self._refused.get((shape, frozenset()))
+        return None if freer is None or _tells_of(freer, backoffs) else freer
 
-    def _named(self, candidate: Candidate, constraints: Constraints) -> Candidate:
-        if not candidate.refusal.startswith(VOLUME_CLAIM):
-            return candidate
-        view = self.fleet.views[self.fleet.number[candidate.node]]
-        return replace(candidate, refusal=exclusion(view, constraints))
+    def _retold(self, choice: Choice, request: Request) -> Choice:
+        """With its own back-offs and volumes named: the first of its shape may be of another namespace."""
+        return Choice(tuple(self._named(candidate, request) for candidate in choice.candidates))
+
+    def _named(self, candidate: Candidate, request: Request) -> Candidate:
+        if candidate.refusal.startswith(BACK_OFF):
+            return replace(candidate, refusal=backed_off(request, candidate.node))
+        if candidate.refusal.startswith(VOLUME_CLAIM):
+            view = self.fleet.views[self.fleet.number[candidate.node]]
+            return replace(candidate, refusal=exclusion(view, request.job.constraints))
+        return candidate
 
 
 def _tells_of(refused: Choice, backoffs: Mapping[str, Backoff]) -> bool:
