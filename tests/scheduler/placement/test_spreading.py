@@ -234,11 +234,12 @@ def test_a_preference_is_kept_though_another_place_would_harvest_more() -> None:
     assert where(run(*hosts, held, like("j2", template(spread(when="ScheduleAnyway")))), "j2") == "b"
 
 
-def test_a_preference_gives_way_beside_a_rule_that_does_not() -> None:
-    """It must not be on `a`, and would like the other zone, where there is nothing to harvest."""
+@pytest.mark.parametrize(("west", "place"), [(0.0, "b"), (0.1, "c")])
+def test_a_preference_counts_beside_a_rule_and_gives_way_where_nothing_is_left(west: float, place: str) -> None:
+    """It must not be on `a`, and would like the other zone."""
     rules = template(spread(ZONE, when="ScheduleAnyway"), affinity=apart())
-    zones = [host("a", 0.9, "east"), host("b", 0.5, "east"), host("c", 0.0, "west")]
-    assert where(run(*zones, placed(like("j1", rules), "a"), like("j2", rules)), "j2") == "b"
+    zones = [host("a", 0.9, "east"), host("b", 0.5, "east"), host("c", west, "west")]
+    assert where(run(*zones, placed(like("j1", rules), "a"), like("j2", rules)), "j2") == place
 
 
 def test_a_job_is_not_refused_for_where_the_likes_of_another_lie() -> None:
