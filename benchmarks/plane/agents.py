@@ -86,7 +86,7 @@ class Agent:
                 failures += 1
                 self._tally.failures += 1
                 most = PROGRESS_SECONDS if reporting else _LONGEST_PAUSE_SECONDS
-                pause = pause_seconds(error, failures, first=1.0, most=most, most_wished=_LONGEST_PAUSE_SECONDS)
+                pause = pause_seconds(error, failures, first=1.0, most=most, most_wished=most)
             due = time.monotonic() + pause
             await asyncio.sleep(pause)
 

@@ -13,7 +13,14 @@ import pytest
 from gate.pod import Pod
 from gate.stuck import stuck_device_thread
 
-from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE
+from rowen.crds.names import (
+    HARVEST_RESOURCE,
+    HEARTBEAT_SECONDS,
+    LATE_SECONDS,
+    NODE_LEASE_SECONDS,
+    ONLINE_RESOURCE,
+    PROGRESS_SECONDS,
+)
 from rowen.crds.node_harvest import NodeHarvestSpec
 from rowen.kube.errors import RefusedError, UnreachableError
 from rowen.node_agent import tries
@@ -245,9 +252,7 @@ async def test_there_is_no_heartbeat_while_a_report_that_is_due_is_not_accepted(
     await until(lambda: cluster.renewals > sent)
 
 
-@pytest.mark.parametrize(
-    "error", [RefusedError(504, "Timeout", "busy"), UnreachableError("no answer"), OSError("gone")]
-)
+@pytest.mark.parametrize("error", [RefusedError(504, "Timeout", "busy"), UnreachableError("no answer")])
 async def test_a_busy_api_server_gets_one_write_for_a_report_that_it_did_not_take(world, monkeypatch, error):
     """Nothing is made anew for it, and the heartbeat goes on: what was written last stands."""
     agent, cluster, _ = world
@@ -269,6 +274,53 @@ async def test_a_busy_api_server_gets_one_write_for_a_report_that_it_did_not_tak
     # Whatever it says: the one before may have been stored though no answer came.
     await until(lambda: len(cluster.reports) > written)
     assert cluster.ensured == ensured
+
+
+async def test_heartbeats_end_when_the_last_report_that_was_accepted_is_late(world, monkeypatch):
+    agent, cluster, _ = world
+    monkeypatch.setattr("rowen.node_agent.agent.HEARTBEAT_SECONDS", 0.1)
+    await until(lambda: cluster.renewals)
+    report = cluster.report
+
+    async def fail(_):
+        raise RefusedError(504, "Timeout", "busy")
+
+    monkeypatch.setattr(cluster, "report", fail)
+    agent._written = None
+    agent._reported -= LATE_SECONDS
+    await until(lambda: not agent._stands.is_set())
+    sent = cluster.renewals
+    await asyncio.sleep(1)
+    assert cluster.renewals == sent
+    monkeypatch.setattr(cluster, "report", report)
+    await until(lambda: cluster.renewals > sent)
+
+
+async def test_a_node_that_cannot_be_looked_at_has_no_heartbeat(world, monkeypatch):
+    agent, cluster, _ = world
+    await until(lambda: cluster.reports and agent._stands.is_set())
+
+    def gone():
+        raise OSError("gone")
+
+    monkeypatch.setattr(agent, "status", gone)
+    await until(lambda: not agent._stands.is_set())
+
+
+@pytest.mark.parametrize("error", [RefusedError(504, "Timeout", "busy"), UnreachableError("no answer")])
+async def test_a_list_of_pods_that_fails_costs_no_report(world, monkeypatch, error):
+    agent, cluster, _ = world
+    await until(lambda: cluster.reports and agent._written)
+    asked = []
+
+    async def fail():
+        asked.append(True)
+        raise error
+
+    monkeypatch.setattr(cluster, "pods", fail)
+    await until(lambda: len(asked) >= 2)
+    assert agent._written is not None
+    assert agent._stands.is_set()
 
 
 async def test_a_report_that_is_accepted_is_a_sign_of_life_where_heartbeats_are_refused(world, monkeypatch):
@@ -301,6 +353,11 @@ def test_a_busy_api_server_s_wish_costs_no_lease():
     # A heartbeat's time, a try and a second one that both take as long as they may.
     left = NODE_LEASE_SECONDS - HEARTBEAT_SECONDS - 2 * _TIMEOUT_SECONDS
     assert all(_pause(busy, failures, _LONGEST_PAUSE) < left for failures in (1, 2, 100))
+
+
+def test_a_report_waits_as_long_as_a_busy_api_server_wishes():
+    busy = RefusedError(429, "TooManyRequests", "later", 18.0)
+    assert _pause(busy, 1, PROGRESS_SECONDS) >= 18.0
 
 
 async def test_a_device_with_a_fault_is_not_offered_and_stops_its_work(world, kubelet, monkeypatch):

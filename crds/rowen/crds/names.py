@@ -55,3 +55,6 @@ NODE_LEASE_SECONDS = 30
 PROGRESS_SECONDS = 20.0
 # The longest time between two reports; the report's window where that is shorter.
 REPORT_SECONDS = 60.0
+# How old the last report of a node that lives on can be, the way to the scheduler and a second try with it: after it
+# the node gets no new jobs, and no heartbeat vouches for the report.
+LATE_SECONDS = 2.0 * REPORT_SECONDS

@@ -10,7 +10,14 @@ import grpc
 import structlog
 
 from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.names import HARVEST_RESOURCE, HEARTBEAT_SECONDS, NODE_LEASE_SECONDS, ONLINE_RESOURCE, PROGRESS_SECONDS
+from rowen.crds.names import (
+    HARVEST_RESOURCE,
+    HEARTBEAT_SECONDS,
+    LATE_SECONDS,
+    NODE_LEASE_SECONDS,
+    ONLINE_RESOURCE,
+    PROGRESS_SECONDS,
+)
 from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds
@@ -56,6 +63,8 @@ class Agent:
         self._spec: NodeHarvestSpec | None = None
         self._written: Written | None = None
         """The last report that was accepted; None: the next one is due."""
+        self._reported = float("-inf")
+        """When the last report that was accepted was made, on the monotonic clock."""
         self._stands = asyncio.Event()
         """Set while there is a report that can be relied upon: none was refused since one was accepted."""
         self._beats: dict[str, float] = {}
@@ -164,15 +173,13 @@ class Agent:
             await asyncio.sleep((self._spec or NodeHarvestSpec()).interval_seconds)
 
     def _unaccepted(self, error: KubeError | OSError) -> None:
-        """A report was not: it may be in the store all the same, so the next one is written whatever it says.
-
-        A busy API server gets no more work from its failures: what was written last stands, and is vouched for.
-        """
-        self._written = None
-        if isinstance(error, KubeError) and not error.passes:
+        """What the last one says holds no longer, unless the API server is just too busy: that gets no more work."""
+        if isinstance(error, KubeError) and error.passes:
+            return
+        self._stands.clear()
+        if isinstance(error, KubeError):
             # The object may have been deleted.
             self._spec = None
-            self._stands.clear()
 
     async def _report(self) -> None:
         """Looks at the node, and writes what matters."""
@@ -181,8 +188,10 @@ class Agent:
         await self._place()
         taken, status = time.monotonic(), self.status()
         if due(self._written, status, taken, self._window()):
+            # Where no answer comes it may be in the store all the same: the next one is written whatever it says.
+            self._written = None
             await self._cluster.report(status)
-            self._written = Written(taken, status)
+            self._written, self._reported = Written(taken, status), taken
             # A changed report is a sign of life to its readers, also where heartbeats are refused.
             self._accepted(taken)
         self._stands.set()
@@ -210,6 +219,9 @@ class Agent:
         while True:
             await self._stands.wait()
             sent = time.monotonic()
+            if sent - self._reported > LATE_SECONDS:
+                self._stands.clear()
+                continue
             try:
                 await self._cluster.renew()
             except (KubeError, OSError) as error:
@@ -271,8 +283,8 @@ class Agent:
 
 
 def _pause(error: Exception, failures: int, most: float) -> float:
-    """Seconds to the next try; a busy API server's wish for more would cost the node its lease."""
-    return pause_seconds(error, failures, first=1.0, most=most, most_wished=_LONGEST_PAUSE)
+    """Seconds to the next try, up to a quarter more than `most`, whatever a busy API server wishes."""
+    return pause_seconds(error, failures, first=1.0, most=most, most_wished=most)
 
 
 async def _every(period: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from scheduler.builders import GIB, LEASE, NOW, device, job, node, outcome, placed, pod, run, world
 
+from rowen.crds.names import LATE_SECONDS
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError, Profile
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
-from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.placement.constraints import Constraints, constraints_of
 from rowen.scheduler.placement.eligibility import admits
 from rowen.scheduler.placement.fleet import eligible

@@ -6,9 +6,8 @@ import contextlib
 from scheduler.stage import Clock, Stage
 from scheduler.tap import Tap, until
 
-from rowen.crds.names import NODE_LEASE_SECONDS
+from rowen.crds.names import LATE_SECONDS, NODE_LEASE_SECONDS
 from rowen.kube.client import Client
-from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.world.cluster import Cluster
 
 

@@ -8,7 +8,7 @@ last change.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rowen.crds.names import REPORT_SECONDS
+from rowen.crds.names import LATE_SECONDS
 
 BLIND_SECONDS = 5.0
 """Longest time without a sign of the API server, stalls apart, that still counts as listening."""
@@ -17,8 +17,6 @@ STALL_SECONDS = 1.0
 _MOST_STALLS = 100
 KEPT_SECONDS = 60.0
 """How long a node is remembered that has neither a heartbeat nor a report: they may have been deleted by hand."""
-LATE_SECONDS = 2.0 * REPORT_SECONDS
-"""How old the last report of a node that lives on can be, the way to the scheduler and a second try with it."""
 
 Stall = tuple[float, float]
 """Begin and end, Unix seconds."""
@@ -111,7 +109,11 @@ def advanced(
 
 
 def untold(hearing: Hearing, now: float, lease_seconds: float) -> list[str]:
-    """The nodes that live on and whose reports do not arrive: no heartbeat follows a report that was not accepted."""
+    """The nodes that live on and whose reports do not arrive.
+
+    A node whose reports are not accepted sends no heartbeat either, once its last one is so old: it is among them for
+    no longer than its lease.
+    """
     return [
         node
         for node, word in hearing.words.items()

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rowen.crds.names import LATE_SECONDS
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.prediction import Prediction
-from rowen.scheduler.monitor.hearing import LATE_SECONDS
 from rowen.scheduler.placement.fleet.claims import Claim, Impact
 from rowen.scheduler.placement.fleet.columns import FULL, SHARED
 from rowen.scheduler.policy import Policy
