@@ -72,16 +72,20 @@ def test_all_claims_have_to_be_met() -> None:
         (VolumeClaim("ns", "data"), None),
         (VolumeClaim("ns", "data", "free"), None),
         (VolumeClaim("ns", "data", "free", bound=True), None),
-        (VolumeClaim("ns", "data", "held"), "a"),
+        (VolumeClaim("ns", "data", "held"), None),
         (VolumeClaim("ns", "data", "held", bound=True), "a"),
         (VolumeClaim("ns", "data", "none"), None),
         (VolumeClaim("other", "data", "held", bound=True), None),
         (VolumeClaim("ns", "other", "held", bound=True), None),
-        (VolumeClaim("ns", "data", "none", bound=True), "(volume none) has lost its volume, which is gone"),
+        (
+            VolumeClaim("ns", "data", "none", bound=True),
+            "(volume none) is bound to a volume of which nothing is known yet",
+        ),
+        (VolumeClaim("ns", "data", "theirs\n", deleting=True), "is being deleted"),
         (VolumeClaim("ns", "data", "held", lost=True), "(volume held) has lost its volume, which is gone"),
         (VolumeClaim("ns", "data", deleting=True), "is being deleted"),
         (VolumeClaim("ns", "data", "held", bound=True, deleting=True), "(volume held) is being deleted"),
-        (VolumeClaim("ns", "data", "empty"), "(volume empty) can be used on no node: its term is empty"),
+        (VolumeClaim("ns", "data", "empty", bound=True), "(volume empty) can be used on no node: its term is empty"),
     ],
 )
 def test_what_a_claim_limits(claim: VolumeClaim, reason: str | None) -> None:

@@ -1,5 +1,6 @@
 """Volumes and claims as the API server has them, and a scheduler that goes by them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,8 +16,9 @@ from rowen.kube.objects import apply_status, delete
 from rowen.scheduler.placement.constraints import Requirement, Term
 from rowen.scheduler.placement.volumes import NO_VOLUMES, Volume, VolumeClaim, Volumes
 from rowen.scheduler.policy import Policy
+from rowen.scheduler.world.cluster import Cluster
 from rowen.scheduler.world.facts import job_view
-from rowen.scheduler.world.storage import CLAIMS, VOLUMES, Storage, read_claim, read_volume
+from rowen.scheduler.world.storage import CLAIMS, VOLUMES, WITHHELD_SECONDS, Storage, read_claim, read_volume
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -82,6 +84,61 @@ def test_jobs_are_kept_to_their_volumes_anew_where_something_has_changed(kube: C
     assert storage.limited([other], here) == [other]
     assert storage.limited([held], NO_VOLUMES) == [held]
     assert storage.limited([held], here) == [first[1]]
+
+
+class Heard:
+    """An informer that was heard so long ago."""
+
+    def __init__(self, silent: float, *found: object, withheld: bool = False) -> None:
+        self.silent, self.found, self.withheld = silent, found, withheld
+
+    def silent_seconds(self) -> float:
+        return self.silent
+
+    def lacks_right(self) -> bool:
+        return self.withheld
+
+    def values(self) -> list[object]:
+        return list(self.found)
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "silent", "known"),
+    [
+        (Heard(1.0), Heard(2.0), 2.0, True),
+        (Heard(float("inf")), Heard(2.0), float("inf"), True),
+        # A restarted API server refuses everything for a moment.
+        (Heard(3.0, withheld=True), Heard(2.0), 3.0, True),
+        (Heard(1.0), Heard(WITHHELD_SECONDS, withheld=True), WITHHELD_SECONDS, True),
+        (Heard(1.0), Heard(WITHHELD_SECONDS + 0.1, withheld=True), 1.0, False),
+        (Heard(float("inf"), withheld=True), Heard(float("inf"), withheld=True), 0.0, False),
+    ],
+)
+def test_what_was_listed_counts_until_its_right_is_withheld_for_long(
+    kube: Client, monkeypatch: pytest.MonkeyPatch, claims: Heard, volumes: Heard, silent: float, known: bool
+) -> None:
+    storage = Storage(kube, lambda: None)
+    claims.found, volumes.found = (VolumeClaim("ns", "data", "v", bound=True),), (Volume("v"),)
+    monkeypatch.setattr(storage, "_claims", claims)
+    monkeypatch.setattr(storage, "_volumes", volumes)
+    assert storage.silent_seconds() == silent
+    assert bool(storage.volumes().claims) is known
+    assert bool(storage.volumes().volumes) is known
+
+
+async def test_what_becomes_of_a_claim_wakes_the_scheduler(stage: Stage) -> None:
+    woken = asyncio.Event()
+    cluster = Cluster(stage.client, stage.namespace, woken.set, stage.clock, 30.0)
+    controllers, running = Controllers(stage), asyncio.create_task(cluster.run())
+    try:
+        await until(cluster.current)
+        for step in (controllers.claim("data"), controllers.bind("data", "a")):
+            woken.clear()
+            await step
+            await asyncio.wait_for(woken.wait(), 30.0)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 class Controllers:

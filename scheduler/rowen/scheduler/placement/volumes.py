@@ -1,6 +1,6 @@
 """The nodes on which a pod's volumes can be used, as their claims and kube-scheduler have it. Pure.
 
-A claim without a volume limits nothing, nor does one that is not there: kube-scheduler has the last word on both.
+A claim that is not bound limits nothing, nor does one that is not there: kube-scheduler has the last word on both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,13 +50,19 @@ class Volumes:
         return tuple(dict.fromkeys(sorted(found, key=lambda limit: not limit.fault)))
 
     def _limit(self, claim: VolumeClaim) -> VolumeLimit | None:
-        volume = self.volumes.get(claim.volume)
-        name = f"{VOLUME_CLAIM}{claim.name}" + (f" (volume {claim.volume})" if claim.volume else "")
+        # A volume that is only named may be another's, and its name anything: nothing is told of it.
+        owned = claim.bound or claim.lost
+        name = f"{VOLUME_CLAIM}{claim.name}" + (f" (volume {claim.volume})" if owned else "")
         if claim.deleting:
             return VolumeLimit((), name, "is being deleted")
-        if claim.lost or (claim.bound and volume is None):
+        if claim.lost:
             return VolumeLimit((), name, "has lost its volume, which is gone")
-        if volume is None or volume.terms is None:
+        if not claim.bound:
+            return None
+        volume = self.volumes.get(claim.volume)
+        if volume is None:
+            return VolumeLimit((), name, "is bound to a volume of which nothing is known yet")
+        if volume.terms is None:
             return None
         return VolumeLimit(volume.terms, name, "" if volume.terms else "can be used on no node: its term is empty")
 

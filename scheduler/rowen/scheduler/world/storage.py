@@ -10,6 +10,8 @@ from rowen.scheduler.placement.constraints import terms_of
 from rowen.scheduler.placement.volumes import NO_VOLUMES, Volume, VolumeClaim, Volumes
 from rowen.scheduler.snapshot import JobKey, JobView
 
+WITHHELD_SECONDS = 30.0
+"""A right that is withheld for so long is not to be had; an API server that has just started withholds every one."""
 CLAIMS = Resource("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 VOLUMES = Resource("PersistentVolume", "v1", "persistentvolumes")
 
@@ -36,7 +38,7 @@ def read_volume(raw: Raw) -> Volume:
 class Storage:
     """Copies of claims and volumes. `changed` is called when they say something else.
 
-    They are worth a right to read them, but not a scheduler: without it they limit nothing.
+    They are worth a right to read them, but not a scheduler: without it for `WITHHELD_SECONDS` they limit nothing.
     """
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
@@ -55,11 +57,11 @@ class Storage:
 
     def silent_seconds(self) -> float:
         """Seconds since the API server was heard last; 0 where nothing is heard for want of the right."""
-        return max(0.0 if one.lacks_right() else one.silent_seconds() for one in self.informers)
+        return max(0.0 if _withheld(one) else one.silent_seconds() for one in self.informers)
 
     def volumes(self) -> Volumes:
         """What is known now; the same object until something changes."""
-        if any(one.lacks_right() for one in self.informers):
+        if any(map(_withheld, self.informers)):
             return NO_VOLUMES
         if self._read is None:
             claims = {(claim.namespace, claim.name): claim for claim in self._claims.values()}
@@ -78,6 +80,10 @@ class Storage:
         if old != new:
             self._read = None
             self._changed()
+
+
+def _withheld(informer: Informer[Any]) -> bool:
+    return informer.lacks_right() and informer.silent_seconds() > WITHHELD_SECONDS
 
 
 def _kept(job: JobView, volumes: Volumes, known: tuple[JobView, JobView] | None) -> tuple[JobView, JobView]:
