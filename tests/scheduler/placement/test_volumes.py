@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, device, job, node, outcome, run, world
+from scheduler.builders import NOW, POLICY, device, job, node, outcome, world
 
 from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.placement.constraints import Constraints, Requirement, Term, VolumeLimit, constraints_of
-from rowen.scheduler.placement.eligibility import admits, exclusion
-from rowen.scheduler.placement.fleet import eligible
+from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.volumes import NO_VOLUMES, Volume, VolumeClaim, Volumes
 from rowen.scheduler.serve.whatif import changed, predict
 from rowen.scheduler.snapshot import JobView, NodeView
@@ -188,37 +187,3 @@ def test_a_question_about_a_new_job_knows_the_volumes() -> None:
 def test_a_job_without_a_limit_is_the_same_job() -> None:
     view = job("j", claims=("other",))
     assert view.within(STORED) is view
-
-
-def on(*hosts: str) -> Term:
-    return Term((Requirement("host", "In", hosts),))
-
-
-@pytest.mark.parametrize(
-    ("limits", "looked_at"),
-    [
-        ([(on("n1"),)], ["n1"]),
-        ([(on("n1"), on("n3"))], ["n1", "n3"]),
-        ([(on("n1", "n2"),), (on("n2", "n3", "n4"),)], ["n1", "n2"]),
-        ([(on("n9"),)], []),
-        ([(on("n1"), Term())], ["n0", "n1", "n2", "n3", "n4"]),
-        ([(Term((Requirement("host", "NotIn", ("n1",)),)),)], ["n0", "n1", "n2", "n3", "n4"]),
-        ([()], []),
-    ],
-)
-def test_only_nodes_that_a_volume_can_mean_are_looked_at(
-    monkeypatch: pytest.MonkeyPatch, limits: list[tuple[Term, ...]], looked_at: list[str]
-) -> None:
-    seen = []
-
-    def counted(view: NodeView, constraints: Constraints) -> bool:
-        seen.append(view.name)
-        return admits(view, constraints)
-
-    monkeypatch.setattr(eligible, "admits", counted)
-    parts: list[NodeView | JobView] = [node(f"n{at}", labels={"host": f"n{at}"}) for at in range(5)]
-    for name in ("j", "k"):
-        volumes = tuple(VolumeLimit(terms, f"volume claim {name}") for terms in limits)
-        parts.append(job(name, constraints=Constraints(volumes=volumes)))
-    run(*parts)
-    assert sorted(seen) == looked_at, "once for both jobs"

@@ -17,7 +17,7 @@ def admits(node: NodeView, constraints: Constraints) -> bool:
     return (
         constraints.node in ("", node.name)
         and all(node.labels.get(key) == value for key, value in constraints.selector)
-        and _untolerated(node, constraints) is None
+        and untolerated(node.taints, constraints) is None
         and (constraints.terms is None or _meets(node, constraints.terms))
         and all(_meets(node, limit.terms) for limit in constraints.volumes)
     )
@@ -43,14 +43,15 @@ def _other_node(node: NodeView, constraints: Constraints) -> str:
 
 
 def _taint(node: NodeView, constraints: Constraints) -> str:
-    taint = _untolerated(node, constraints)
+    taint = untolerated(node.taints, constraints)
     return f"taint {taint} is not tolerated" if taint else ""
 
 
-def _untolerated(node: NodeView, constraints: Constraints) -> Taint | None:
+def untolerated(taints: Sequence[Taint], constraints: Constraints) -> Taint | None:
+    """The first of a node's taints that keeps a pod with these constraints away."""
     # A pod that names its node does not pass kube-scheduler: the kubelet asks for NoExecute alone.
     effects = ("NoExecute",) if constraints.node else ("NoSchedule", "NoExecute")
-    for taint in node.taints:
+    for taint in taints:
         if taint.effect in effects and not any(_tolerates(entry, taint) for entry in constraints.tolerations):
             return taint
     return None

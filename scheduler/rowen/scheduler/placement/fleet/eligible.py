@@ -1,61 +1,93 @@
-"""The nodes on which pods can run, found without a look at each node for each job. Pure."""
+"""The nodes on which pods can run, for all nodes at once: what `eligibility.admits` says of each. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from rowen.scheduler.placement.constraints import Constraints, Requirement, Term
-from rowen.scheduler.placement.eligibility import admits
+import numpy as np
+
+from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term
+from rowen.scheduler.placement.eligibility import holds, untolerated
+from rowen.scheduler.placement.fleet.columns import Flags
 from rowen.scheduler.snapshot import NodeView
+
+_KEPT = 256
+"""So many constraints are remembered: every job of a tenant's may have its own."""
+ByValue = Mapping[str, list[int]]
 
 
 class Eligible:
     """The nodes of one pass: their views, why each is closed (empty where it is open), and their numbers by name."""
 
     def __init__(self, views: Sequence[NodeView], refusals: Sequence[str], number: Mapping[str, int]) -> None:
-        self._views, self._refusals, self._number = views, refusals, number
+        self._views = views
+        self._names: ByValue = {name: [at] for name, at in number.items()}
+        self._open: Flags = np.array([not refusal for refusal in refusals], np.bool_)
         self._known: dict[Constraints, frozenset[int]] = {}
 
     def nodes(self, constraints: Constraints) -> frozenset[int]:
         """The open nodes on which pods with these constraints can run, by number."""
-        if constraints not in self._known:
-            asks = constraints != Constraints()
-            self._known[constraints] = frozenset(
-                number
-                for number in self._among(constraints)
-                if not self._refusals[number]
-                and (not (asks or self._views[number].taints) or admits(self._views[number], constraints))
-            )
-        return self._known[constraints]
-
-    def _among(self, constraints: Constraints) -> Collection[int]:
-        """Nodes among which all are that the constraints can mean: those of the rarest label that they ask for."""
-        if constraints.node:
-            return [self._number[constraints.node]] if constraints.node in self._number else []
-        found: list[Collection[int]] = [self._labelled.get(label, []) for label in constraints.selector]
-        alternatives = [constraints.terms, *(limit.terms for limit in constraints.volumes)]
-        found += [self._meant(terms) for terms in alternatives if terms is not None]
-        return min(found, key=len, default=range(len(self._views)))
-
-    def _meant(self, terms: Iterable[Term]) -> Collection[int]:
-        """Nodes among which all are on which one of the terms can hold: many a volume is of one node."""
-        found: set[int] = set()
-        for term in terms:
-            named = [self._having(entry) for entry in term.labels if entry.operator == "In"]
-            if not named:
-                return range(len(self._views))
-            rarest = min(named, key=len)
-            found.update(rarest)
+        found = self._known.get(constraints)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[constraints] = frozenset(np.flatnonzero(self._met(constraints)).tolist())
         return found
 
-    def _having(self, requirement: Requirement) -> list[int]:
-        labels = ((requirement.key, value) for value in requirement.values)
-        return [number for label in labels for number in self._labelled.get(label, ())]
+    def _met(self, constraints: Constraints) -> Flags:
+        met = self._open.copy()
+        if constraints.node:
+            met &= self._on(self._names.get(constraints.node, ()))
+        for taints, numbers in self._tainted.items():
+            if untolerated(taints, constraints) is not None:
+                met[numbers] = False
+        for key, value in constraints.selector:
+            met &= self._on(self._labels.get(key, {}).get(value, ()))
+        for terms in (constraints.terms, *(limit.terms for limit in constraints.volumes)):
+            if terms is not None:
+                met &= self._any(terms)
+        return met
+
+    def _any(self, terms: Iterable[Term]) -> Flags:
+        found = np.zeros(len(self._views), np.bool_)
+        for term in terms:
+            holding = np.ones(len(self._views), np.bool_)
+            for entry in term.labels:
+                holding &= self._where(entry, self._labels.get(entry.key, {}))
+            for entry in term.fields:
+                holding &= self._where(entry, self._names)
+            found |= holding
+        return found
+
+    def _where(self, requirement: Requirement, nodes: ByValue) -> Flags:
+        """Where the requirement holds of what has these values on these nodes, and is absent on all others."""
+        if requirement.operator in ("In", "NotIn"):
+            named = self._on([number for value in requirement.values for number in nodes.get(value, ())])
+            return named if requirement.operator == "In" else ~named
+        fitting = [numbers for value, numbers in nodes.items() if holds(requirement, value)]
+        found = self._on([number for numbers in fitting for number in numbers])
+        if holds(requirement, None):
+            found |= ~self._on([number for numbers in nodes.values() for number in numbers])
+        return found
+
+    def _on(self, numbers: Sequence[int]) -> Flags:
+        flags = np.zeros(len(self._views), np.bool_)
+        flags[list(numbers)] = True
+        return flags
 
     @cached_property
-    def _labelled(self) -> Mapping[tuple[str, str], list[int]]:
-        """The nodes with each label, by number."""
-        found: dict[tuple[str, str], list[int]] = {}
+    def _labels(self) -> Mapping[str, ByValue]:
+        """The nodes by key and value of their labels."""
+        found: dict[str, dict[str, list[int]]] = {}
         for number, view in enumerate(self._views):
-            for label in view.labels.items():
-                found.setdefault(label, []).append(number)
+            for key, value in view.labels.items():
+                found.setdefault(key, {}).setdefault(value, []).append(number)
+        return found
+
+    @cached_property
+    def _tainted(self) -> Mapping[tuple[Taint, ...], list[int]]:
+        """The nodes that have taints, by all of these."""
+        found: dict[tuple[Taint, ...], list[int]] = {}
+        for number, view in enumerate(self._views):
+            if view.taints:
+                found.setdefault(tuple(view.taints), []).append(number)
         return found

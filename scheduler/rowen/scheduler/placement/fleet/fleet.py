@@ -27,7 +27,7 @@ S = TypeVar("S")
 Needs = tuple[MemoryNeed | None, ...]
 """By kind of device, see `Columns.needs`."""
 _OFFERS = 128
-"""So many are kept. Where every job is unlike all others, none is asked for twice."""
+"""So many are kept, and so many constraints' devices. Where every job is unlike all others, none is asked for twice."""
 
 
 class Fleet:
@@ -126,12 +126,14 @@ class Fleet:
         return self.columns
 
     def eligible(self, constraints: Constraints) -> frozenset[int]:
-        """The open nodes on which pods with these constraints can run, by number; each node is looked at once."""
+        """The open nodes on which pods with these constraints can run, by number."""
         return self._eligible.nodes(constraints)
 
     def eligible_rows(self, constraints: Constraints) -> Flags | None:
         """Their devices; None where these are all that are open."""
         if constraints not in self._rows:
+            if len(self._rows) >= _OFFERS:
+                self._rows.clear()
             eligible = self.eligible(constraints)
             self._rows[constraints] = None if len(eligible) == self.open_nodes else self.columns.on(eligible)
         return self._rows[constraints]
