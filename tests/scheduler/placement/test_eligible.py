@@ -14,7 +14,6 @@ from rowen.scheduler.placement.constraints import (
     VolumeLimit,
 )
 from rowen.scheduler.placement.eligibility import admits
-from rowen.scheduler.placement.fleet import eligible
 from rowen.scheduler.placement.fleet.eligible import Eligible
 from rowen.scheduler.snapshot import NodeView
 
@@ -80,10 +79,11 @@ def test_they_are_those_that_admit_it(nodes: list[NodeView], asked: list[Constra
         assert found.nodes(one) == expected
 
 
-def test_no_more_constraints_are_remembered_than_so_many() -> None:
-    nodes = [node(name, labels={"zone": name}) for name in NAMES]
-    found = of(nodes)
-    for number in range(3 * eligible._KEPT):
-        one = Constraints(terms=(Term((Requirement("zone", "NotIn", (f"z{number}", "n1")),)),))
-        assert found.nodes(one) == {0, 2, 3, 4}
-        assert 1 <= len(found._known) <= eligible._KEPT
+def test_256_constraints_are_remembered_and_no_more() -> None:
+    found = of([node(name, labels={"zone": name}) for name in NAMES])
+    many = [Constraints(terms=(Term((Requirement("zone", "NotIn", (f"z{at}", "n1")),)),)) for at in range(257)]
+    answers = [found.nodes(one) for one in many[:256]]
+    assert all(answer == {0, 2, 3, 4} for answer in answers)
+    assert all(found.nodes(one) is answer for one, answer in zip(many, answers, strict=False))
+    assert found.nodes(many[256]) == {0, 2, 3, 4}
+    assert list(found._known) == [many[256]]
