@@ -69,6 +69,12 @@ def test_what_decided_is_one_line_however_narrow_the_terminal_is() -> None:
     assert any(line.endswith("Waiting: [n] idle") for line in told)
 
 
+def test_a_condition_without_a_message_is_told_by_its_reason() -> None:
+    bare = {**STATUS.to_wire()["conditions"][0], "type": "Running", "status": "True", "reason": "Active", "message": ""}
+    told = shown(OfflineJobStatus.from_wire({**STATUS.to_wire(), "conditions": [bare]}))
+    assert [line.split() for line in told.splitlines() if "Active" in line] == [["Running", "True", "Active"]]
+
+
 def test_an_answer_does_not_say_that_a_job_waits_that_can_never_be_placed() -> None:
     never = {"namespace": "a", "name": "j", "action": "wait", "message": "it can never fit: spec.devices is 9, n has 8"}
     console = Console(file=io.StringIO(), width=160)

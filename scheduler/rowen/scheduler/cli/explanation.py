@@ -26,7 +26,8 @@ def show(
         console.print(text, markup=False, soft_wrap=True)
 
     for condition in status.conditions:
-        say(f"{condition.type:<10} {condition.status:<8} {condition.reason}: {condition.message}")
+        told = ": ".join(filter(None, (condition.reason, condition.message)))
+        say(f"{condition.type:<10} {condition.status:<8} {told}")
     if status.throughput is not None:
         say("; ".join(f"{name} {value:g}" for name, value in status.throughput.to_wire().items()))
     if alone is not None:
