@@ -1,5 +1,6 @@
 """The nodes for a pod, found for all at once: those that `admits` says one by one."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler.builders import node
@@ -13,7 +14,8 @@ from rowen.scheduler.placement.constraints import (
     Toleration,
     VolumeLimit,
 )
-from rowen.scheduler.placement.eligibility import admits
+from rowen.scheduler.placement.eligibility import admits, integer
+from rowen.scheduler.placement.fleet import eligible
 from rowen.scheduler.placement.fleet.eligible import Eligible
 from rowen.scheduler.snapshot import NodeView
 
@@ -87,3 +89,18 @@ def test_256_constraints_are_remembered_and_no_more() -> None:
     assert all(found.nodes(one) is answer for one, answer in zip(many, answers, strict=False))
     assert found.nodes(many[256]) == {0, 2, 3, 4}
     assert list(found._known) == [many[256]]
+
+
+def test_each_value_of_a_label_is_read_once_however_many_terms_compare_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many terms as a template may have: jobs of one tenant, each with others, would hold up every pass."""
+    read: list[str | None] = []
+
+    def reading(text: str | None) -> int | None:
+        read.append(text)
+        return integer(text)
+
+    monkeypatch.setattr(eligible, "integer", reading)
+    found = of([node(f"n{number}", labels={"cores": str(number)}) for number in range(200)])
+    terms = [Term(tuple(Requirement("cores", "Gt", (str(100 + at),)) for at in range(16))) for _ in range(32)]
+    assert found.nodes(Constraints(terms=tuple(terms))) == frozenset(range(116, 200))
+    assert len(read) == 200 + 32 * 16

@@ -122,13 +122,13 @@ def holds(requirement: Requirement, value: str | None) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    have, bound = _integer(value), _integer(requirement.values[0])
+    have, bound = integer(value), integer(requirement.values[0])
     if have is None or bound is None:
         return False
     return have > bound if requirement.operator == "Gt" else have < bound
 
 
-def _integer(text: str | None) -> int | None:
+def integer(text: str | None) -> int | None:
     """A 64-bit integer as Go reads it; None for anything else."""
     if text is None or not _INTEGER.fullmatch(text):
         return None
