@@ -31,6 +31,7 @@ from rowen.node_agent.attach.offence import Reason, Tell, kept_memory
 from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.cluster import _TIMEOUT_SECONDS
 from rowen.node_agent.config import CpuDeviceConfig, Settings
+from rowen.node_agent.health import LOOP_PATIENCE
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.native import library_path
 from rowen.node_agent.node import Node
@@ -321,6 +322,33 @@ async def test_a_list_of_pods_that_fails_costs_no_report(world, monkeypatch, err
     await until(lambda: len(asked) >= 2)
     assert agent._written is not None
     assert agent._stands.is_set()
+
+
+async def test_an_agent_that_waits_for_a_slow_api_server_is_not_stalled(world, monkeypatch):
+    """Restarted, it would ask for more, and its devices' leases would run out."""
+    agent, cluster, _ = world
+    await until(lambda: cluster.reports)
+    answers = []
+
+    async def slow():
+        await asyncio.sleep(0.2)
+        answers.append(time.monotonic())
+        raise RefusedError(504, "Timeout", "busy")
+
+    monkeypatch.setattr("rowen.node_agent.agent._pause", lambda *_: 60.0)
+    monkeypatch.setattr(cluster, "pods", slow)
+    await until(lambda: answers and agent._beats["report"] >= answers[0])
+    assert 1.25 * PROGRESS_SECONDS < LOOP_PATIENCE, "the longest pause"
+
+
+async def test_a_long_interval_costs_neither_heartbeat_nor_agent(world, monkeypatch):
+    """Reports are late after two minutes, and a loop is stalled after half a minute."""
+    agent, cluster, _ = world
+    await until(lambda: cluster.reports)
+    monkeypatch.setattr("rowen.node_agent.agent.PROGRESS_SECONDS", 0.2)
+    agent._spec = NodeHarvestSpec(interval_seconds=300)
+    looks = cluster.looks
+    await until(lambda: cluster.looks >= looks + 3)
 
 
 async def test_a_report_that_is_accepted_is_a_sign_of_life_where_heartbeats_are_refused(world, monkeypatch):

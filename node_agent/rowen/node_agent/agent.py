@@ -167,10 +167,12 @@ class Agent:
                 log.warning("the API server did not accept the report", error=str(error) or type(error).__name__)
                 self._unaccepted(error)
                 failures += 1
-                await asyncio.sleep(_pause(error, failures, PROGRESS_SECONDS))
-                continue
-            failures = 0
-            await asyncio.sleep((self._spec or NodeHarvestSpec()).interval_seconds)
+                pause = _pause(error, failures, PROGRESS_SECONDS)
+            else:
+                failures, pause = 0, min(PROGRESS_SECONDS, (self._spec or NodeHarvestSpec()).interval_seconds)
+            # A slow API server's answers and a rest may together last for longer than a loop may without being stalled.
+            self._beats["report"] = time.monotonic()
+            await asyncio.sleep(pause)
 
     def _unaccepted(self, error: KubeError | OSError) -> None:
         """What the last one says holds no longer, unless the API server is just too busy: that gets no more work."""
