@@ -19,7 +19,7 @@ from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import apply
-from rowen.scheduler.cli import lookup, session
+from rowen.scheduler.cli import lookup, question, session
 from rowen.scheduler.cli.app import app
 from rowen.scheduler.cli.explanation import show, show_answer
 
@@ -214,6 +214,28 @@ def test_a_server_that_never_answers_is_given_up(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{silent.getsockname()[1]}"
         assert "does not answer: no reply in time" in explain(monkeypatch, written(tmp_path, config), "j")
+
+
+async def test_every_candidate_may_take_longer_than_an_answer(
+    api_server: ApiServer, kube: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dozens of pages, and the scheduler rests after each."""
+    job = samples.offline_job("j")
+    await apply(kube, OFFLINE_JOBS, {**job, "metadata": {**job["metadata"], "namespace": namespace}}, manager="test")
+
+    async def token(*_: Any) -> str:
+        return "token"
+
+    async def slow(*_: Any) -> list[Any]:
+        await asyncio.sleep(session.LIMIT_SECONDS)
+        return []
+
+    monkeypatch.setattr(session, "LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr(question, "caller_token", token)
+    monkeypatch.setattr(question, "candidates", slow)
+    arguments = ("explain", "j", "-n", namespace, "--candidates")
+    told = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, *arguments)
+    assert "the scheduler has not looked at it yet" in told
 
 
 def test_a_cluster_without_rowen_is_told(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,8 @@ Account = Annotated[
 Agents = Annotated[str, typer.Option("--agent-namespace", help="Where the agents are, with the nodes' heartbeats.")]
 JobName = Annotated[str, typer.Argument(help="Name of the OfflineJob.", metavar="JOB")]
 _SERVICE, _AGENTS = "rowen-system/rowen-scheduler", "rowen-agent"
+_PAGES_SECONDS = 300.0
+"""For every candidate: of a large cluster these are dozens of pages, and the scheduler rests for seconds after each."""
 
 
 _LOGIN: dict[str, Any] = {
@@ -116,7 +118,7 @@ async def explain(
         token = await question.caller_token(client, account, at)
         return raw, await question.candidates(client, scheduler, token, at, name)
 
-    raw, known = await asked(read)
+    raw, known = await asked(read, _PAGES_SECONDS if candidates else None)
     status = status_of(name, raw)
     if output is Output.JSON:
         answer = (raw.get("status") or {}).get("explanation") or {}

@@ -66,9 +66,9 @@ async def connected() -> Client:
     return await open_client(login.kubeconfig, login.context)
 
 
-async def asked(work: Callable[[Client], Awaitable[T]]) -> T:
-    """What `work` finds out within `LIMIT_SECONDS`. Raises `CommandError`."""
-    async with told(), asyncio.timeout(LIMIT_SECONDS), await connected() as client:
+async def asked(work: Callable[[Client], Awaitable[T]], most_seconds: float | None = None) -> T:
+    """What `work` finds out within so many seconds, `LIMIT_SECONDS` if nothing is said. Raises `CommandError`."""
+    async with told(), asyncio.timeout(most_seconds or LIMIT_SECONDS), await connected() as client:
         return await work(client)
 
 
