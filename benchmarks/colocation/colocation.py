@@ -26,9 +26,9 @@ from colocation.flags import FLAGS_ENV, Flags
 from colocation.sharing import members, pin
 from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
 
+from rowen.crds.fine_tune import Lora
 from rowen.crds.names import JOB_SPEC_ENV
-from rowen.crds.offline_job import Lora
-from rowen.crds.worker import BatchSpec, ModelLocation, TuningSpec
+from rowen.crds.worker import BatchSpec, Location, ModelLocation, TuningSpec
 from rowen.demo import samples
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32
@@ -91,15 +91,15 @@ class Colocation:
             weights = weights_bytes(self._folder / MODEL, FLOAT32)
             return BatchSpec(
                 model=model,
-                input_path=str(self._folder / "requests.jsonl"),
-                output_path=str(self._folder / f"answers-{name}.jsonl"),
+                input=Location(where=str(self._folder / "requests.jsonl")),
+                output=Location(where=str(self._folder / f"answers-{name}.jsonl")),
                 memory_bytes=OVERHEAD_BYTES + weights + _BATCH_CACHE_BYTES,
             )
         # Small steps, so that tokens are counted finely; no checkpoint or end within a run.
         return TuningSpec(
             base_model=model,
-            dataset_path=str(self._folder / "support.jsonl"),
-            output_path=str(self._folder / f"adapter-{name}"),
+            dataset=Location(where=str(self._folder / "support.jsonl")),
+            output=Location(where=str(self._folder / f"adapter-{name}")),
             lora=Lora(),
             epochs=1000,
             batch_size=1,

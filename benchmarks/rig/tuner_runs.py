@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from typing_extensions import override
 
-from rowen.crds.offline_job import Lora
-from rowen.crds.worker import ModelLocation, TuningSpec
+from rowen.crds.fine_tune import Lora
+from rowen.crds.worker import Location, ModelLocation, TuningSpec
 from rowen.demo import samples
 from rowen.node_agent.memory.pool import HANDLE_BYTES, Pool
 from rowen.node_agent.memory.pool_status import Kind
@@ -139,8 +139,8 @@ class Tuning:
         output.mkdir()
         spec = TuningSpec(
             base_model=ModelLocation(name_or_path=str(self._model)),
-            dataset_path=str(self._dataset),
-            output_path=str(output),
+            dataset=Location(where=str(self._dataset)),
+            output=Location(where=str(output)),
             lora=Lora(),
             epochs=1000,
             batch_size=_BATCH_ROWS,

@@ -17,7 +17,7 @@ from rowen.crds.schema import structural_schema, walk
 BY_NAME = "name too long for a label"
 """Of the object, not of its spec."""
 JOBS = [(name, job, told) for name, job, told in REFUSED if job["kind"] == "OfflineJob" and name != BY_NAME]
-BY_THE_MODEL = {"exactly one of claimName, huggingFace must be set", "claimName and path go together"}
+BY_THE_MODEL = {"exactly one of claimName, uri, huggingFace must be set"}
 """What parsing refuses."""
 
 

@@ -43,21 +43,77 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         (
             f"output over the input: {path}",
             offline_job(fineTune=None, batchInference=changed(BATCH, "output.path", path)),
-            "spec.batchInference: .*output must not be the same path on the same claim as input",
+            "spec.batchInference: .*output must not be the same place as input",
         )
         for path in ("in.jsonl", "./in.jsonl", ".//./in.jsonl", "in.jsonl/", "in.jsonl/.")
     ),
     (
         "output over the dataset",
         changed(JOB, "spec.fineTune.output.path", "./train.jsonl"),
-        "spec.fineTune: .*output must not be the same path on the same claim as dataset",
+        "spec.fineTune: .*output must not be the same place as dataset",
     ),
     (
         "output over the model",
         changed(JOB, "spec.fineTune.output", {"claimName": "models", "path": "tiny//"}),
-        "spec.fineTune: .*output must not be the same path on the same claim as baseModel",
+        "spec.fineTune: .*output must not be the same place as baseModel",
     ),
     ("no LoRA target", changed(JOB, "spec.fineTune.lora.targetModules", []), "spec.fineTune.lora.targetModules"),
+    (
+        "all linear layers and one more",
+        changed(JOB, "spec.fineTune.lora.targetModules", ["all-linear", "q_proj"]),
+        "spec.fineTune.lora: .*all-linear stands alone",
+    ),
+    (
+        "evaluation of nothing",
+        changed(changed(JOB, "spec.fineTune.heldOutFraction", 0), "spec.fineTune.evaluation", {"steps": 5}),
+        "spec.fineTune: .*evaluation needs a heldOutFraction above 0",
+    ),
+    (
+        "dataset nowhere",
+        changed(JOB, "spec.fineTune.dataset", {}),
+        "spec.fineTune.dataset: .*exactly one of claimName, uri must be set",
+    ),
+    (
+        "dataset on a claim and at an address",
+        changed(JOB, "spec.fineTune.dataset.uri", "s3://data/train.jsonl"),
+        "spec.fineTune.dataset: .*exactly one of claimName, uri must be set",
+    ),
+    ("a path alone", changed(JOB, "spec.fineTune.dataset", {"path": "a", "uri": "s3://b/a"}), "claimName and path go"),
+    ("a secret for a volume", changed(JOB, "spec.fineTune.output.secretName", "s3"), "secretName goes with uri"),
+    (
+        "a secret for a model on a volume",
+        changed(JOB, "spec.fineTune.baseModel.secretName", "s3"),
+        "secretName goes with uri or huggingFace",
+    ),
+    (
+        "an address above the bucket",
+        changed(JOB, "spec.fineTune.output", {"uri": "s3://bucket/../x"}),
+        "spec.fineTune.output: .*uri must not contain '..'",
+    ),
+    ("results on the hub", changed(JOB, "spec.fineTune.output", {"uri": "hf://a/b"}), "spec.fineTune.output.uri"),
+    (
+        "an address of the web",
+        changed(JOB, "spec.fineTune.dataset", {"uri": "https://a/b"}),
+        "spec.fineTune.dataset.uri",
+    ),
+    (
+        "output at the input's address",
+        offline_job(
+            fineTune=None,
+            batchInference=changed(changed(BATCH, "input", {"uri": "s3://b/x"}), "output", {"uri": "s3://b/x/"}),
+        ),
+        "spec.batchInference: .*output must not be the same place as input",
+    ),
+    (
+        "errors over the input",
+        offline_job(fineTune=None, batchInference=changed(BATCH, "errors", BATCH["input"])),
+        "spec.batchInference: .*errors must not be the same place as input",
+    ),
+    (
+        "errors over the output",
+        offline_job(fineTune=None, batchInference=changed(BATCH, "errors", BATCH["output"])),
+        "spec.batchInference: .*errors must not be the same place as output",
+    ),
     ("rank zero", changed(JOB, "spec.fineTune.lora.rank", 0), "spec.fineTune.lora.rank"),
     ("learning rate zero", changed(JOB, "spec.fineTune.learningRate", 0), "spec.fineTune.learningRate"),
     ("no device", offline_job(devices=0), "spec.devices.*greater than or equal to 1"),

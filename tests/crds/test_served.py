@@ -52,7 +52,7 @@ def test_template_keeps_every_field(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("ojob.spec.fineTune", "LoRA fine-tuning of a base model on a JSONL dataset."),
+        ("ojob.spec.fineTune", "LoRA fine-tuning of a base model with TRL."),
         ("ojob.spec.fineTune.baseModel", "a folder on a volume"),
         ("ojob.spec.sla.throughputFraction", "as a fraction of the job's throughput alone"),
         ("ojob.status.explanation.candidates", "What the scheduler thought of one candidate."),

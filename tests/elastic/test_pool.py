@@ -15,7 +15,7 @@ import pytest
 from gate.rig import Rig, Tenant, until
 from runtime.server import START_SECONDS, environment, serving
 
-from rowen.crds.worker import BatchSpec, ModelLocation
+from rowen.crds.worker import BatchSpec, Location, ModelLocation
 from rowen.node_agent.memory.pool_status import MemberStatus
 from rowen.node_agent.native import library_path
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
@@ -118,15 +118,15 @@ def batch_job(rig: Rig, model: Path, rows: list[dict[str, Any]], folder: Path) -
     (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(model)),
-        input_path=str(folder / "in.jsonl"),
-        output_path=str(folder / "out.jsonl"),
+        input=Location(where=str(folder / "in.jsonl")),
+        output=Location(where=str(folder / "out.jsonl")),
         memory_bytes=OVERHEAD_BYTES + weights_bytes(model, FLOAT32),
     )
     settings = environment(
         **{**rig.environment(), "ROWEN_JOB_SPEC": job.model_dump_json(by_alias=True)},
         ROWEN_POOL_BYTES=str(HANDLES * HANDLE_BYTES),
     )
-    return rig.run([sys.executable, "-c", ASYNCHRONOUS], **settings), Path(job.output_path)
+    return rig.run([sys.executable, "-c", ASYNCHRONOUS], **settings), Path(job.output.where)
 
 
 @pytest.mark.timeout(600)

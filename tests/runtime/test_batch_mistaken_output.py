@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runtime.trees import tree
 
-from rowen.crds.worker import BatchSpec, ExitCode, ModelLocation
+from rowen.crds.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.batch.requests import read_requests
 from rowen.runtime.batch.results import Result, may_begin, read_result
@@ -36,8 +36,8 @@ def order(volume: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     """Hands the worker a job that writes there."""
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(volume / "no-model")),
-        input_path=str(volume / "in.jsonl"),
-        output_path=str(volume / output),
+        input=Location(where=str(volume / "in.jsonl")),
+        output=Location(where=str(volume / output)),
         memory_bytes=2**30,
     )
     monkeypatch.setenv("ROWEN_JOB_SPEC", job.model_dump_json(by_alias=True))

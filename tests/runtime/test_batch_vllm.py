@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from runtime.server import environment
 
-from rowen.crds.worker import BatchSpec, ModelLocation
+from rowen.crds.worker import BatchSpec, Location, ModelLocation
 from rowen.demo.samples import requests, write_lines
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
@@ -55,15 +55,15 @@ def test_rows_are_answered_in_the_openai_format(tiny_model: Path, tmp_path: Path
     cache_bytes = CACHE_NUMBERS * (4 if dtype == precision.FLOAT32 else 2)
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(tiny_model)),
-        input_path=str(tmp_path / "in.jsonl"),
-        output_path=str(tmp_path / "out" / "results.jsonl"),
+        input=Location(where=str(tmp_path / "in.jsonl")),
+        output=Location(where=str(tmp_path / "out" / "results.jsonl")),
         memory_bytes=OVERHEAD_BYTES + weights_bytes(tiny_model, dtype) + cache_bytes,
     )
     command = [sys.executable, "-m", "rowen.runtime.batch"]
     settings = environment(ROWEN_JOB_SPEC=job.model_dump_json(by_alias=True), ROWEN_ATTEMPT="1")
     ended = subprocess.run(command, env=settings, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-4000:]
-    results = {value["id"]: value for value in map(json.loads, Path(job.output_path).read_text().splitlines())}
+    results = {value["id"]: value for value in map(json.loads, Path(job.output.where).read_text().splitlines())}
     assert {line for line in range(1, 35) if results[f"batch_req_{line}"]["error"]} == set(range(21, 31))
     assert len(results) == 34
     for line, (_, said) in enumerate(ODD, start=22):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from runtime.tuning_runs import Ended, spec, tune
 
+from rowen.crds.worker import Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.native import NoTenant
@@ -123,7 +124,7 @@ def test_a_checkpoint_on_another_model_is_not_gone_on_with(tiny_model: Path, dat
     assert (tmp_path / "out" / "checkpoint.safetensors").exists()
     _change_a_weight(tmp_path / "model")
     assert tune(job, tmp_path, attempt=2).code == 0
-    fresh = job.model_copy(update={"output_path": str(tmp_path / "fresh")})
+    fresh = job.model_copy(update={"output": Location(where=str(tmp_path / "fresh"))})
     assert tune(fresh, tmp_path, attempt=3).code == 0
     for name in ("adapter_model.safetensors", "metrics.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes(), name

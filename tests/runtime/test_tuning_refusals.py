@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from runtime.tuning_runs import spec
 
-from rowen.crds.offline_job import Lora
-from rowen.crds.worker import ExitCode, ModelLocation, TuningSpec
+from rowen.crds.fine_tune import Lora
+from rowen.crds.worker import ExitCode, Location, ModelLocation, TuningSpec
 from rowen.demo.samples import dialogues, write_lines
 from rowen.runtime.failure import WorkerError, failure_of, input_failure
 from rowen.runtime.native import NoTenant
@@ -47,17 +47,17 @@ def test_folder_without_model(job: TuningSpec, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_missing_dataset(job: TuningSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = refusal(job.model_copy(update={"dataset_path": "/volumes/none.jsonl"}), monkeypatch)
+    error = refusal(job.model_copy(update={"dataset": Location(where="/volumes/none.jsonl")}), monkeypatch)
     assert (error.reason, error.code) == ("DatasetMissing", ExitCode.USER_ERROR)
 
 
 def test_malformed_rows_are_named_by_file_and_line(job: TuningSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ['{"text": "fine"}', "not json", "", '{"prompt": "only"}', '{"text": 3}', "[1]"]
-    Path(job.dataset_path).write_text("\n".join(rows))
+    Path(job.dataset.where).write_text("\n".join(rows))
     error = refusal(job, monkeypatch)
     assert (error.reason, error.code) == ("DatasetMalformed", ExitCode.USER_ERROR)
     for line in (2, 4, 5, 6):
-        assert f"{job.dataset_path}:{line}: " in error.message
+        assert f"{job.dataset.where}:{line}: " in error.message
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_after_a_mistake_an_adapter_of_the_users_is_not_taken_for_rowens(
     reason: str, change: dict[str, object], job: TuningSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert refusal(job.model_copy(update=change), monkeypatch).reason == reason
-    output = Path(job.output_path)
+    output = Path(job.output.where)
     assert not list(output.iterdir())
     (output / "adapter_config.json").write_text("{}")
     assert refusal(job, monkeypatch).reason == "OutputUnwritable"
@@ -118,7 +118,7 @@ def test_after_a_mistake_an_adapter_of_the_users_is_not_taken_for_rowens(
 def test_after_a_mistake_what_was_rowens_stays_so(
     reason: str, change: dict[str, object], name: str, job: TuningSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output = Path(job.output_path)
+    output = Path(job.output.where)
     output.mkdir()
     (output / ".rowen-owner").write_text('{"job": "", "attempt": 1, "claim": "c"}')
     (output / name).write_text("{}")
@@ -127,7 +127,9 @@ def test_after_a_mistake_what_was_rowens_stays_so(
 
 
 def test_output_below_a_file(job: TuningSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    error = refusal(job.model_copy(update={"output_path": str(tmp_path / "data.jsonl" / "out")}), monkeypatch)
+    error = refusal(
+        job.model_copy(update={"output": Location(where=str(tmp_path / "data.jsonl" / "out"))}), monkeypatch
+    )
     assert (error.reason, error.code) == ("OutputUnwritable", ExitCode.USER_ERROR)
 
 
@@ -141,7 +143,7 @@ def test_full_disk_can_be_retried(job: TuningSpec, monkeypatch: pytest.MonkeyPat
         tune(Progress("steps", NoTenant()))
     meaning = failure_of(caught.value)
     assert (meaning.reason, meaning.code) == ("DiskFull", ExitCode.RETRY)
-    assert not list(Path(job.output_path).glob("*.part"))
+    assert not list(Path(job.output.where).glob("*.part"))
 
 
 BROKEN = "/proc/self/mem"
@@ -164,7 +166,7 @@ def test_a_disk_that_fails_is_tried_again(
     error = refusal(job, monkeypatch)
     assert (error.reason, error.code) == ("Failed", ExitCode.RETRY)
     assert str(path) in error.message
-    assert (Path(job.output_path) / ".rowen-owner").exists()
+    assert (Path(job.output.where) / ".rowen-owner").exists()
 
 
 def test_a_disk_that_fails_at_the_rows_is_tried_again(tmp_path: Path) -> None:
@@ -243,10 +245,10 @@ def test_a_path_that_can_be_no_input_is_the_users_error(
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
     path = str(tmp_path / name)
-    for change in ({"base_model": ModelLocation(name_or_path=path)}, {"dataset_path": path}):
+    for change in ({"base_model": ModelLocation(name_or_path=path)}, {"dataset": Location(where=path)}):
         error = refusal(job.model_copy(update=change), monkeypatch)
         assert (error.reason, error.code) == (
-            "DatasetMissing" if "dataset_path" in change else "ModelMissing",
+            "DatasetMissing" if "dataset" in change else "ModelMissing",
             ExitCode.USER_ERROR,
         )
         assert path in error.message

@@ -14,7 +14,7 @@ import pytest
 from gate.rig import COUNTER, Rig, Tenant, thread_names, until
 from runtime.server import environment
 
-from rowen.crds.worker import BatchSpec, ModelLocation
+from rowen.crds.worker import BatchSpec, Location, ModelLocation
 from rowen.demo.samples import requests, write_lines
 from rowen.node_agent.native import library_path
 
@@ -135,8 +135,8 @@ def test_a_stopped_batch_worker_ends_at_once_with_the_rows_that_it_has(
     output = tmp_path / "results.jsonl"
     job = BatchSpec(
         model=ModelLocation(name_or_path=str(tiny_model)),
-        input_path=str(tmp_path / "in.jsonl"),
-        output_path=str(output),
+        input=Location(where=str(tmp_path / "in.jsonl")),
+        output=Location(where=str(output)),
         memory_bytes=2 * 2**30,
     )
     engine = rig.engine()

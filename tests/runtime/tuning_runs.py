@@ -10,8 +10,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from rowen.crds.offline_job import Lora
-from rowen.crds.worker import ModelLocation, TuningSpec, WorkerResult
+from rowen.crds.fine_tune import Lora
+from rowen.crds.worker import Location, ModelLocation, TuningSpec, WorkerResult
 
 # The server imports torch before the worker could say so.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -31,8 +31,8 @@ def spec(model: Path, dataset: Path, output: Path, **changes: Any) -> TuningSpec
     """A job of 12 steps."""
     return TuningSpec(
         base_model=ModelLocation(name_or_path=str(model)),
-        dataset_path=str(dataset),
-        output_path=str(output),
+        dataset=Location(where=str(dataset)),
+        output=Location(where=str(output)),
         lora=Lora(rank=4, alpha=8),
         epochs=3,
         batch_size=4,

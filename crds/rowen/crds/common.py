@@ -1,11 +1,11 @@
-"""Parts that several kinds share: conditions, places on volumes, where a model comes from."""
+"""Conditions, which several kinds share."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field
 
-from rowen.crds.base import ApiModel, Name, ReadModel, Timestamp, exactly_one, rules
+from rowen.crds.base import ReadModel, Timestamp
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -73,52 +73,3 @@ def set_condition(
         last_transition_time=previous.last_transition_time if previous and unchanged else now,
         observed_generation=generation,
     )
-
-
-class VolumePath(ApiModel):
-    """A file or folder on a PersistentVolumeClaim of the same namespace."""
-
-    claim_name: Name
-    """Name of the PersistentVolumeClaim."""
-    path: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")]
-    """Path inside the volume, relative to its root."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            ("!self.path.split('/').exists(part, part == '..')", "path must not contain '..'"),
-        )
-    )
-
-
-class HuggingFaceModel(ApiModel):
-    """A model on the Hugging Face hub; needs a network path to the hub from the pod."""
-
-    repo: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[\w.-]+(/[\w.-]+)?$")]
-    """Repository, e.g. `meta-llama/Llama-3.1-8B`."""
-    revision: Annotated[str, Field(min_length=1, max_length=128)]
-    """Commit, tag or branch; pin a commit for repeatable results."""
-
-
-class ModelSource(ApiModel):
-    """Where a model comes from: a folder on a volume, or the Hugging Face hub."""
-
-    claim_name: Name | None = None
-    """PersistentVolumeClaim that holds the model folder."""
-    path: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_./-]*$")] = None
-    """Folder of the model inside the volume."""
-    hugging_face: HuggingFaceModel | None = None
-    """Model on the Hugging Face hub."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            exactly_one(["claimName", "huggingFace"]),
-            ("has(self.claimName) == has(self.path)", "claimName and path go together"),
-            ("!has(self.path) || !self.path.split('/').exists(part, part == '..')", "path must not contain '..'"),
-        )
-    )
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.claim_name is None) == (self.hugging_face is None) or (self.claim_name is None) != (self.path is None):
-            raise ValueError("exactly one of claimName (with path) and huggingFace must be set")
-        return self

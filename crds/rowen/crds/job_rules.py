@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from itertools import product
 
 from rowen.crds.base import ApiModel, stored_quantity_bytes
-from rowen.crds.common import ModelSource, VolumePath
-from rowen.crds.offline_job import BatchInference, FineTune, OfflineJobSpec, WorkloadProfile
+from rowen.crds.batch_inference import BatchInference
+from rowen.crds.fine_tune import ALL_LINEAR, FineTune, Lora
+from rowen.crds.offline_job import OfflineJobSpec, WorkloadProfile
+from rowen.crds.place import InputPlace, ModelSource, OutputPlace
 
 
 def broken_rules(spec: OfflineJobSpec) -> list[str]:
@@ -34,15 +36,22 @@ def _broken(model: ApiModel) -> Iterator[str]:
         case OfflineJobSpec():
             yield from _of_spec(model)
         case FineTune():
-            yield from _apart(model.output, "dataset", model.dataset)
-            yield from _apart(model.output, "baseModel", model.base_model)
+            yield from _apart("output", model.output, "dataset", model.dataset)
+            yield from _apart("output", model.output, "baseModel", model.base_model)
+            if model.evaluation is not None and not model.held_out_fraction:
+                yield "evaluation needs a heldOutFraction above 0"
+        case Lora() if len(model.target_modules) > 1 and ALL_LINEAR in model.target_modules:
+            yield f"targetModules: {ALL_LINEAR} stands alone"
         case BatchInference():
-            yield from _apart(model.output, "input", model.input)
+            yield from _apart("output", model.output, "input", model.input)
+            yield from _apart("errors", model.errors, "input", model.input)
+            yield from _apart("errors", model.errors, "output", model.output)
         case WorkloadProfile():
             yield from _of_profile(model)
-        case VolumePath() | ModelSource():
-            if ".." in (model.path or "").split("/"):
-                yield "path must not contain '..'"
+        case InputPlace() | OutputPlace():
+            yield from _of_place(model)
+        case ModelSource():
+            yield from _of_model(model)
 
 
 def _of_spec(spec: OfflineJobSpec) -> Iterator[str]:
@@ -77,11 +86,41 @@ def _of_profile(profile: WorkloadProfile) -> Iterator[str]:
         yield "memoryCurve must have a fraction above 0"
 
 
-def _apart(output: VolumePath, name: str, other: VolumePath | ModelSource) -> Iterator[str]:
-    if other.path is not None and (output.claim_name, _place(output.path)) == (other.claim_name, _place(other.path)):
-        yield f"output must not be the same path on the same claim as {name}"
+def _of_place(place: InputPlace | OutputPlace) -> Iterator[str]:
+    if (place.claim_name is None) == (place.uri is None):
+        yield "exactly one of claimName, uri must be set"
+    if place.secret_name is not None and place.uri is None:
+        yield "secretName goes with uri"
+    yield from _of_paths(place)
 
 
-def _place(path: str) -> list[str]:
+def _of_model(model: ModelSource) -> Iterator[str]:
+    # That there is exactly one source is the model's own validator's.
+    if model.secret_name is not None and model.uri is None and model.hugging_face is None:
+        yield "secretName goes with uri or huggingFace"
+    yield from _of_paths(model)
+
+
+def _of_paths(place: InputPlace | OutputPlace | ModelSource) -> Iterator[str]:
+    if (place.claim_name is None) != (place.path is None):
+        yield "claimName and path go together"
+    for name, value in (("path", place.path), ("uri", place.uri)):
+        if ".." in (value or "").split("/"):
+            yield f"{name} must not contain '..'"
+
+
+def _apart(
+    name: str, written: OutputPlace | None, other: str, read: InputPlace | OutputPlace | ModelSource
+) -> Iterator[str]:
+    if written is None:
+        return
+    same_claim = written.claim_name is not None and written.claim_name == read.claim_name
+    same_path = read.path is not None and _place(written.path) == _place(read.path)
+    same_uri = read.uri is not None and written.uri is not None and _place(written.uri) == _place(read.uri)
+    if (same_claim and same_path) or same_uri:
+        yield f"{name} must not be the same place as {other}"
+
+
+def _place(path: str | None) -> list[str]:
     """`a//b`, `./a/b` and `a/b/` are one path."""
-    return [part for part in path.split("/") if part not in ("", ".")]
+    return [part for part in (path or "").split("/") if part not in ("", ".")]

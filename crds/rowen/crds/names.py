@@ -45,6 +45,7 @@ ATTEMPT_ENV = "ROWEN_ATTEMPT"
 JOB_UID_ENV = "ROWEN_JOB_UID"
 
 VOLUMES_DIRECTORY = "/volumes"
+SECRETS_DIRECTORY = "/secrets"
 TERMINATION_LOG = "/dev/termination-log"
 
 # A node's agent renews the coordination Lease of its node's name, in the agent's own namespace, so often; without a

@@ -5,77 +5,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from rowen.crds.base import ApiModel, Quantity, exactly_one, memory_limit_rule, rules
-from rowen.crds.common import ModelSource, VolumePath
-
-
-def _apart(field: str, other: str) -> tuple[str, str]:
-    """A CEL rule: two fields name different places on volumes. `a//b`, `./a/b` and `a/b/` are one path."""
-    parts = "self.{}.path.split('/').filter(part, part != '' && part != '.')"
-    rule = f"self.{field}.claimName != self.{other}.claimName || {parts.format(field)} != {parts.format(other)}"
-    return rule, f"{field} must not be the same path on the same claim as {other}"
-
-
-def _apart_from_model(field: str, model: str) -> tuple[str, str]:
-    """The same for a model, which may come from elsewhere."""
-    rule, message = _apart(field, model)
-    return f"!has(self.{model}.claimName) || !has(self.{model}.path) || {rule}", message
-
-
-class Lora(ApiModel):
-    """Low-rank adaptation (PEFT's `LoraConfig`)."""
-
-    rank: Annotated[int, Field(ge=1, le=512)] = 16
-    """Rank of the update matrices."""
-    alpha: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Scaling numerator: updates are scaled by alpha / rank."""
-    target_modules: Annotated[
-        list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]+$", max_length=128)]], Field(min_length=1, max_length=32)
-    ] = ["q_proj", "v_proj"]
-    """Linear layers that are adapted, by the last part of their name."""
-
-
-class FineTune(ApiModel):
-    """LoRA fine-tuning of a base model on a JSONL dataset."""
-
-    base_model: ModelSource
-    """Model to adapt."""
-    dataset: VolumePath
-    """JSONL file: one object a line with `text`, or with `prompt` and `completion`."""
-    output: VolumePath
-    """Folder that receives the adapter and, while it runs, the checkpoints."""
-    lora: Lora = Lora()
-    """Adapter shape."""
-    epochs: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Passes over the dataset."""
-    batch_size: Annotated[int, Field(ge=1, le=1024)] = 4
-    """Sequences per optimizer step."""
-    sequence_length: Annotated[int, Field(ge=8, le=131072)] = 128
-    """Tokens per sequence; longer rows are cut, and counted in the result."""
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.001
-    """Learning rate of AdamW."""
-    held_out_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.1
-    """Part of the dataset that is kept for evaluation."""
-    checkpoint_steps: Annotated[int, Field(ge=1, le=100000)] = 10
-    """Optimizer steps between two checkpoints."""
-    seed: Annotated[int, Field(ge=0, le=2147483647)] = 0
-    """Seed of the data order and of the adapter's first weights."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(_apart("output", "dataset"), _apart_from_model("output", "baseModel"))
-    )
-
-
-class BatchInference(ApiModel):
-    """Batch inference over a file in the OpenAI batch format."""
-
-    model: ModelSource
-    """Model that answers."""
-    input: VolumePath
-    """JSONL file of requests: `custom_id`, `method`, `url`, `body`."""
-    output: VolumePath
-    """JSONL file of results: one line per request, each exactly once."""
-
-    model_config = ConfigDict(json_schema_extra=rules(_apart("output", "input")))
+from rowen.crds.batch_inference import BatchInference
+from rowen.crds.fine_tune import FineTune
 
 
 class Sla(ApiModel):

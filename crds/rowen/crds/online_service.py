@@ -16,7 +16,8 @@ from rowen.crds.base import (
     memory_limit_rule,
     rules,
 )
-from rowen.crds.common import Conditions, ModelSource
+from rowen.crds.common import Conditions
+from rowen.crds.place import ModelSource
 
 _INELASTIC_ARGS = (
     # What a memoryLimit decides.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.place import InputPlace, ModelSource, OutputPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +19,16 @@ class WorkerClaims:
 def worker_claims(job: OfflineJobSpec) -> WorkerClaims:
     """The claims in the fields of fine-tuning and batch inference; none where a template says what runs."""
     if job.fine_tune is not None:
-        model, rows, output = job.fine_tune.base_model, job.fine_tune.dataset, job.fine_tune.output
-    elif job.batch_inference is not None:
-        model, rows, output = job.batch_inference.model, job.batch_inference.input, job.batch_inference.output
-    else:
-        return WorkerClaims()
-    read = (model.claim_name, rows.claim_name) if model.claim_name else (rows.claim_name,)
-    return WorkerClaims(read, (output.claim_name,))
+        tune = job.fine_tune
+        return WorkerClaims(_claims(tune.base_model, tune.dataset), _claims(tune.output))
+    if job.batch_inference is not None:
+        batch = job.batch_inference
+        return WorkerClaims(_claims(batch.model, batch.adapter, batch.input), _claims(batch.output, batch.errors))
+    return WorkerClaims()
+
+
+def _claims(*places: InputPlace | OutputPlace | ModelSource | None) -> tuple[str, ...]:
+    return tuple(place.claim_name for place in places if place is not None and place.claim_name)
 
 
 def claim_names(job: OfflineJobSpec) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What the operator hands a job's worker, and what the worker says when it ends.
 
 The spec travels as JSON in the environment variable `ROWEN_JOB_SPEC`; volumes are mounted at
-`/volumes/<claim>`. The result is JSON in the container's termination log.
+`/volumes/<claim>`, secrets at `/secrets/<secret>`. The result is JSON in the container's termination log.
 """
 
 from enum import IntEnum
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from rowen.crds.base import ApiModel
-from rowen.crds.offline_job import Lora
+from rowen.crds.fine_tune import Learning
 
 
 class ExitCode(IntEnum):
@@ -23,28 +23,33 @@ class ExitCode(IntEnum):
     """The input is wrong: another attempt would fail in the same way."""
 
 
+class Location(ApiModel):
+    """A file or folder as the worker finds it."""
+
+    where: str
+    """Absolute path in the pod, or an address: `s3://`, `gs://`, `hf://`."""
+    secret_name: str | None = None
+    """Secret with the credentials for the address; its keys are files in `SECRETS_DIRECTORY/<name>`."""
+
+
 class ModelLocation(ApiModel):
-    """A model as the worker finds it: a folder, or a hub repository with a revision."""
+    """A model as the worker finds it: a folder, an address of one, or a hub repository with a revision."""
 
     name_or_path: str
     revision: str | None = None
+    secret_name: str | None = None
+    """As of a `Location`."""
 
 
-class TuningSpec(ApiModel):
+class TuningSpec(Learning):
     """Input of `python -m rowen.runtime.tuning`."""
 
     kind: Literal["FineTune"] = "FineTune"
+    job: str = ""
+    """Name of the job, for people."""
     base_model: ModelLocation
-    dataset_path: str
-    output_path: str
-    lora: Lora
-    epochs: int
-    batch_size: int
-    sequence_length: int
-    learning_rate: float
-    held_out_fraction: float
-    checkpoint_steps: int
-    seed: int
+    dataset: Location
+    output: Location
 
 
 class BatchSpec(ApiModel):
@@ -52,8 +57,12 @@ class BatchSpec(ApiModel):
 
     kind: Literal["BatchInference"] = "BatchInference"
     model: ModelLocation
-    input_path: str
-    output_path: str
+    adapter: Location | None = None
+    input: Location
+    output: Location
+    errors: Location | None = None
+    args: list[str] = []
+    """Further arguments of vLLM's API server."""
     memory_bytes: int
     """The job's memory of its own, in which its weights are; without a part of the pool its key-value cache, too."""
 

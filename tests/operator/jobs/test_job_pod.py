@@ -25,7 +25,7 @@ def test_a_tuning_worker_finds_its_files() -> None:
     worker = WorkerSpec.validate_json(environment(pod)["ROWEN_JOB_SPEC"])
     assert isinstance(worker, TuningSpec)
     assert worker.base_model.name_or_path == "/volumes/models/llama"
-    assert (worker.dataset_path, worker.output_path) == ("/volumes/data/train.jsonl", "/volumes/out/adapter")
+    assert (worker.dataset.where, worker.output.where) == ("/volumes/data/train.jsonl", "/volumes/out/adapter")
     assert environment(pod)["ROWEN_ATTEMPT"] == "3"
     assert environment(pod)["HF_HUB_OFFLINE"] == "1"
     assert pod["spec"]["containers"][0]["command"] == ["python", "-m", "rowen.runtime.tuning"]

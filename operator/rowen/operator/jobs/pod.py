@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rowen.crds.common import ModelSource
 from rowen.crds.memory_share import job_share
 from rowen.crds.names import (
     ASSIGNMENT_ANNOTATION,
@@ -17,6 +16,8 @@ from rowen.crds.names import (
     WORKER_CONTAINER,
 )
 from rowen.crds.offline_job_status import Assignment
+from rowen.crds.place import ModelSource
+from rowen.crds.secrets import secret_names
 from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
 from rowen.crds.volume_claims import worker_claims
 from rowen.crds.worker import BatchSpec, TuningSpec
@@ -62,10 +63,10 @@ def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict
 
 def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
     memory, claims = job_share(snapshot.spec), worker_claims(snapshot.spec)
-    volumes, mounts = claim_volumes(claims.read, claims.written)
+    volumes, mounts = claim_volumes(claims.read, claims.written, secret_names(snapshot.spec))
     if snapshot.spec.fine_tune:
         module, model = "rowen.runtime.tuning", snapshot.spec.fine_tune.base_model
-        worker: TuningSpec | BatchSpec = tuning_spec(snapshot.spec.fine_tune)
+        worker: TuningSpec | BatchSpec = tuning_spec(snapshot.spec.fine_tune, snapshot.name)
     elif snapshot.spec.batch_inference:
         module, model = "rowen.runtime.batch", snapshot.spec.batch_inference.model
         worker = batch_spec(snapshot.spec.batch_inference, memory.own_bytes)

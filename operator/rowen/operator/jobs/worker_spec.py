@@ -1,24 +1,19 @@
 """The input of Rowen's own workers."""
 
-from rowen.crds.offline_job import BatchInference, FineTune
+from rowen.crds.batch_inference import BatchInference
+from rowen.crds.fine_tune import FineTune, Learning
 from rowen.crds.worker import BatchSpec, TuningSpec
-from rowen.operator.pods.volumes import model_location, volume_path
+from rowen.operator.pods.volumes import location, model_location
 
 
-def tuning_spec(tune: FineTune) -> TuningSpec:
+def tuning_spec(tune: FineTune, job: str) -> TuningSpec:
     """Input of a fine-tuning worker."""
     return TuningSpec(
+        job=job,
         base_model=model_location(tune.base_model),
-        dataset_path=volume_path(tune.dataset),
-        output_path=volume_path(tune.output),
-        lora=tune.lora,
-        epochs=tune.epochs,
-        batch_size=tune.batch_size,
-        sequence_length=tune.sequence_length,
-        learning_rate=tune.learning_rate,
-        held_out_fraction=tune.held_out_fraction,
-        checkpoint_steps=tune.checkpoint_steps,
-        seed=tune.seed,
+        dataset=location(tune.dataset),
+        output=location(tune.output),
+        **{name: getattr(tune, name) for name in Learning.model_fields},
     )
 
 
@@ -26,7 +21,10 @@ def batch_spec(batch: BatchInference, memory: int) -> BatchSpec:
     """Input of a batch inference worker with that many bytes of memory of its own."""
     return BatchSpec(
         model=model_location(batch.model),
-        input_path=volume_path(batch.input),
-        output_path=volume_path(batch.output),
+        adapter=location(batch.adapter) if batch.adapter else None,
+        input=location(batch.input),
+        output=location(batch.output),
+        errors=location(batch.errors) if batch.errors else None,
+        args=batch.args,
         memory_bytes=memory,
     )

@@ -1,11 +1,11 @@
-"""Claims and models in a pod: mounts at `/volumes/<claim>`, and paths below them."""
+"""Claims, secrets and models in a pod: mounts at `/volumes/<claim>` and `/secrets/<secret>`, and paths below them."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from rowen.crds.common import ModelSource, VolumePath
-from rowen.crds.names import VOLUMES_DIRECTORY
-from rowen.crds.worker import ModelLocation
+from rowen.crds.names import SECRETS_DIRECTORY, VOLUMES_DIRECTORY
+from rowen.crds.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.worker import Location, ModelLocation
 
 Parts = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
@@ -15,20 +15,25 @@ def mounted_path(claim: str, path: str) -> str:
     return f"{VOLUMES_DIRECTORY}/{claim}/{path}"
 
 
-def volume_path(place: VolumePath) -> str:
-    """Where a file or folder is inside a container."""
-    return mounted_path(place.claim_name, place.path)
+def location(place: InputPlace | OutputPlace) -> Location:
+    """Where a file or folder is, for a worker."""
+    if place.uri is not None:
+        return Location(where=place.uri, secret_name=place.secret_name)
+    return Location(where=mounted_path(str(place.claim_name), str(place.path)))
 
 
 def model_location(model: ModelSource) -> ModelLocation:
     """Where a model is, for an engine or a worker."""
     if model.hugging_face:
-        return ModelLocation(name_or_path=model.hugging_face.repo, revision=model.hugging_face.revision)
+        repo, revision = model.hugging_face.repo, model.hugging_face.revision
+        return ModelLocation(name_or_path=repo, revision=revision, secret_name=model.secret_name)
+    if model.uri is not None:
+        return ModelLocation(name_or_path=model.uri, secret_name=model.secret_name)
     return ModelLocation(name_or_path=mounted_path(str(model.claim_name), str(model.path)))
 
 
-def claim_volumes(read: Iterable[str | None], written: Iterable[str] = ()) -> Parts:
-    """Volumes and mounts: each claim once, read-only unless something is written to it, and `/tmp`."""
+def claim_volumes(read: Iterable[str | None], written: Iterable[str] = (), secrets: Iterable[str | None] = ()) -> Parts:
+    """Volumes and mounts: each claim once, read-only unless something is written to it, secrets, and `/tmp`."""
     writable = set(written)
     claims = sorted({claim for claim in read if claim} | writable)
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
@@ -40,6 +45,10 @@ def claim_volumes(read: Iterable[str | None], written: Iterable[str] = ()) -> Pa
         if claim not in writable:
             mount["readOnly"] = True
         mounts.append(mount)
+    for number, secret in enumerate(sorted({secret for secret in secrets if secret})):
+        name = f"secret-{number}"
+        volumes.append({"name": name, "secret": {"secretName": secret}})
+        mounts.append({"name": name, "mountPath": f"{SECRETS_DIRECTORY}/{secret}", "readOnly": True})
     return volumes, mounts
 
 

@@ -18,10 +18,10 @@ from rowen.runtime.worker import Progress, attempt, read_spec, run
 def answer_all(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the row counts."""
     spec = read_spec(BatchSpec)
-    requests = read_requests(Path(spec.input_path))
-    path = Path(spec.output_path)
+    requests = read_requests(Path(spec.input.where))
+    path = Path(spec.output.where)
     # Nothing is made or changed before this: the path may be a mistake.
-    written = check_output(path, Path(spec.input_path), requests)
+    written = check_output(path, Path(spec.input.where), requests)
     fence = Fence(owner_file(make_folder(path.parent) / path.name), attempt())
     output = Output(path, fence, requests, written)
     progress.report(len(output.done), len(requests))

@@ -18,11 +18,11 @@ def tune(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the losses."""
     spec = read_spec(TuningSpec)
     model = model_folder(spec.base_model)
-    dataset = Path(spec.dataset_path)
+    dataset = Path(spec.dataset.where)
     with reading("DatasetMissing", dataset):
         if not dataset.is_file():
             raise WorkerError("DatasetMissing", f"no dataset file {dataset}")
-    folder = Path(spec.output_path)
+    folder = Path(spec.output.where)
     # Nothing is made or changed before this: the path may be a mistake.
     check_output(folder, model)
     fence = Fence(make_folder(folder) / OWNER_FILE, attempt(), [folder / name for name in REPLACED_FILES])

@@ -45,7 +45,7 @@ class Tuner:
         self._fence = fence
         self._progress = progress
         self._part = part
-        self._folder = Path(spec.output_path)
+        self._folder = Path(spec.output.where)
         self._digest = job_digest(spec, model)
 
     def run(self) -> Metrics:
@@ -59,7 +59,7 @@ class Tuner:
             self._progress.report(done.steps, done.steps)
             return done
         spec = self._spec
-        rows = dataset.read_rows(Path(spec.dataset_path))
+        rows = dataset.read_rows(Path(spec.dataset.where))
         tokenizer = adapter.load_tokenizer(self._model)
         examples = encode_rows(rows, tokenizer, spec.sequence_length)
         train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
@@ -166,8 +166,8 @@ def job_digest(spec: TuningSpec, model: Path) -> str:
 
     Raises `WorkerError`.
     """
-    digest = hashlib.sha256(spec.model_dump_json(exclude={"output_path", "checkpoint_steps"}).encode())
-    path = Path(spec.dataset_path)
+    digest = hashlib.sha256(spec.model_dump_json(exclude={"job", "output", "checkpoint_steps"}).encode())
+    path = Path(spec.dataset.where)
     with reading("DatasetMissing", path), path.open("rb") as stream:
         digest.update(hashlib.file_digest(stream, "sha256").digest())
     digest.update(model_digest(model).encode())

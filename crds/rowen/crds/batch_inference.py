@@ -1,0 +1,30 @@
+"""Batch inference: requests in a file, answers in another."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from rowen.crds.apart import apart
+from rowen.crds.base import ApiModel, rules
+from rowen.crds.place import InputPlace, ModelSource, OutputPlace
+
+
+class BatchInference(ApiModel):
+    """Batch inference over a file in the OpenAI batch format, through vLLM's own routes."""
+
+    model: ModelSource
+    """Model that answers."""
+    adapter: InputPlace | None = None
+    """Folder of a LoRA adapter that answers with the model, as a fine-tuning job writes it."""
+    input: InputPlace
+    """JSONL file of requests: `custom_id`, `method`, `url`, `body`."""
+    output: OutputPlace
+    """JSONL file of results: one line per request, each exactly once."""
+    errors: OutputPlace | None = None
+    """JSONL file of the results that are errors; by default they are among the others."""
+    args: Annotated[list[Annotated[str, Field(max_length=1024)]], Field(max_length=64)] = []
+    """Further arguments of vLLM's API server, e.g. `--tool-call-parser=hermes`."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(apart("output", "input"), apart("errors", "input"), apart("errors", "output"))
+    )
