@@ -46,6 +46,7 @@ BARS: Bars = {
     "jobs_per_second": (40.0, "at least"),
     "restart_reconcile_s": (60.0, "at most"),
     "operator_rss_mb": (300.0, "at most"),
+    "scheduler_rss_mb": (300.0, "at most"),
     "outage_revoked": (0.0, "at most"),
     "outage_pods_lost": (0.0, "at most"),
 }

@@ -171,13 +171,14 @@ def test_a_run_without_jobs_is_refused() -> None:
 
 
 def test_bars() -> None:
-    values = {"jobs_per_second": 39.9, "restart_reconcile_s": None, "operator_rss_mb": 300.0}
+    values = {"jobs_per_second": 39.9, "restart_reconcile_s": None, "operator_rss_mb": 300.0, "scheduler_rss_mb": 300.1}
     figures = {name: {"value": values.get(name, 0.0)} for name in controlplane.BARS}
     kept = {name: bar["kept"] for name, bar in judged(figures, controlplane.BARS).items()}
     assert kept == {
         "jobs_per_second": False,
         "restart_reconcile_s": None,
         "operator_rss_mb": True,
+        "scheduler_rss_mb": False,
         "outage_revoked": True,
         "outage_pods_lost": True,
     }
