@@ -33,6 +33,7 @@ REFUSED: list[tuple[str, Manifest, Manifest, str]] = [
 
 ALLOWED: list[tuple[str, Manifest, Manifest]] = [
     ("suspend", JOB, changed(JOB, "spec.suspend", True)),
+    ("a deadline", JOB, changed(JOB, "spec.activeDeadlineSeconds", 60)),
     ("priority", JOB, changed(JOB, "spec.priority", 7)),
     ("a promise", POD_JOB, changed(POD_JOB, "spec.sla", {"throughputFraction": 0.5})),
     ("replicas", SERVICE, changed(SERVICE, "spec.engine.replicas", 3)),

@@ -119,6 +119,7 @@ REFUSED: list[tuple[str, Manifest, str]] = [
     ("no device", offline_job(devices=0), "spec.devices.*greater than or equal to 1"),
     ("half a device", offline_job(devices=0.5), "spec.devices"),
     ("priority out of range", offline_job(priority=5000), "spec.priority"),
+    ("no time", offline_job(activeDeadlineSeconds=0), "spec.activeDeadlineSeconds.*greater than or equal to 1"),
     ("negative back-off limit", offline_job(backoffLimit=-1), "spec.backoffLimit"),
     ("template as text", offline_job(fineTune=None, template="pod"), "spec.template"),
     ("template without a pod", offline_job(fineTune=None, template={}), "spec: .*template.spec.containers must name"),

@@ -122,6 +122,9 @@ class OfflineJobSpec(ApiModel):
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Failed attempts before the job fails: evictions by scheduler or kubelet and lost nodes do not count, pods that
     the agent killed do."""
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Longest time from when the job is first seen, or was last resumed, to its end, waiting included; then it fails as
+    `DeadlineExceeded`, and finished work is kept. While it is suspended no time passes."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0)] | None = None
     """Delete the job so long after it finished."""
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from operator_builders import NOW, PLACED, TEMPLATE, assignment, condition, ended, job, placed, pod
+from operator_builders import NOW, PLACED, TEMPLATE, assignment, condition, ended, job, placed, pod, running
 
 from rowen.crds.worker import WorkerResult
 from rowen.kube.timestamps import rfc3339
@@ -12,7 +12,7 @@ from rowen.operator.decision import Decision, Refusal
 from rowen.operator.jobs.policy import decide
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.jobs.start_wait import StartWait
-from rowen.operator.pods.view import Problem
+from rowen.operator.pods.view import PodView, Problem
 
 DONE = WorkerResult(reason="Completed", message="all rows", unit="rows", completed=9, total=9)
 BAD = WorkerResult(reason="DatasetMissing", message="no /volumes/data/x", unit="steps", completed=0, total=0)
@@ -121,3 +121,62 @@ def finished(decision: Decision) -> tuple[str, str, str]:
     assert decision.status is not None
     entry = next(entry for entry in decision.status["conditions"] if entry["type"] == "Finished")
     return entry["status"], entry["reason"], entry["message"]
+
+
+ACTIVE = condition("Suspended", "False", "Active", since=NOW - 100)
+HELD = condition("Suspended", "True", "Suspended", since=NOW - 100)
+
+
+def active(seconds: int, since: dict[str, Any] = ACTIVE, **values: Any) -> Decision:
+    """The decision for a job that has been active for 100 s."""
+    status = placed()
+    status["conditions"] = [*status["conditions"], since]
+    spec = {**SPEC, "activeDeadlineSeconds": seconds, **values.pop("spec", {})}
+    return decide(job(spec, status, **values), NOW)
+
+
+@pytest.mark.parametrize("pods", [(), (running(),), (pod(),)])
+def test_after_its_deadline_a_job_fails_whether_it_runs_or_waits(pods: tuple[PodView, ...]) -> None:
+    decision = active(100, pods=pods)
+    told = f"active since {rfc3339(NOW - 100)}, activeDeadlineSeconds is 100"
+    assert finished(decision) == ("True", "DeadlineExceeded", told)
+    assert decision.status is not None
+    assert (decision.status["state"], decision.status["completionTime"]) == ("Failed", rfc3339(NOW))
+    assert [removal.pod for removal in decision.removals] == [one.name for one in pods]
+    assert [note.reason for note in decision.notes] == ["DeadlineExceeded"]
+    assert not decision.children
+
+
+def test_before_its_deadline_it_is_decided_again_when_that_is_due() -> None:
+    decision = active(107, pods=(running(),))
+    assert finished(decision)[:2] == ("False", "Unfinished")
+    assert decision.requeue_seconds == 7
+
+
+@pytest.mark.parametrize(
+    ("since", "spec"),
+    [
+        (HELD, {"suspend": True}),
+        (ACTIVE, {"suspend": True}),
+        # It was resumed a moment ago: its time begins with the status that says so.
+        (HELD, {}),
+        (condition("Running", "False", "NotPlaced", since=NOW - 100), {}),
+    ],
+)
+def test_a_suspended_or_new_job_has_all_its_time(since: dict[str, Any], spec: dict[str, Any]) -> None:
+    decision = active(50, since, spec=spec)
+    assert finished(decision)[0] == "False"
+    entry = next(entry for entry in (decision.status or {})["conditions"] if entry["type"] == "Suspended")
+    suspended = spec.get("suspend", False)
+    assert entry["lastTransitionTime"] == rfc3339(NOW - 100 if since is HELD and suspended else NOW)
+
+
+def test_work_that_was_completed_is_completed_whenever_that_is_seen() -> None:
+    assert finished(active(50, pods=(ended(result=DONE),)))[1] == "Completed"
+
+
+def test_an_end_by_the_deadline_stays() -> None:
+    status = {"conditions": [*PLACED, ACTIVE, condition("Finished", "True", "DeadlineExceeded")]}
+    decision = decide(job({**SPEC, "activeDeadlineSeconds": 5}, status, pods=(ended(result=DONE),)), NOW)
+    assert finished(decision)[1] == "DeadlineExceeded"
+    assert not decision.notes

@@ -105,6 +105,26 @@ async def test_a_restarted_operator_goes_on(
         assert (job["status"]["attempts"], job["status"]["failures"]) == (2, 1)
 
 
+async def test_a_deadline_runs_on_while_no_operator_does(
+    api_server: ApiServer, kube: Client, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await grant(kube)
+    first = OperatorProcess(api_server, tmp_path / "first.log")
+    with first:
+        await cluster.create_job(activeDeadlineSeconds=3600)
+        await cluster.place()
+        await cluster.wait_pod("job-1")
+        await cluster.run_pod("job-1")
+        running = await cluster.wait_condition("Running", "Running")
+        first.kill()
+    await cluster.patch("offlinejobs/job", {"spec": {"activeDeadlineSeconds": 1}}, "rowen.dev/v1alpha1")
+    with OperatorProcess(api_server, tmp_path / "second.log"):
+        job = await cluster.wait_condition("Finished", "DeadlineExceeded")
+        since = find(running, "Suspended")["lastTransitionTime"]
+        assert find(job, "Finished")["message"] == f"active since {since}, activeDeadlineSeconds is 1"
+        await eventually(lambda: _deleting(cluster, "job-1"))
+
+
 async def test_suspending_removes_the_pod_and_resuming_brings_the_next(
     operator: OperatorProcess, cluster: FakeCluster
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rowen.crds.common import find_condition
 from rowen.crds.offline_job_status import StartFailure
 from rowen.crds.template_rules import template_faults
+from rowen.kube.timestamps import unix_seconds
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, failure_reason
 from rowen.operator.jobs.snapshot import JobSnapshot
@@ -21,8 +22,11 @@ class End:
     """When the pod ended that finished the job, Unix seconds; None where it was no pod: the end is seen now."""
 
 
-def end_of(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None) -> End | None:
-    """The job's end, once it has come; it never goes away again. `failure` is its last start that failed."""
+def end_of(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | None, now: float) -> End | None:
+    """The job's end at `now` (Unix seconds), once it has come; it never goes away again.
+
+    `failure` is its last start that failed. Work that was completed in time counts, however late that is seen.
+    """
     before = find_condition(snapshot.status.conditions, "Finished")
     if before and before.status == "True":
         return End(Say("True", before.reason, before.message))
@@ -35,7 +39,28 @@ def end_of(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | No
     if attempts.failures > snapshot.spec.backoff_limit:
         return _exhausted(snapshot, attempts, failure)
     fault = _template_fault(snapshot)
-    return End(Say("True", "InvalidTemplate", fault)) if fault else None
+    if fault:
+        return End(Say("True", "InvalidTemplate", fault))
+    left = left_seconds(snapshot, now)
+    return _overdue(snapshot) if left is not None and left <= 0 else None
+
+
+def left_seconds(snapshot: JobSnapshot, now: float) -> float | None:
+    """Seconds until the job's deadline, below 0 after it; None where it has none, or its time does not run.
+
+    As of a Job of Kubernetes, its time runs from when it is first seen, or was last resumed: since it was not suspended.
+    """
+    suspended, longest = find_condition(snapshot.status.conditions, "Suspended"), snapshot.spec.active_deadline_seconds
+    if longest is None or snapshot.spec.suspend or suspended is None or suspended.status != "False":
+        return None
+    return unix_seconds(suspended.last_transition_time) + longest - now
+
+
+def _overdue(snapshot: JobSnapshot) -> End:
+    suspended = find_condition(snapshot.status.conditions, "Suspended")
+    since = f"active since {suspended.last_transition_time}, " if suspended else ""
+    message = f"{since}activeDeadlineSeconds is {snapshot.spec.active_deadline_seconds}"
+    return End(Say("True", "DeadlineExceeded", message))
 
 
 def _template_fault(snapshot: JobSnapshot) -> str | None:

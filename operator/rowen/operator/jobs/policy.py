@@ -20,7 +20,7 @@ from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.operator.decision import Decision, Manifest, Note, Removal
 from rowen.operator.jobs.attempts import Attempts, attempts_of
 from rowen.operator.jobs.conditions import conditions, describe_end, merged, preempted, state
-from rowen.operator.jobs.end import End, end_of
+from rowen.operator.jobs.end import End, end_of, left_seconds
 from rowen.operator.jobs.lost_pods import FORCE_SECONDS, forced
 from rowen.operator.jobs.pod import job_pod
 from rowen.operator.jobs.snapshot import JobSnapshot
@@ -45,13 +45,13 @@ def decide(snapshot: JobSnapshot, now: float) -> Decision:
         return Decision(reason="being deleted; owner references take the pods along")
     attempts = attempts_of(snapshot)
     told = told_failure(snapshot)
-    end = end_of(snapshot, attempts, told)
+    end = end_of(snapshot, attempts, told, now)
     if end:
         return _decide_finished(snapshot, attempts, end, told, now)
     start = start_of(snapshot, attempts, now)
     if start.failure and start.failed_now and start.failure.cause == "Job":
         attempts = attempts.with_failed_start(start.pod)
-        end = end_of(snapshot, attempts, start.failure)
+        end = end_of(snapshot, attempts, start.failure, now)
     if end:
         return _decide_finished(snapshot, attempts, end, start.failure, now, _problem_note(snapshot, start))
     wait = _first_word_seconds(snapshot, now)
@@ -152,6 +152,9 @@ def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float
     if start.running.reason == "LeaseExpired":
         # That the node is heard again wakes nobody.
         waits.append(HEARTBEAT_SECONDS)
+    left = left_seconds(snapshot, now)
+    if left is not None:
+        waits.append(left)
     if start.left_seconds is not None:
         waits.append(max(start.left_seconds, SIGN_SECONDS))
     return max(min(waits), 0.1) if waits else None
