@@ -1,5 +1,9 @@
-"""Builds the gate libraries, plain shared libraries, beside the packages that pyproject.toml lists."""
+"""Builds the gate libraries, plain shared libraries, beside the packages that pyproject.toml lists.
 
+Only a node's agent needs them: a trainer's image may have no compiler.
+"""
+
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -36,6 +40,7 @@ def _library(name: str) -> Extension:
         depends=HEADERS,
         extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
         extra_link_args=["-Wl,-z,now", "-pthread", "-ldl"],
+        optional=shutil.which("cc") is None,
     )
 
 

@@ -13,6 +13,7 @@ from runtime.server import environment
 
 from rowen.node_agent.native import library_path
 from rowen.runtime import native
+from rowen.runtime.progress import progress
 
 ENGINE = """
 import sys, time
@@ -112,3 +113,19 @@ def test_a_worker_runs_alone(monkeypatch: pytest.MonkeyPatch, sockets: str | Non
         # Without the library in front of the process.
         monkeypatch.setenv("ROWEN_TENANT_SOCKETS", sockets)
     native.tenant().progress(1, 2, 3)
+    progress(1, 2, 3)
+
+
+def test_a_program_of_ones_own_says_how_far_it_is(rig: Rig) -> None:
+    rig.engine()
+    rig.opened()
+    rig.tenant("from rowen.runtime.progress import progress; progress(3, 7, 11); progress(4, 7, 31); spin()")
+    until(lambda: rig.device.counts().tenants[0].reports == 2)
+    told = rig.device.counts().tenants[0]
+    assert (told.completed, told.total, told.tokens) == (4, 7, 31 - 11)
+
+
+@pytest.mark.parametrize("numbers", [(-1, 2, 3), (1, -2, 3), (1, 2, -3)])
+def test_progress_below_zero_is_refused(numbers: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match=r"expected numbers from 0 on"):
+        progress(*numbers)
