@@ -37,7 +37,7 @@ $(VENV)/.installed: $(VENV)/.locked $(NATIVE)
 	@touch $@
 
 .PHONY: tools
-tools: venv ## Kubernetes, etcd, helm and kubeconform, built once on this machine
+tools: venv ## Kubernetes, etcd, helm, kubeconform and an S3 server, built once on this machine
 	@$(CLUSTER_COMMAND) tools
 
 # `up` sees first whether this machine will do, and builds the tools then.

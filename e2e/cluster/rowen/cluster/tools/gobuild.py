@@ -55,6 +55,8 @@ NODE = Group("node", (*_NODE, "pause", "criimage"), (*_kubernetes(*_NODE), "./pa
 KUBECTL = Group("kubectl", ("kubectl",), _kubernetes("kubectl"))
 HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0")
 KUBECONFORM = Group("kubeconform", ("kubeconform",), ("github.com/yannh/kubeconform/cmd/kubeconform",), "v0.8.0")
+# The S3 server of the tests; it serves folders.
+VERSITYGW = Group("versitygw", ("versitygw",), ("github.com/versity/versitygw/cmd/versitygw",), "v1.8.0")
 COREDNS = Group("coredns", ("coredns",), (".",), folder="coredns")
 KIND = Group("kind", ("kind",), ("sigs.k8s.io/kind",), "v0.33.0")
 

@@ -8,7 +8,7 @@ from rowen.cluster.layout import Layout
 from rowen.cluster.tools import debian, gobuild
 from rowen.cluster.tools.gobuild import Group
 
-ENVTEST_GROUPS = (gobuild.KUBECONFORM, gobuild.HELM, gobuild.SERVERS)
+ENVTEST_GROUPS = (gobuild.KUBECONFORM, gobuild.HELM, gobuild.VERSITYGW, gobuild.SERVERS)
 
 
 def ensure(layout: Layout, *, only_envtest: bool = False) -> None:
