@@ -1,6 +1,7 @@
 """A wrong manifest is refused by the API server, with a message that names the field."""
 
 import re
+from typing import Any
 
 import pytest
 from kubectl import Kubectl
@@ -10,6 +11,151 @@ JOB = offline_job()
 SERVICE = online_service()
 ELASTIC = changed(SERVICE, "spec.engine.memoryLimit", "1Ti")
 HUB_MODEL = {"huggingFace": {"repo": "a/b", "revision": "c"}}
+
+
+def pods(path: str, value: Any) -> Manifest:
+    """A job with one field in its podTemplate."""
+    return changed(JOB, f"spec.podTemplate.{path}", value)
+
+
+def worker(**fields: Any) -> Manifest:
+    """A job that adds to its container."""
+    return pods("spec.containers", [{"name": "worker", **fields}])
+
+
+def engine(**fields: Any) -> Manifest:
+    """A service that adds to its engine's container."""
+    return changed(SERVICE, "spec.engine.podTemplate.spec.containers", [{"name": "engine", **fields}])
+
+
+def mounted(path: str) -> Manifest:
+    """A job that mounts a volume there."""
+    volumes = pods("spec.volumes", [{"name": "cache", "emptyDir": {}}])
+    container = {"name": "worker", "volumeMounts": [{"name": "cache", "mountPath": path}]}
+    return changed(volumes, "spec.podTemplate.spec.containers", [container])
+
+
+_SPEC = "spec.podTemplate.spec"
+_CONTAINER = rf"{_SPEC}.containers\[0\]"
+_SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
+POD_FAULTS: list[tuple[str, Manifest, str, str]] = [
+    ("a host's network", pods("spec.hostNetwork", True), f"{_SPEC}.hostNetwork", ""),
+    ("an init container", pods("spec.initContainers", []), f"{_SPEC}.initContainers", ""),
+    ("a name", pods("metadata.name", "x"), "spec.podTemplate.metadata.name", ""),
+    ("an image", worker(image="x"), f"{_CONTAINER}.image", ""),
+    ("a command", worker(command=["x"]), f"{_CONTAINER}.command", ""),
+    ("a security context", worker(securityContext={}), f"{_CONTAINER}.securityContext", ""),
+    (
+        "another container",
+        pods("spec.containers", [{"name": "side"}]),
+        f"{_CONTAINER}.name",
+        'supported values: "worker"',
+    ),
+    ("two containers", pods("spec.containers", [{"name": "worker"}] * 2), f"{_SPEC}.containers", "at most 1 item"),
+    (
+        "a label of Rowen's",
+        pods("metadata.labels", {"rowen.dev/job": "x"}),
+        "spec.podTemplate.metadata",
+        "labels must not",
+    ),
+    (
+        "the operator's label",
+        pods("metadata.labels", {"app.kubernetes.io/managed-by": "me"}),
+        "spec.podTemplate.metadata",
+        "labels must not set Rowen's own",
+    ),
+    (
+        "an annotation of Rowen's",
+        pods("metadata.annotations", {"rowen.dev/devices": "x"}),
+        "spec.podTemplate.metadata",
+        "annotations must not set Rowen's own",
+    ),
+    ("a number as label", pods("metadata.labels", {"a": 1}), "spec.podTemplate.metadata.labels.a", "string"),
+    ("a number as selector", pods("spec.nodeSelector", {"a": 1}), f"{_SPEC}.nodeSelector.a", "string"),
+    (
+        "an unknown operator of a toleration",
+        pods("spec.tolerations", [{"key": "a", "operator": "Is"}]),
+        rf"{_SPEC}.tolerations\[0\].operator",
+        'supported values: "Equal", "Exists"',
+    ),
+    ("a misspelt toleration", pods("spec.tolerations", [{"kye": "a"}]), rf"{_SPEC}.tolerations\[0\].kye", ""),
+    (
+        "a variable of Rowen's",
+        worker(env=[{"name": "ROWEN_LIBRARY"}]),
+        rf"{_CONTAINER}.env\[0\]",
+        "name must not begin",
+    ),
+    (
+        "a preload that nobody can see",
+        worker(env=[{"name": "LD_PRELOAD", "valueFrom": _SECRET}]),
+        rf"{_CONTAINER}.env\[0\]",
+        "LD_PRELOAD must be a plain value",
+    ),
+    ("a number as a variable", worker(env=[{"name": "A", "value": 1}]), rf"{_CONTAINER}.env\[0\].value", "string"),
+    ("a variable twice", worker(env=[{"name": "A"}] * 2), rf"{_CONTAINER}.env\[1\]", "Duplicate value"),
+    ("memory", worker(resources={"limits": {"memory": "1Gi"}}), f"{_CONTAINER}.resources", "memory must not be named"),
+    (
+        "a device",
+        worker(resources={"requests": {"rowen.dev/online": 1}}),
+        f"{_CONTAINER}.resources",
+        "asks for the devices",
+    ),
+    ("half a CPU as a number", worker(resources={"limits": {"cpu": 0.5}}), f"{_CONTAINER}.resources.limits.cpu", ""),
+    *(
+        (f"a mount at {path}", mounted(path), rf"{_CONTAINER}.volumeMounts\[0\]", "mountPath must not be Rowen's own")
+        for path in (
+            "/tmp",
+            "/tmp/",
+            "/run",
+            "/run/rowen",
+            "/run/rowen/x",
+            "/volumes/data",
+            "/secrets",
+            "/dev/termination-log",
+        )
+    ),
+    *(
+        (f"a mount at {path}", mounted(path), rf"{_CONTAINER}.volumeMounts\[0\].mountPath", "should match")
+        for path in ("data", "/", "/a/../volumes", "/a/./b", "//tmp", "/a:b")
+    ),
+    (
+        "a mount of nothing",
+        worker(volumeMounts=[{"name": "cache", "mountPath": "/cache"}]),
+        _SPEC,
+        "volumeMounts must name volumes of podTemplate.spec.volumes",
+    ),
+    (
+        "a volume of Rowen's",
+        pods("spec.volumes", [{"name": "claim-0"}]),
+        rf"{_SPEC}.volumes\[0\]",
+        "name must not be that of",
+    ),
+    ("a volume twice", pods("spec.volumes", [{"name": "a"}] * 2), rf"{_SPEC}.volumes\[1\]", "Duplicate value"),
+    (
+        "a whole template",
+        changed(offline_job(fineTune=None, template=TEMPLATE), "spec.podTemplate", {"metadata": {}}),
+        "spec: ",
+        "podTemplate goes with fineTune and batchInference",
+    ),
+    (
+        "a worker",
+        engine(name="worker"),
+        r"spec.engine.podTemplate.spec.containers\[0\].name",
+        'supported values: "engine"',
+    ),
+    (
+        "an engine's memory",
+        engine(resources={"requests": {"memory": "1Gi"}}),
+        r"spec.engine.podTemplate.spec.containers\[0\].resources",
+        "memory must not be named",
+    ),
+    (
+        "an engine's label",
+        changed(SERVICE, "spec.engine.podTemplate.metadata.labels", {"rowen.dev/service": "x"}),
+        "spec.engine.podTemplate.metadata",
+        "labels must not",
+    ),
+]
 
 REFUSED: list[tuple[str, Manifest, str]] = [
     ("no job kind", offline_job(fineTune=None), "spec: .*exactly one of fineTune, batchInference, template"),
@@ -202,6 +348,14 @@ REFUSED: list[tuple[str, Manifest, str]] = [
     ),
     *(
         (
+            f"{arg} of a batch",
+            offline_job(fineTune=None, batchInference={**BATCH, "args": ["--dtype=bfloat16", arg, "2"]}),
+            "spec.batchInference: .*args must not name any of .*--served-model-name.*: the job decides them",
+        )
+        for arg in ("--port", "--served_model_name=mine", "--lora-modules", "--worker-cls=x", "-tp", "-asc=2")
+    ),
+    *(
+        (
             f"{arg} with elastic memory",
             changed(ELASTIC, "spec.engine.args", ["--dtype=bfloat16", arg, "2"]),
             "spec.engine: .*args must not name any of .*--worker-cls.* with a memoryLimit",
@@ -228,6 +382,7 @@ REFUSED: list[tuple[str, Manifest, str]] = [
             "--watermark=0.01",
         )
     ),
+    *((f"{fault} in a pod template", manifest, f"{place}.*{told}") for fault, manifest, place, told in POD_FAULTS),
     ("unknown engine", changed(SERVICE, "spec.engine.type", "Other"), 'spec.engine.type.*supported values: "vLLM"'),
     ("DaemonSet", online_service(engine=None, workloadRef={"kind": "DaemonSet", "name": "x"}), "spec.workloadRef.kind"),
     ("name that no Service can have", online_service("1chat"), "metadata.name must be a DNS label"),
@@ -241,7 +396,53 @@ def test_refused(kubectl: Kubectl, manifest: Manifest, message: str) -> None:
     assert re.search(message, outcome.text), outcome.text
 
 
+POD_TEMPLATE: Manifest = {
+    "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "a: b"}},
+    "spec": {
+        "nodeSelector": {"zone": "a"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+        "imagePullSecrets": [{"name": "registry"}],
+        "priorityClassName": "low",
+        "serviceAccountName": "tuner",
+        "volumes": [
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            {"name": "hub", "persistentVolumeClaim": {"claimName": "hub"}},
+        ],
+    },
+}
+CONTAINER: Manifest = {
+    "env": [{"name": "A", "value": "b"}, {"name": "LD_PRELOAD", "value": "/x.so"}, {"name": "B", "valueFrom": _SECRET}],
+    "envFrom": [
+        {"prefix": "P_", "configMapRef": {"name": "settings", "optional": True}},
+        {"secretRef": {"name": "keys"}},
+    ],
+    "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": 2, "ephemeral-storage": "1Gi"}},
+    "volumeMounts": [
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "hub", "mountPath": "/tmp/hub/", "readOnly": True, "subPath": "a"},
+        {"name": "hub", "mountPath": "/.cache/a..b"},
+    ],
+}
+
 ACCEPTED: list[tuple[str, Manifest]] = [
+    (
+        "a pod template with everything",
+        changed(
+            pods("metadata", POD_TEMPLATE["metadata"]),
+            "spec.podTemplate.spec",
+            {**POD_TEMPLATE["spec"], "containers": [{"name": "worker", **CONTAINER}]},
+        ),
+    ),
+    (
+        "an engine's pod template with everything",
+        changed(
+            changed(SERVICE, "spec.engine.podTemplate", POD_TEMPLATE),
+            "spec.engine.podTemplate.spec.containers",
+            [{"name": "engine", **CONTAINER}],
+        ),
+    ),
+    ("an empty pod template", pods("spec.containers", [])),
     ("a limit as large as memory", offline_job(memory="1Gi", memoryLimit="1024Mi")),
     ("a limit that only reads smaller", offline_job(memory="1500Mi", memoryLimit="1.6G")),
     ("a limit above memory", offline_job(fineTune=None, batchInference=BATCH, memoryLimit="4.1Gi")),
@@ -264,6 +465,13 @@ ACCEPTED: list[tuple[str, Manifest]] = [
     (
         "arguments beside a limit that adds nothing",
         changed(changed(SERVICE, "spec.engine.memoryLimit", "4Gi"), "spec.engine.args", ["--worker-cls", "x"]),
+    ),
+    (
+        "a batch's arguments",
+        offline_job(
+            fineTune=None,
+            batchInference={**BATCH, "args": ["--tool-call-parser", "hermes", "--max-num-seqs=8", "--portable"]},
+        ),
     ),
     ("arguments without a limit", changed(SERVICE, "spec.engine.args", ["--kv-cache-memory-bytes=256M", "-tp", "1"])),
 ]

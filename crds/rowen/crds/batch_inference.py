@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from rowen.crds.apart import apart
 from rowen.crds.base import ApiModel, rules
+from rowen.crds.engine_args import BATCH_MESSAGE, BATCH_PATTERN
 from rowen.crds.place import InputPlace, ModelSource, OutputPlace
 
 
@@ -23,8 +24,13 @@ class BatchInference(ApiModel):
     errors: OutputPlace | None = None
     """JSONL file of the results that are errors; by default they are among the others."""
     args: Annotated[list[Annotated[str, Field(max_length=1024)]], Field(max_length=64)] = []
-    """Further arguments of vLLM's API server, e.g. `--tool-call-parser=hermes`."""
+    """Further arguments of vLLM's API server, e.g. `--tool-call-parser=hermes`; not those that the job decides."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(apart("output", "input"), apart("errors", "input"), apart("errors", "output"))
+        json_schema_extra=rules(
+            apart("output", "input"),
+            apart("errors", "input"),
+            apart("errors", "output"),
+            (f"!self.args.exists(arg, arg.matches('{BATCH_PATTERN}'))", BATCH_MESSAGE),
+        )
     )

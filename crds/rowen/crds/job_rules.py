@@ -9,9 +9,11 @@ from itertools import product
 
 from rowen.crds.base import ApiModel, stored_quantity_bytes
 from rowen.crds.batch_inference import BatchInference
+from rowen.crds.engine_args import BATCH_MESSAGE, decided_args
 from rowen.crds.fine_tune import ALL_LINEAR, FineTune, Lora
 from rowen.crds.offline_job import OfflineJobSpec, WorkloadProfile
 from rowen.crds.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.pod_template_rules import broken_pod_rules
 
 
 def broken_rules(spec: OfflineJobSpec) -> list[str]:
@@ -26,9 +28,13 @@ def broken_rules(spec: OfflineJobSpec) -> list[str]:
 def _parts(path: tuple[str, ...], model: ApiModel) -> Iterator[tuple[tuple[str, ...], ApiModel]]:
     yield path, model
     for name, field in type(model).model_fields.items():
-        value = getattr(model, name)
+        value, alias = getattr(model, name), field.alias or name
         if isinstance(value, ApiModel):
-            yield from _parts((*path, field.alias or name), value)
+            yield from _parts((*path, alias), value)
+        elif isinstance(value, list):
+            for number, entry in enumerate(value):
+                if isinstance(entry, ApiModel):
+                    yield from _parts((*path, f"{alias}[{number}]"), entry)
 
 
 def _broken(model: ApiModel) -> Iterator[str]:
@@ -46,12 +52,16 @@ def _broken(model: ApiModel) -> Iterator[str]:
             yield from _apart("output", model.output, "input", model.input)
             yield from _apart("errors", model.errors, "input", model.input)
             yield from _apart("errors", model.errors, "output", model.output)
+            if decided_args(model.args):
+                yield BATCH_MESSAGE
         case WorkloadProfile():
             yield from _of_profile(model)
         case InputPlace() | OutputPlace():
             yield from _of_place(model)
         case ModelSource():
             yield from _of_model(model)
+        case _:
+            yield from broken_pod_rules(model)
 
 
 def _of_spec(spec: OfflineJobSpec) -> Iterator[str]:
@@ -59,6 +69,8 @@ def _of_spec(spec: OfflineJobSpec) -> Iterator[str]:
         yield "exactly one of fineTune, batchInference, template must be set"
     if spec.template is not None and not _has_container(spec.template):
         yield "template.spec.containers must name at least one container"
+    if spec.template is not None and spec.pod_template is not None:
+        yield "podTemplate goes with fineTune and batchInference"
     if spec.memory_limit is not None:
         if stored_quantity_bytes(spec.memory_limit) < stored_quantity_bytes(spec.memory):
             yield "memoryLimit must not be below memory"
