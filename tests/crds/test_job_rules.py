@@ -14,9 +14,15 @@ from rowen.crds.job_rules import broken_rules
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.schema import structural_schema, walk
 
-BY_NAME = "name too long for a label"
-"""Of the object, not of its spec."""
-JOBS = [(name, job, told) for name, job, told in REFUSED if job["kind"] == "OfflineJob" and name != BY_NAME]
+BY_THE_API_SERVER = (
+    "name too long for a label",
+    "a variable twice in a pod template",
+    "a volume twice in a pod template",
+)
+"""Of the object, not of its spec; and lists with one entry for each key."""
+JOBS = [
+    (name, job, told) for name, job, told in REFUSED if job["kind"] == "OfflineJob" and name not in BY_THE_API_SERVER
+]
 BY_THE_MODEL = {"exactly one of claimName, uri, huggingFace must be set"}
 """What parsing refuses."""
 
@@ -34,7 +40,7 @@ def test_what_the_api_server_refuses_is_refused(manifest: Manifest, told: str) -
     # The API server's words: the field, something of its own, and the rule's message.
     expected = told.removeprefix("spec: ").removeprefix("spec.")
     field, _, message = expected.rpartition(": .*") if ": .*" in expected else expected.rpartition(".*")
-    assert any(line.startswith(field) and re.search(message, line) for line in broken), broken
+    assert any(re.match(field, line) and re.search(message, line) for line in broken), broken
 
 
 GOOD = [

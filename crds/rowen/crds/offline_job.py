@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from rowen.crds.base import ApiModel, Quantity, exactly_one, memory_limit_rule, rules
 from rowen.crds.batch_inference import BatchInference
 from rowen.crds.fine_tune import FineTune
+from rowen.crds.pod_template import WorkerTemplate
 
 
 class Sla(ApiModel):
@@ -64,7 +65,7 @@ _IMMUTABLE = [
         f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
         f"{name} is immutable; make a new OfflineJob",
     )
-    for name in ("fineTune", "batchInference", "template", "profile")
+    for name in ("fineTune", "batchInference", "template", "podTemplate", "profile")
 ]
 
 
@@ -102,6 +103,8 @@ class OfflineJobSpec(ApiModel):
     """Batch inference job."""
     template: Annotated[dict[str, Any] | None, Field(json_schema_extra=_POD_TEMPLATE)] = None
     """A PodTemplateSpec: any pod; its first container becomes the tenant."""
+    pod_template: WorkerTemplate | None = None
+    """What is added to the pod of fine-tuning and batch inference; its container is `worker`."""
     devices: Annotated[int, Field(ge=1, le=16)] = 1
     """Devices of one node that the job runs on in lockstep."""
     memory: Quantity = "4Gi"
@@ -132,6 +135,7 @@ class OfflineJobSpec(ApiModel):
         json_schema_extra=rules(
             exactly_one(["fineTune", "batchInference", "template"]),
             _HAS_CONTAINER,
+            ("!has(self.podTemplate) || !has(self.template)", "podTemplate goes with fineTune and batchInference"),
             *_IMMUTABLE,
             ("self.devices == oldSelf.devices", "devices is immutable; make a new OfflineJob"),
             ("self.memory == oldSelf.memory", "memory is immutable; make a new OfflineJob"),

@@ -17,31 +17,15 @@ from rowen.crds.base import (
     rules,
 )
 from rowen.crds.common import Conditions
+from rowen.crds.engine_args import ELASTIC_MESSAGE, ELASTIC_PATTERN
 from rowen.crds.place import ModelSource
-
-_INELASTIC_ARGS = (
-    # What a memoryLimit decides.
-    "--kv-cache-memory-bytes", "--num-gpu-blocks-override",
-    # What Rowen's own parts are needed for.
-    "--worker-cls", "--scheduler-cls", "--distributed-executor-backend",
-    # What does not go with memory that goes away (`rowen.runtime.vllm.elastic.worker.refuse`).
-    "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--decode-context-parallel-size",
-    "--kv-transfer-config", "--speculative-config", "--watermark",
-)  # fmt: skip
-_SHORT_ARGS = ("-tp", "-pp", "-dp", "-dcp", "-sc")
-"""Their short forms."""
+from rowen.crds.pod_template import EngineTemplate
 
 
 def _elastic_args_rule() -> tuple[str, str]:
-    """A CEL rule: the engine's arguments do not contradict a `memoryLimit`. vLLM takes `_` for `-`, and `--a=b`."""
-    long = "|".join(arg.removeprefix("--").replace("-", "[-_]") for arg in _INELASTIC_ARGS)
-    short = "|".join(arg.removeprefix("-") for arg in _SHORT_ARGS)
-    pattern = f"^(--({long})|-({short}))([=.]|$)"
+    """A CEL rule: the engine's arguments do not contradict a `memoryLimit`."""
     asked = "has(self.memoryLimit) && quantity(self.memoryLimit).compareTo(quantity(self.memory)) > 0"
-    return (
-        f"!({asked}) || !self.args.exists(arg, arg.matches('{pattern}'))",
-        f"args must not name any of {', '.join(_INELASTIC_ARGS)} with a memoryLimit",
-    )
+    return f"!({asked}) || !self.args.exists(arg, arg.matches('{ELASTIC_PATTERN}'))", ELASTIC_MESSAGE
 
 
 class Engine(ApiModel):
@@ -62,6 +46,8 @@ class Engine(ApiModel):
     memory_limit: Quantity | None = None
     """Most memory of one replica. What lies above `memory` is for its key-value cache, out of the device's pool: it
     comes as it is needed, and offline work has it meanwhile."""
+    pod_template: EngineTemplate | None = None
+    """What is added to the pods; their container is `engine`."""
 
     model_config = ConfigDict(json_schema_extra=rules(memory_limit_rule(), _elastic_args_rule()))
 

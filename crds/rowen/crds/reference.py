@@ -55,7 +55,7 @@ def _fields(schema: Schema) -> Iterator[str]:
 
 
 def _type(node: Schema) -> str:
-    return f"list of {_type(node['items'])}" if node["type"] == "array" else str(node["type"])
+    return f"list of {_type(node['items'])}" if node["type"] == "array" else str(node.get("type", "integer or text"))
 
 
 def _limits(node: Schema) -> str:

@@ -42,10 +42,14 @@ def _convert(node: Schema, definitions: dict[str, Schema], defaults: bool) -> Sc
     if "const" in node:
         result["enum"] = [node["const"]]
     _bounds(result)
+    if result.get("x-kubernetes-int-or-string"):
+        result.pop("type")
     if "description" in result:
         result["description"] = " ".join(result["description"].split())
     if "properties" in node:
         _convert_properties(result, node["properties"], definitions, defaults)
+    if isinstance(node.get("additionalProperties"), dict):
+        result["additionalProperties"] = _convert(node["additionalProperties"], definitions, defaults)
     if "items" in node:
         result["items"] = _convert(node["items"], definitions, defaults)
     default = node.get("default")
@@ -96,6 +100,7 @@ def _bounds(schema: Schema) -> None:
 
 def _ordered(schema: Schema) -> Schema:
     """Description first, children last: so that the YAML reads well."""
-    first, last = ("description", "type", "format"), ("required", "properties", "items")
+    first = ("description", "type", "format")
+    last = ("required", "properties", "additionalProperties", "items")
     middle = sorted(key for key in schema if key not in first and key not in last)
     return {key: schema[key] for key in (*first, *middle, *last) if key in schema}
