@@ -1,6 +1,7 @@
 """A real S3 server: versitygw over a folder of its own, on this machine's loopback, with credentials of its own."""
 
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -64,6 +65,7 @@ class S3Server:
             (folder / name).write_text(value)
         return folder
 
+    @functools.cache  # noqa: B019 - there is one server
     def filesystem(self) -> s3fs.S3FileSystem:
         """The administrator's view: `bucket/key`."""
         return s3fs.S3FileSystem(

@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
-from rowen.crds.worker import ExitCode, ModelLocation
+from rowen.crds.worker import ExitCode, Location, ModelLocation
 from rowen.runtime.failure import WorkerError, reading
+from rowen.runtime.storage.credentials import hub_token
+from rowen.runtime.storage.faults import Fault, fault_of
+from rowen.runtime.storage.inputs import local_copy
+from rowen.runtime.storage.store import is_address
 
-_FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
+_FILES = ("*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja")
 
 
 def model_folder(model: ModelLocation) -> Path:
-    """The model's folder; a hub model is downloaded first. Raises `WorkerError`."""
-    folder = Path(model.name_or_path)
-    if not folder.is_absolute():
-        folder = _download(model)
+    """The model's folder; one in object storage or on the hub is downloaded first. Raises `WorkerError`."""
+    folder = _folder(model)
     with reading("ModelMissing", folder):
         if not folder.is_dir():
             raise WorkerError("ModelMissing", f"no model folder {folder}")
@@ -21,14 +23,30 @@ def model_folder(model: ModelLocation) -> Path:
     return folder
 
 
+def _folder(model: ModelLocation) -> Path:
+    if is_address(model.name_or_path):
+        location = Location(where=model.name_or_path, secret_name=model.secret_name)
+        return local_copy(location, "ModelMissing", _FILES)
+    folder = Path(model.name_or_path)
+    return folder if folder.is_absolute() else _download(model)
+
+
 def _download(model: ModelLocation) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import HFValidationError
 
     name = model.name_or_path + (f" at {model.revision}" if model.revision else "")
+    token = hub_token(model.secret_name)
     try:
-        return Path(snapshot_download(model.name_or_path, revision=model.revision, allow_patterns=_FILES))
-    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+        folder = snapshot_download(model.name_or_path, revision=model.revision, token=token, allow_patterns=[*_FILES])
+    except HFValidationError as error:
         raise WorkerError("ModelMissing", f"the hub has no {name}: {error}") from error
     except Exception as error:
+        fault = fault_of(error)
+        if fault is Fault.MISSING:
+            raise WorkerError("ModelMissing", f"the hub has no {name}: {error}") from error
+        if fault is Fault.DENIED:
+            whose = f" with Secret {model.secret_name}" if model.secret_name else ": set secretName"
+            raise WorkerError("ModelMissing", f"the hub refuses {name}{whose}: {error}") from error
         raise WorkerError("ModelMissing", f"{name} cannot be downloaded: {error}", ExitCode.RETRY) from error
+    return Path(folder)

@@ -1,0 +1,43 @@
+"""What a job reads, as local files."""
+
+import tempfile
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from rowen.crds.worker import Location
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.storage.store import Store, is_address
+
+
+def local_copy(location: Location, reason: str, patterns: tuple[str, ...] = ("*",)) -> Path:
+    """The file or folder of a location; one at an address is copied first, a folder with the files that match.
+
+    The copy is this process's alone and goes with the pod's disk; its name is that of the original. Raises
+    `WorkerError`, with `reason` for what is the user's.
+    """
+    if not is_address(location.where):
+        return Path(location.where)
+    store = Store(location, reason)
+    copy = Path(tempfile.mkdtemp(prefix="rowen-")) / store.where.rpartition("/")[2]
+    if not location.where.endswith("/") and store.size() is not None:
+        store.download("", copy)
+        return copy
+    names = [name for name in store.sizes() if not name.endswith("/")]
+    if not names:
+        raise WorkerError(reason, f"{store.address()} is not there: neither an object nor a folder of objects")
+    _check_names(names, store, reason)
+    for name in sorted(names):
+        if any(fnmatch(name, pattern) for pattern in patterns):
+            store.download(name, copy / name)
+    copy.mkdir(exist_ok=True)
+    return copy
+
+
+def _check_names(names: list[str], store: Store, reason: str) -> None:
+    """Raises `WorkerError` for names of objects that no folder can hold, and for those that lead out of it."""
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    for name in names:
+        if ".." in name.split("/") or "//" in name or name.startswith("/"):
+            raise WorkerError(reason, f"{store.address(name)}: no file can have this name")
+        if name in folders:
+            raise WorkerError(reason, f"{store.address(name)} is both an object and a folder of objects")
