@@ -10,19 +10,10 @@ from s3 import S3Server
 from rowen.crds.worker import ExitCode, Location, ModelLocation
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.model_source import model_folder
-from rowen.runtime.storage import credentials, store
+from rowen.runtime.storage import store
 from rowen.runtime.storage.inputs import local_copy
 
 SECRET = "team-data"
-
-
-@pytest.fixture
-def secrets(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the kubelet mounts Secrets, with one of the server's credentials."""
-    folder = tmp_path / "secrets"
-    s3_server.secret(folder / SECRET)
-    monkeypatch.setattr(credentials, "SECRETS_DIRECTORY", str(folder))
-    return folder
 
 
 def location(where: str, secret: str | None = SECRET) -> Location:

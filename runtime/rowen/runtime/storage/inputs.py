@@ -1,24 +1,24 @@
 """What a job reads, as local files."""
 
-import tempfile
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from rowen.crds.worker import Location
 from rowen.runtime.failure import WorkerError
+from rowen.runtime.storage.scratch import scratch_folder
 from rowen.runtime.storage.store import Store, is_address
 
 
 def local_copy(location: Location, reason: str, patterns: tuple[str, ...] = ("*",)) -> Path:
     """The file or folder of a location; one at an address is copied first, a folder with the files that match.
 
-    The copy is this process's alone and goes with the pod's disk; its name is that of the original. Raises
-    `WorkerError`, with `reason` for what is the user's.
+    The copy is this process's alone and goes when it ends; its name is that of the original. Raises `WorkerError`, with
+    `reason` for what is the user's.
     """
     if not is_address(location.where):
         return Path(location.where)
     store = Store(location, reason)
-    copy = Path(tempfile.mkdtemp(prefix="rowen-")) / store.where.rpartition("/")[2]
+    copy = scratch_folder() / store.where.rpartition("/")[2]
     if not location.where.endswith("/") and store.size() is not None:
         store.download("", copy)
         return copy

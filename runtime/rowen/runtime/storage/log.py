@@ -7,6 +7,7 @@ lost the log for good: the log is the fence, too.
 
 import os
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -42,7 +43,7 @@ class Entry:
 
 
 class Log:
-    """The log in the folder `folder` below the store's address, as one attempt sees it."""
+    """The log in a folder below a store's address, as one attempt sees it. Raises `WorkerError`, as its store does."""
 
     def __init__(self, store: Store, folder: str, attempt: int) -> None:
         self._store = store
@@ -53,18 +54,18 @@ class Log:
         """Number of the entry that this attempt writes behind."""
 
     def numbers(self) -> list[int]:
-        """Numbers of the entries that are there. Raises `WorkerError` for any other object in the folder."""
+        """Numbers of the entries that are there, in order. Raises `WorkerError` for any other object in the folder."""
         prefix = f"{self._folder}/"
         names = [name.removeprefix(prefix) for name in self._store.sizes(self._folder)]
         for name in names:
             if not (len(name) == _DIGITS and name.isdecimal()):
-                raise self._foreign(name)
+                raise self.foreign(name)
         return sorted(map(int, names))
 
     def read(self, number: int) -> Entry | None:
-        """An entry; None when it is not there. Raises `WorkerError` for an object that no worker wrote.
+        """An entry; None when it is not there.
 
-        Raises `WorkerError` also where a newer attempt of this job wrote it.
+        Raises `WorkerError` for an object that no worker wrote, and where a newer attempt of this job wrote it.
         """
         data = self._store.read(self._name(number))
         if data is None:
@@ -73,31 +74,37 @@ class Log:
         try:
             author = Author.model_validate_json(head)
         except ValidationError as error:
-            raise self._foreign(f"{number:0{_DIGITS}}") from error
+            raise self.foreign(f"{number:0{_DIGITS}}") from error
         if author.job == self._job and author.attempt > self._attempt:
-            raise self._superseded()
+            raise self.superseded()
         return Entry(number, author, body)
 
     def append(self, kind: str, body: bytes = b"") -> None:
         """Makes an entry last behind `last`. Raises `WorkerError` when somebody else has written there."""
+        if not self.has_appended(kind, body):
+            raise self.superseded()
+
+    def has_appended(self, kind: str, body: bytes = b"") -> bool:
+        """As `append`; False when somebody else has written there."""
         author = Author(job=self._job, attempt=self._attempt, entry=uuid.uuid4().hex, kind=kind)
         if not self._store.create(self._name(self.last + 1), author.model_dump_json().encode() + b"\n" + body):
-            raise self._superseded()
+            return False
         self.last += 1
+        return True
 
-    def remove(self, numbers: list[int]) -> None:
+    def remove(self, numbers: Iterable[int]) -> None:
         """Removes entries, in this order."""
         self._store.remove(map(self._name, numbers))
 
-    def _name(self, number: int) -> str:
-        return f"{self._folder}/{number:0{_DIGITS}}"
-
-    def _foreign(self, name: str) -> WorkerError:
-        address = self._store.address(f"{self._folder}/{name}")
-        return WorkerError(
-            "OutputUnwritable", f"{address} is not known to be Rowen's; remove it, or name another output"
-        )
-
-    def _superseded(self) -> WorkerError:
+    def superseded(self) -> WorkerError:
+        """What an attempt ends with that has lost the log."""
         message = f"another attempt has taken over the output of attempt {self._attempt} at {self._store.address()}"
         return WorkerError("Superseded", message, ExitCode.RETRY)
+
+    def foreign(self, name: str) -> WorkerError:
+        """What an attempt ends with that finds an object, or a line of one, which belongs to no such job."""
+        address = self._store.address(f"{self._folder}/{name}")
+        return WorkerError("OutputUnwritable", f"{address} is none of this job's; remove it, or name another output")
+
+    def _name(self, number: int) -> str:
+        return f"{self._folder}/{number:0{_DIGITS}}"

@@ -79,10 +79,10 @@ class Store:
         entry = self._entry(name)
         return None if entry is None else int(entry["size"])
 
-    def read(self, name: str = "") -> bytes | None:
-        """The content of an object; None when there is none."""
+    def read(self, name: str = "", longest_bytes: int | None = None) -> bytes | None:
+        """The content of an object, or how it begins; None when there is none."""
         path = self._path(name)
-        data: bytes | None = self._tried(name, lambda: self._files.cat_file(path), missing=_none)
+        data: bytes | None = self._tried(name, lambda: self._files.cat_file(path, end=longest_bytes), missing=_none)
         return data
 
     def create(self, name: str, data: bytes) -> bool:
