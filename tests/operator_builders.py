@@ -7,7 +7,7 @@ from typing import Any
 from rowen.crds.latency_counts import LatencyCounts, RequestCounts, cell_of
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.kube.timestamps import rfc3339
-from rowen.operator.decision import Refusal
+from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
 from rowen.operator.jobs.start_wait import StartWait
 from rowen.operator.pods.view import PodView
@@ -23,6 +23,7 @@ IMAGE = "registry.test/runtime:1"
 START_DEADLINE_SECONDS = 600.0
 GAP_SECONDS = 45.0
 LISTENING = Listening(0.0, NOW)
+TAKEN = Trial(None)
 
 FINE_TUNE: dict[str, Any] = {
     "baseModel": {"claimName": "models", "path": "llama"},
@@ -87,13 +88,14 @@ def job(
     reports: tuple[Report, ...] = (),
     refusal: Refusal | None = None,
     wait: StartWait | None = None,
+    trial: Trial | None = TAKEN,
     **metadata: Any,
 ) -> JobSnapshot:
-    """A job's snapshot."""
+    """A job's snapshot; a dry run has taken its pod."""
     by_node = {report.node: report for report in reports}
     manifest = job_manifest(spec, status, **metadata)
     snapshot = job_snapshot(manifest, pods, by_node, IMAGE, START_DEADLINE_SECONDS, refusal)
-    return replace(snapshot, wait=wait, listening=LISTENING)
+    return replace(snapshot, wait=wait, listening=LISTENING, trial=trial)
 
 
 def running(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:

@@ -27,11 +27,14 @@ HARVEST_MEMORY_ANNOTATION = "rowen.dev/harvest-memory"  # an engine's `harvest.m
 
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
+WORKER_CPU = "100m"  # what a worker requests; it computes on its devices' cores
 
 # Set by the device plugin in a tenant's container, where the gate library is at LIBRARY_FILE.
 CONTAINER_DIRECTORY = "/run/rowen"
 LIBRARY_FILE = f"{CONTAINER_DIRECTORY}/librowen.so"
+PLUGIN_DIRECTORY = f"{CONTAINER_DIRECTORY}/plugin"
 PRELOAD_ENV = "LD_PRELOAD"
+PYTHON_PATH_ENV = "PYTHONPATH"
 LIBRARY_ENV = "ROWEN_LIBRARY"
 ENGINE_SOCKET_ENV = "ROWEN_ENGINE_SOCKET"
 TENANT_SOCKETS_ENV = "ROWEN_TENANT_SOCKETS"

@@ -22,7 +22,7 @@ def template_pod_spec(job: OfflineJobSpec) -> dict[str, Any]:
     tenant.setdefault("name", WORKER_CONTAINER)
     memory = job_share(job)
     tenant["resources"] = _template_resources(tenant, memory, job.devices)
-    environment = [*_tenant_environment(tenant), *memory.environment]
+    environment = [*preloading_environment(tenant), *memory.environment]
     if environment:
         tenant["env"] = environment
     return spec
@@ -37,7 +37,7 @@ def _template_resources(tenant: dict[str, Any], memory: MemoryShare, devices: in
     return {**resources, "requests": {**(resources.get("requests") or {}), "memory": memory.request}, "limits": limits}
 
 
-def _tenant_environment(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+def preloading_environment(container: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tenant's own environment, which preloads the gate library first wherever it preloads anything.
 
     The device plugin preloads the library too, but a container's own environment overrides the plugin's.

@@ -6,6 +6,7 @@ from typing import Any
 
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.pod_overlay import user_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def claim_names(job: OfflineJobSpec) -> tuple[str, ...]:
     What is not understood in a template names none. Nor does an `ephemeral` volume: its claim is made with the pod.
     """
     worker = worker_claims(job)
-    return tuple(sorted({*worker.read, *worker.written, *_template_claims(job.template)}))
+    return tuple(sorted({*worker.read, *worker.written, *_template_claims(user_template(job))}))
 
 
 def _template_claims(template: object) -> Iterator[str]:

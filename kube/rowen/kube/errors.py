@@ -8,6 +8,18 @@ _FORBIDDEN, _NO_RIGHT = 403, re.compile(r" cannot [a-z]+ resource ")
 _TIMEOUT, _AHEAD = 504, "Too large resource version"
 """What API servers answer to a version above their store's; client-go goes by the same words."""
 
+_INVALID, _UNTYPED = (400, 422), "failed to create typed patch object"
+"""Of an apply, a field that its kind does not have is told with code 500."""
+_ADMISSION = ("admission webhook ", "ValidatingAdmissionPolicy ")
+"""What an admission policy says, whichever the code; of a webhook also that it knows no dry run."""
+
+
+def is_invalid(status: int, message: str) -> bool:
+    """Whether it is what was sent that is wrong, by the API server's own rules: the same is refused for ever."""
+    if any(word in message for word in _ADMISSION):
+        return False
+    return status in _INVALID or _UNTYPED in message
+
 
 class KubeError(Exception):
     """A request that failed; whether it was carried out shows in the next listing."""
@@ -53,6 +65,11 @@ class RefusedError(KubeError):
     def passes(self) -> bool:
         """Where the server is busy, or in trouble of its own."""
         return self.status in (408, 429) or self.status >= 500
+
+    @property
+    def invalid(self) -> bool:
+        """Whether what was sent is wrong."""
+        return is_invalid(self.status, self.message)
 
     @property
     def lacks_right(self) -> bool:

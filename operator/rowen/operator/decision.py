@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rowen.kube.errors import is_invalid
+
 Manifest = Mapping[str, Any]
 
 
@@ -36,8 +38,21 @@ class Refusal:
     """The API server did not take a child."""
 
     code: int
-    """HTTP status."""
+    """HTTP status; 0 where no answer came."""
     message: str
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the child itself is wrong."""
+        return is_invalid(self.code, self.message)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the API server said to a dry run of the job's pod."""
+
+    refusal: Refusal | None
+    """None: it would take the pod."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,8 @@ class Decision:
 
     reason: str
     """Why, for the log."""
+    trial: Manifest | None = None
+    """A pod to try in a dry run, with whose answer is decided anew; nothing else is done then."""
     removals: tuple[Removal, ...] = ()
     children: tuple[Manifest, ...] = ()
     """Objects to apply."""

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from rowen.crds.common import holds
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.objects import CONFLICT, NOT_FOUND
-from rowen.operator.decision import Decision, Note, Refusal
+from rowen.operator.adopter import Adopter
+from rowen.operator.decision import Decision, Note, Refusal, Trial
 from rowen.operator.jobs import policy as job_policy
 from rowen.operator.metrics import Metrics
 from rowen.operator.pods.owners import controller_of
@@ -43,6 +44,10 @@ def _refusal(error: KubeError) -> Refusal:
     return Refusal(0, f"the API server did not answer: {error}")
 
 
+def _is_conflict(error: KubeError) -> bool:
+    return isinstance(error, RefusedError) and error.status == CONFLICT
+
+
 def _judged(refusal: Refusal) -> bool:
     """Whether it was the child that was refused. Pods hold devices while they are tried: any failure is told."""
     return refusal.code in _REFUSALS or _BROKEN_WEBHOOK in refusal.message
@@ -61,6 +66,7 @@ class Reconciler:
         self._clock = clock
         self._turns = Turns()
         self._conflicts: dict[Key, int] = {}
+        self._adopter = Adopter(world, cluster)
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconciles the object. Returns the seconds after which to come back, or None. Raises what went wrong."""
@@ -91,8 +97,12 @@ class Reconciler:
             self._metrics.reconciles.labels(key.kind, result).inc()
 
     async def _reconcile(self, key: Key) -> float | None:
+        await self._adopter.adopt(key, self._clock())
         owner = self._store.get(key)
         decision = self._decide(key, None)
+        if decision and decision.trial:
+            await self._try(key, decision.trial)
+            owner, decision = self._store.get(key), self._decide(key, None)
         if owner is None or decision is None:
             self._turns.ended(key)
             return None
@@ -112,6 +122,15 @@ class Reconciler:
             await self._cluster.delete_job(owner)
         times = [seconds for seconds in (decision.requeue_seconds, later) if seconds is not None]
         return min(times, default=None)
+
+    async def _try(self, key: Key, pod: Manifest) -> None:
+        """A pod of that name that is there already, or a failure that passes, says nothing against this one."""
+        refusal = None
+        try:
+            await self._cluster.try_pod(pod)
+        except KubeError as error:
+            refusal = None if error.passes or _is_conflict(error) else _refusal(error)
+        self._world.tried(key, pod["metadata"]["ownerReferences"][0]["uid"], Trial(refusal))
 
     def _decide(self, key: Key, refusal: Refusal | None) -> Decision | None:
         now = self._clock()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from operator_builders import NOW, TEMPLATE, condition, ended, job, placed, pod, report, running
+from operator_builders import FINE_TUNE, NOW, TEMPLATE, condition, ended, job, placed, pod, report, running
 
 from rowen.operator.decision import Refusal
 from rowen.operator.jobs.attempts import attempts_of
@@ -12,6 +12,7 @@ from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.pods.view import PodView, Problem
 
 TAINT = Problem("Unschedulable", "0/2 nodes are available")
+OVERLAID = {"fineTune": FINE_TUNE, "podTemplate": {"metadata": {"labels": {"a": "b"}}}}
 LOST = {"conditions": [{**condition("Placed", "False", "NodeLost"), "message": "node-1 is silent"}]}
 
 
@@ -134,7 +135,26 @@ def test_idle_while_no_pod_could_be_starting(snapshot: JobSnapshot, idle: bool) 
     assert place(snapshot).idle is idle
 
 
-@pytest.mark.parametrize(("template", "cause"), [({"template": TEMPLATE}, "Job"), (None, "Cluster")])
+@pytest.mark.parametrize("spec", [None, OVERLAID])
+@pytest.mark.parametrize(
+    ("problem", "own"),
+    [
+        (Problem("CreateContainerConfigError", 'configmap "settings" not found', "worker"), True),
+        (Problem("CreateContainerConfigError", "timed out waiting for the condition", "worker"), False),
+        (Problem("ErrImagePull", "not found", "worker"), False),
+        (Problem("CreateContainerError", "no such device", "worker"), False),
+        (TAINT, False),
+    ],
+)
+def test_of_a_worker_the_sources_of_its_variables_are_its_users(
+    spec: dict[str, Any] | None, problem: Problem, own: bool
+) -> None:
+    delay = place(job(spec, placed(), pods=(pod(2, problem=problem),))).delay
+    assert delay is not None
+    assert delay.cause == ("Job" if own and spec else "Node")
+
+
+@pytest.mark.parametrize(("template", "cause"), [({"template": TEMPLATE}, "Job"), (OVERLAID, "Job"), (None, "Cluster")])
 @pytest.mark.parametrize("code", [403, 500])
 def test_pod_security_is_the_fault_of_a_template(template: dict[str, Any] | None, cause: str, code: int) -> None:
     refusal = Refusal(code, 'violates PodSecurity "baseline"')

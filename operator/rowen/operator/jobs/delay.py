@@ -140,11 +140,18 @@ def _problem_cause(snapshot: JobSnapshot, problem: Problem) -> Cause | None:
     """Whose a pod's problem is; an image or container that is not the job's may do well on another node."""
     if problem.container is None:
         return "Cluster" if problem.reason == "SchedulingGated" else "Node"
-    template = snapshot.spec.template
-    if template is None or problem.container not in _container_names(template):
+    if not _users_own(snapshot, problem):
         return "Node"
     own = own_fault(problem.reason, problem.message)
     return None if own is None else "Job" if own else "Node"
+
+
+def _users_own(snapshot: JobSnapshot, problem: Problem) -> bool:
+    """Whether it is about what the user says: all of a template's containers, the sources of a worker's variables."""
+    template = snapshot.spec.template
+    if template is None:
+        return snapshot.spec.pod_template is not None and problem.reason == "CreateContainerConfigError"
+    return problem.container in _container_names(template)
 
 
 def _container_names(template: Mapping[str, Any]) -> list[str]:
@@ -155,10 +162,10 @@ def _container_names(template: Mapping[str, Any]) -> list[str]:
 
 
 def _obstacle_cause(snapshot: JobSnapshot) -> Cause:
-    """A template that the API server calls invalid has ended its job before."""
+    """What the API server calls invalid has ended its job before."""
     refusal = snapshot.refusal
     forbidden = refusal is not None and refusal.code == 403 and "violates PodSecurity" in refusal.message
-    return "Job" if forbidden and snapshot.spec.template is not None else "Cluster"
+    return "Job" if forbidden and snapshot.has_users_part else "Cluster"
 
 
 def _silence(pod: PodView, seconds: float) -> str:

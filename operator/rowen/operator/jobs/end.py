@@ -8,6 +8,7 @@ from rowen.crds.template_rules import template_faults
 from rowen.kube.timestamps import unix_seconds
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, failure_reason
+from rowen.operator.jobs.pod import told_of_pod
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.say import Say
 
@@ -48,7 +49,7 @@ def end_of(snapshot: JobSnapshot, attempts: Attempts, failure: StartFailure | No
 def left_seconds(snapshot: JobSnapshot, now: float) -> float | None:
     """Seconds until the job's deadline, below 0 after it; None where it has none, or its time does not run.
 
-    As of a Job of Kubernetes, its time runs from when it is first seen, or was last resumed: since it was not suspended.
+    As of a Job of Kubernetes, its time runs from when it is first seen, or was last resumed: since it is not suspended.
     """
     suspended, longest = find_condition(snapshot.status.conditions, "Suspended"), snapshot.spec.active_deadline_seconds
     if longest is None or snapshot.spec.suspend or suspended is None or suspended.status != "False":
@@ -64,10 +65,12 @@ def _overdue(snapshot: JobSnapshot) -> End:
 
 
 def _template_fault(snapshot: JobSnapshot) -> str | None:
-    if snapshot.spec.template is None:
+    """What is wrong with the user's part of the pod, by Rowen's rules or the API server's."""
+    if not snapshot.has_users_part:
         return None
-    if snapshot.refusal and snapshot.refusal.code in (400, 422):
-        return snapshot.refusal.message
+    for refusal in (snapshot.refusal, snapshot.trial.refusal if snapshot.trial else None):
+        if refusal and refusal.invalid:
+            return told_of_pod(snapshot, refusal.message)
     return "; ".join(f"{field}: {words}" for field, words in template_faults(snapshot.spec)) or None
 
 

@@ -14,9 +14,11 @@ from rowen.crds.names import (
     JOB_UID_ENV,
     JOB_UID_LABEL,
     WORKER_CONTAINER,
+    WORKER_CPU,
 )
 from rowen.crds.offline_job_status import Assignment
 from rowen.crds.place import ModelSource
+from rowen.crds.pod_overlay import overlaid_worker, told_of, user_template
 from rowen.crds.secrets import secret_names
 from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
 from rowen.crds.volume_claims import worker_claims
@@ -33,20 +35,24 @@ def pod_name(job: str, attempt: int) -> str:
     return f"{job}-{attempt}"
 
 
-def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict[str, Any]:
-    """The pod of an attempt: pinned to the assigned node, left to kube-scheduler to bind."""
-    user = snapshot.spec.template or {}
-    user_metadata = user.get("metadata") or {}
+def job_pod(snapshot: JobSnapshot, assignment: Assignment | None, attempt: int) -> dict[str, Any]:
+    """The pod of an attempt: pinned to the assigned node, left to kube-scheduler to bind.
+
+    Without an assignment it is one to be tried.
+    """
+    user_metadata = user_template(snapshot.spec).get("metadata") or {}
     labels = {
         JOB_LABEL: snapshot.name,
         JOB_UID_LABEL: snapshot.uid,
         ATTEMPT_LABEL: str(attempt),
         **MANAGED_BY,
     }
-    annotations = {ASSIGNMENT_ANNOTATION: assignment.id, DEVICES_ANNOTATION: ",".join(assignment.devices)}
+    annotations = {}
     own = snapshot.spec.template is not None
-    spec = template_pod_spec(snapshot.spec) if own else _worker_spec(snapshot, attempt)
-    spec["affinity"] = _pinned(spec.get("affinity") or {}, assignment.node)
+    spec = template_pod_spec(snapshot.spec) if own else overlaid_worker(_worker_spec(snapshot, attempt), snapshot.spec)
+    if assignment:
+        annotations = {ASSIGNMENT_ANNOTATION: assignment.id, DEVICES_ANNOTATION: ",".join(assignment.devices)}
+        spec["affinity"] = _pinned(spec.get("affinity") or {}, assignment.node)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -59,6 +65,13 @@ def job_pod(snapshot: JobSnapshot, assignment: Assignment, attempt: int) -> dict
         },
         "spec": spec,
     }
+
+
+def told_of_pod(snapshot: JobSnapshot, message: str) -> str:
+    """What the API server says of the job's pod, with the user's fields in the place of the pod's."""
+    field = "template" if snapshot.spec.template is not None else "podTemplate"
+    user = user_template(snapshot.spec).get("spec") or {}
+    return told_of(message, f"spec.{field}", job_pod(snapshot, None, 1)["spec"], user)
 
 
 def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
@@ -79,7 +92,7 @@ def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
         "command": ["python", "-m", module],
         "env": [*_environment(model, worker, attempt, snapshot.uid), *memory.environment],
         "resources": {
-            "requests": {"cpu": "100m", "memory": memory.request},
+            "requests": {"cpu": WORKER_CPU, "memory": memory.request},
             "limits": {HARVEST_RESOURCE: str(snapshot.spec.devices), "memory": memory.limit},
         },
         "securityContext": container_security_context(),

@@ -1,7 +1,7 @@
 """What to do about one OfflineJob: `decide`, pure.
 
 1. A job that somebody else manages, or that is being deleted, is left alone.
-2. Ended pods are counted, each attempt once.
+2. Ended pods are counted, each attempt once. A new job's pod is tried in a dry run where it has parts of its user's.
 3. A finished job keeps its ended pods until its time to live is over; then the job goes, and they with it.
 4. Pods of a withdrawn assignment, and all pods of a suspended job, are deleted: no failure.
 5. A pod that cannot go because its node is lost is deleted by force once the lease has run out.
@@ -48,6 +48,8 @@ def decide(snapshot: JobSnapshot, now: float) -> Decision:
     end = end_of(snapshot, attempts, told, now)
     if end:
         return _decide_finished(snapshot, attempts, end, told, now)
+    if _untried(snapshot):
+        return Decision(reason="new: its pod is tried", trial=job_pod(snapshot, None, 1))
     start = start_of(snapshot, attempts, now)
     if start.failure and start.failed_now and start.failure.cause == "Job":
         attempts = attempts.with_failed_start(start.pod)
@@ -56,7 +58,8 @@ def decide(snapshot: JobSnapshot, now: float) -> Decision:
         return _decide_finished(snapshot, attempts, end, start.failure, now, _problem_note(snapshot, start))
     wait = _first_word_seconds(snapshot, now)
     if wait is not None:
-        return Decision(reason="new: the scheduler has the first word", requeue_seconds=wait)
+        reason = "new: the scheduler has the first word"
+        return Decision(reason=reason, notes=tuple(_trial_note(snapshot)), requeue_seconds=wait)
     return _decide_unfinished(snapshot, attempts, start, now)
 
 
@@ -95,7 +98,7 @@ def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, 
         children = (job_pod(snapshot, start.assignment, attempt),)
         devices = ", ".join(start.assignment.devices)
         notes.append(Note("Normal", "Started", f"attempt {attempt} on node {start.assignment.node}, devices {devices}"))
-    notes += _problem_note(snapshot, start)
+    notes += [*_problem_note(snapshot, start), *_trial_note(snapshot)]
     says = _says(snapshot, start.running, preempted(snapshot, start.pod, now), Say("False", "Unfinished"))
     own = conditions(snapshot, now, says)
     return Decision(
@@ -106,6 +109,20 @@ def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, 
         notes=tuple(notes),
         requeue_seconds=_requeue(snapshot, attempts, start, now),
     )
+
+
+def _untried(snapshot: JobSnapshot) -> bool:
+    """Whether a new job's pod has something of its user's that nobody has judged. The first status ends that."""
+    new = snapshot.status.observed_generation is None and not snapshot.pods
+    return new and snapshot.has_users_part and snapshot.trial is None
+
+
+def _trial_note(snapshot: JobSnapshot) -> list[Note]:
+    """A note while a new job's pod would be refused for what may pass, as a quota or a missing ServiceAccount."""
+    refusal = snapshot.trial.refusal if snapshot.trial else None
+    if refusal is None:
+        return []
+    return [Note("Warning", "PodForbidden", f"its pod would be refused now: {refusal.message}")]
 
 
 def _first_word_seconds(snapshot: JobSnapshot, now: float) -> float | None:

@@ -8,7 +8,7 @@ from rowen.crds.common import find_condition, is_true
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
 from rowen.kube.timestamps import unix_or_none
-from rowen.operator.decision import Refusal
+from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.start_wait import StartWait
 from rowen.operator.pods.view import PodView
 from rowen.operator.world.listening import Listening
@@ -40,6 +40,8 @@ class JobSnapshot:
     """By node."""
     refusal: Refusal | None = None
     """The API server's answer to the pod that this decision asked for a moment ago."""
+    trial: Trial | None = None
+    """What the API server said to a dry run of the pod; None before it."""
     listening: Listening | None = None
     """When changes would have been heard; None while none would."""
     wait: StartWait | None = None
@@ -57,6 +59,11 @@ class JobSnapshot:
         if placed is None or placed.status != "False" or placed.reason in _NOT_WITHDRAWN:
             return ""
         return f"{placed.reason}: {placed.message}" if placed.message else placed.reason
+
+    @property
+    def has_users_part(self) -> bool:
+        """Whether something in its pod is its user's: what is wrong there no other node and no time helps."""
+        return self.spec.template is not None or self.spec.pod_template is not None
 
     @property
     def kind(self) -> str:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from rowen.crds.names import OPERATOR_MANAGER
+from rowen.crds.names import OPERATOR_MANAGER, SERVICE_LABEL
 from rowen.kube import objects
 from rowen.kube.client import Client
 from rowen.kube.election import ensure_held, lead
@@ -81,6 +81,17 @@ class Cluster:
             if error.status != CONFLICT:
                 raise
         return await objects.get(self._client, PODS, metadata["namespace"], metadata["name"])
+
+    async def try_pod(self, manifest: Manifest) -> None:
+        """Has the API server judge a pod in a dry run."""
+        await objects.create(self._client, PODS, dict(manifest), manager=OPERATOR_MANAGER, dry_run=True)
+
+    async def label_pod(self, pod: Manifest, service: str) -> None:
+        """Says on a pod that somebody else made whose engine it is; one that is gone, or another one, is refused."""
+        ensure_held()
+        metadata = {name: pod["metadata"][name] for name in ("name", "namespace", "uid")}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "labels": {SERVICE_LABEL: service}}}
+        await objects.apply(self._client, PODS, manifest, manager=OPERATOR_MANAGER)
 
     async def write_status(self, owner: Manifest, status: Mapping[str, Any]) -> dict[str, Any]:
         """Applies the operator's part of the owner's status, if the owner is still as it was decided on.

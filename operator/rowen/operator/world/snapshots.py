@@ -8,13 +8,15 @@ import structlog
 from pydantic import ValidationError
 
 from rowen.crds.names import JOB_UID_LABEL, SERVICE_LABEL
+from rowen.crds.node_harvest import OnlineTenant
 from rowen.kube.heartbeat import Beat
-from rowen.operator.decision import Refusal
+from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
 from rowen.operator.jobs.start import waited
 from rowen.operator.jobs.start_wait import StartWait
 from rowen.operator.pods.owners import controller_of
 from rowen.operator.pods.view import pod_view
+from rowen.operator.services.adoption import may_own
 from rowen.operator.services.snapshot import ServiceSnapshot, service_snapshot
 from rowen.operator.world.listening import Listening, extended
 from rowen.operator.world.reports import Report, Sign, noticed, read_report, service_devices
@@ -55,6 +57,7 @@ class World:
         self._reports: dict[str, _Seen] = {}
         self._beats: dict[str, Sign] = {}
         self._waits: dict[Key, tuple[str, StartWait]] = {}
+        self._trials: dict[Key, tuple[str, Trial]] = {}
         self._listening: Listening | None = None
         self._listened_seconds = 0.0
 
@@ -89,7 +92,21 @@ class World:
         nodes = {pod.node for pod in pods if pod.node} | {assignment.get("node")}
         reports = {node: report for node in nodes if node and (report := self.report(node))}
         snapshot = job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
-        return replace(snapshot, wait=self._wait(key, snapshot, now), listening=self._listening)
+        return replace(
+            snapshot, wait=self._wait(key, snapshot, now), listening=self._listening, trial=self._trial(key, snapshot)
+        )
+
+    def _trial(self, key: Key, snapshot: JobSnapshot) -> Trial | None:
+        """That of a new job; the first status tells of it."""
+        uid, trial = self._trials.get(key, (snapshot.uid, None))
+        if uid != snapshot.uid or snapshot.status.observed_generation is not None:
+            self._trials.pop(key, None)
+            return None
+        return trial
+
+    def tried(self, key: Key, uid: str, trial: Trial) -> None:
+        """Remembers what the API server said to a dry run of the new job's pod, until its status tells."""
+        self._trials[key] = (uid, trial)
 
     def _wait(self, key: Key, snapshot: JobSnapshot, now: float) -> StartWait | None:
         """The wait of that very job: one of the same name that was there before has nothing to do with it."""
@@ -105,6 +122,7 @@ class World:
     def forget(self) -> None:
         """Drops what is remembered of jobs that are gone, and of nodes that have long been silent."""
         self._waits = {key: wait for key, wait in self._waits.items() if self._store.get(key)}
+        self._trials = {key: trial for key, trial in self._trials.items() if self._store.get(key)}
         since = self._clock() - _KEPT_SECONDS
         self._beats = {node: sign for node, sign in self._beats.items() if sign.heard >= since}
 
@@ -114,7 +132,6 @@ class World:
         if service is None:
             return None
         reference = service["spec"].get("workloadRef")
-        kind, name = (reference["kind"], reference["name"]) if reference else ("Deployment", key.name)
         pods = [pod_view(pod) for pod in self._store.group("Pod", f"{key.namespace}/{key.name}")]
         # The pods of an adopted workload are not watched.
         held = None if reference else {(pod.node, pod.name) for pod in pods}
@@ -125,13 +142,42 @@ class World:
         ]
         return service_snapshot(
             service,
-            workload=self._store.get(Key(kind, key.namespace, name)),
+            workload=self.workload(key),
             cluster_service=self._store.get(Key("Service", key.namespace, key.name)),
             pods=pods,
             devices=devices,
             runtime_image=self._runtime_image,
             refusal=refusal,
         )
+
+    def workload(self, service: Key) -> Manifest | None:
+        """The workload that a service has adopted, or else the Deployment of its name; None where it is not there."""
+        reference = (self._store.get(service) or {"spec": {}})["spec"].get("workloadRef")
+        kind, name = (reference["kind"], reference["name"]) if reference else ("Deployment", service.name)
+        return self._store.get(Key(kind, service.namespace, name))
+
+    def strangers(self, service: Key, now: float) -> list[Key]:
+        """Pods that nodes report as engines of no service that there is, and that may be the adopted workload's."""
+        found = self._store.get(service) if service.kind == "OnlineService" else None
+        reference = found["spec"].get("workloadRef") if found else None
+        if reference is None:
+            return []
+        return [
+            Key("Pod", service.namespace, online.pod.name)
+            for online in self._engines(service.namespace, now)
+            if not self._is_served(online) and may_own(reference["name"], online.pod.name)
+        ]
+
+    def _engines(self, namespace: str, now: float) -> Iterator[OnlineTenant]:
+        for harvest in self._store.group("NodeHarvest", f"{namespace}/"):
+            report = self.report(harvest["metadata"]["name"])
+            for device in report.devices if report and report.fresh(now) else ():
+                if device.online and device.online.pod.namespace == namespace:
+                    yield device.online
+
+    def _is_served(self, online: OnlineTenant) -> bool:
+        key = Key("OnlineService", online.pod.namespace, online.service or "")
+        return self._store.get(key) is not None
 
     def report(self, node: str) -> Report | None:
         """The node's report, with its last sign of life; None where neither is there."""
@@ -183,17 +229,24 @@ class World:
     def _concerned_by_report(self, node: str) -> Iterator[Key]:
         report = self.report(node)
         for device in report.devices if report else ():
-            if device.online and device.online.service:
-                yield Key("OnlineService", device.online.pod.namespace, device.online.service)
+            if device.online and self._is_served(device.online):
+                yield Key("OnlineService", device.online.pod.namespace, str(device.online.service))
+            elif device.online:
+                yield from self._adopting(device.online.pod.namespace)
             for tenant in device.tenants:
                 if tenant.job:
                     yield Key("OfflineJob", tenant.pod.namespace, tenant.job)
 
     def _adopters(self, kind: str, namespace: str, name: str) -> Iterator[Key]:
+        for key in self._adopting(namespace):
+            reference = (self._store.get(key) or {})["spec"]["workloadRef"]
+            if (reference["kind"], reference["name"]) == (kind, name):
+                yield key
+
+    def _adopting(self, namespace: str) -> Iterator[Key]:
+        """Services of a namespace that have adopted a workload."""
         for service in self._store.all("OnlineService"):
-            reference = service["spec"].get("workloadRef") or {}
-            same_namespace = service["metadata"]["namespace"] == namespace
-            if same_namespace and (reference.get("kind"), reference.get("name")) == (kind, name):
+            if service["metadata"]["namespace"] == namespace and service["spec"].get("workloadRef"):
                 yield Key("OnlineService", namespace, service["metadata"]["name"])
 
     def _fresh_reports(self, service: Key, now: float) -> Iterator[Report]:
@@ -219,10 +272,12 @@ def groups(kind: str, manifest: Manifest) -> frozenset[str]:
 
 
 def _services(harvest: Manifest) -> Iterator[str]:
-    """Namespace/name of the services that a report names."""
+    """Namespace/name of the services that a report names, and `namespace/` of all engines."""
     for device in (harvest.get("status") or {}).get("devices") or ():
         online = device.get("online") or {}
         namespace, service = str(online.get("pod") or "").partition("/")[0], online.get("service")
+        if namespace:
+            yield f"{namespace}/"
         if namespace and service:
             yield f"{namespace}/{service}"
 

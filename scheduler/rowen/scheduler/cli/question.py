@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from rowen.crds.names import API_VERSION
+from rowen.crds.names import API_VERSION, WORKER_CONTAINER, WORKER_CPU
+from rowen.crds.pod_overlay import overlaid_worker, told_of, user_template
 from rowen.crds.template_pod import template_pod_spec
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
@@ -39,7 +40,11 @@ _TOKEN_SECONDS = 600
 """The shortest life of a token that the API server gives."""
 _REACH = "ask for the Role rowen-scheduler-caller of the scheduler's namespace (docs/install.md)"
 _CONFLICT = 409
-_INVALID = (400, 422)
+_WORKER: Raw = {
+    "restartPolicy": "Never",
+    "containers": [{"name": WORKER_CONTAINER, "image": "worker", "resources": {"requests": {"cpu": WORKER_CPU}}}],
+}
+"""What a worker's pod has in all jobs, as far as a podTemplate can contradict it."""
 _METADATA = {"namespace", "name"}
 
 
@@ -133,21 +138,27 @@ def _told(field: str, fault: str) -> str:
 
 
 async def check(client: Client, draft: Draft) -> None:
-    """Has the API server say whether it would take the job, and its template's pod, where the user may create one.
+    """Has the API server say whether it would take the job, and what its user says of its pod, by a pod of that kind.
+
+    Both where the user may create such objects.
 
     Raises `CommandError`, `KubeError`.
     """
     refusal = await _refusal(client, OFFLINE_JOBS, draft.manifest)
     if refusal is not None:
         raise CommandError(f"{draft.where}: the API server would refuse it: {refusal}") from refusal
-    if draft.job.spec.template is None:
+    spec = draft.job.spec
+    if spec.template is None and spec.pod_template is None:
         return
-    refusal = await _refusal(client, PODS, _pod(draft.job))
+    pod = _pod(draft.job)
+    refusal = await _refusal(client, PODS, pod)
     # Another refusal, such as a quota's, may be over when the pod is made; by these the operator ends the job.
-    if refusal is not None and refusal.status in _INVALID:
+    if refusal is not None and refusal.invalid:
+        field = "spec.podTemplate" if spec.template is None else "spec.template"
+        told = told_of(refusal.message, field, pod["spec"], user_template(spec).get("spec") or {})
         raise CommandError(
-            f"{draft.where}: spec.template: the API server would refuse its pod, and the job would end as "
-            f"InvalidTemplate: {refusal}"
+            f"{draft.where}: {field}: the API server would refuse its pod, and the job would end as "
+            f"InvalidTemplate: {told}"
         ) from refusal
 
 
@@ -164,14 +175,15 @@ async def _refusal(client: Client, resource: Resource, manifest: Raw) -> Refused
 
 
 def _pod(job: HypotheticalJob) -> Raw:
-    """The pod of the first attempt, on any node."""
-    own = (job.spec.template or {}).get("metadata") or {}
+    """The pod of the first attempt, on any node; of a worker, one that has what its user may say something of."""
+    own = user_template(job.spec).get("metadata") or {}
     meta = {name: own[name] for name in ("labels", "annotations") if own.get(name)}
+    spec = overlaid_worker(_WORKER, job.spec) if job.spec.template is None else template_pod_spec(job.spec)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**meta, "name": f"{job.name}-1", "namespace": job.namespace},
-        "spec": template_pod_spec(job.spec),
+        "spec": spec,
     }
 
 

@@ -16,6 +16,7 @@ from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestS
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
 from rowen.crds.online_service import HarvestLevel, OnlineServiceSpec, stored_level
+from rowen.crds.pod_overlay import user_template
 from rowen.crds.volume_claims import claim_names
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
@@ -173,6 +174,7 @@ def _busy(status: NodeHarvestStatus, device: DeviceHarvest) -> BusyCells | None:
 
 def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: float) -> JobView:
     """A job as its spec asks for it, without any status. `created`: Unix seconds."""
+    template = user_template(spec)
     return JobView(
         uid=uid,
         namespace=namespace,
@@ -186,10 +188,10 @@ def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: 
         counts_tokens=spec.template is None,
         sla=spec.sla.throughput_fraction if spec.sla else None,
         priority=spec.priority,
-        constraints=constraints_of(spec.template),
+        constraints=constraints_of(template),
         claims=claim_names(spec)[:_MOST_CLAIMS],
-        labels=labels_of(spec.template),
-        spread=spread_of(spec.template),
+        labels=labels_of(template),
+        spread=spread_of(template),
         created=created,
         suspended=spec.suspend,
     )
