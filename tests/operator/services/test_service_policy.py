@@ -138,7 +138,8 @@ PROXY = Problem("CrashLoopBackOff", "back-off 40s restarting failed container", 
         ),
         (service(ADOPTED), {"Ready": "WorkloadMissing", "Degraded": "WorkloadMissing"}),
         (service(ADOPTED, workload=adopted({}, {})), {"HarvestEnabled": "NoDevice", "Degraded": "NoDevice"}),
-        (service(ADOPTED, workload=adopted({}, LIMIT)), {"HarvestEnabled": "NoLabel"}),
+        (service(ADOPTED, workload=adopted({}, LIMIT)), {"Ready": "AllReady", "HarvestEnabled": "NoReport"}),
+        (service(ADOPTED, workload=adopted({SERVICE_LABEL: "other"}, LIMIT)), {"HarvestEnabled": "OtherService"}),
         (service(ADOPTED, workload=adopted(LABEL, LIMIT)), {"Ready": "AllReady", "HarvestEnabled": "NoReport"}),
         (service(refusal=Refusal(403, "exceeded quota")), {"Ready": "ChildRefused", "Degraded": "ChildRefused"}),
     ],
@@ -215,8 +216,9 @@ def test_an_engine_with_a_limit_has_its_own_memory_and_its_cache_in_the_pool() -
         "limits": {"memory": str(5 << 30), "rowen.dev/online": "1"},
     }
     assert elastic["env"] == [*plain["env"], {"name": "ROWEN_POOL_BYTES", "value": str(3 << 30)}]
-    worker = ["--worker-cls", "rowen.runtime.vllm.elastic.worker.ElasticWorker"]
-    assert elastic["command"] == [*plain["command"][:-1], *worker, "--dtype=bfloat16"]
+    assert elastic["command"] == plain["command"]
+    # Without Rowen the same command starts the same engine.
+    assert not [word for word in elastic["command"] if "rowen" in word]
 
 
 def test_a_limit_that_adds_nothing_changes_nothing() -> None:

@@ -17,6 +17,10 @@ from rowen.operator.services.objective import Objective, Verdict, worst
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 _BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
+_NOT_ATTACHED = (
+    "Rowen's plugin has not attached in the engine, or has failed there; lines that begin with `rowen:` in the engine's "
+    "log say why"
+)
 _LEVELS: dict[HarvestLevel, str] = {
     "Full": "any offline work",
     "Reduced": "one offline job at a time on each of the service's devices",
@@ -198,7 +202,7 @@ def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
     if offered:
         return Say("True", "Harvesting", count)
     if not any(device.online and device.online.attached for device in snapshot.devices):
-        return Say("False", "NotAttached", f"{count}: Rowen's plugin has not attached in the engine")
+        return Say("False", "NotAttached", f"{count}: {_NOT_ATTACHED}")
     return Say("False", "NotHarvestable", f"{count}: {_not_harvestable(snapshot.devices)}")
 
 
@@ -230,8 +234,8 @@ def missing_parts(snapshot: ServiceSnapshot) -> Say | None:
     name = f"{reference.kind} {reference.name}"
     if not workload.requests_device:
         return Say("False", "NoDevice", f"no container of {name} has the resource limit rowen.dev/online")
-    if workload.service != snapshot.name:
-        return Say("False", "NoLabel", f"the pods of {name} lack the label rowen.dev/service: {snapshot.name}")
+    if workload.service not in (None, snapshot.name):
+        return Say("False", "OtherService", f"the pods of {name} carry the label rowen.dev/service: {workload.service}")
     return None
 
 

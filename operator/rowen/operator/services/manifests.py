@@ -11,8 +11,6 @@ from rowen.operator.pods.volumes import claim_volumes, model_location, offline_e
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 PORT = 8000
-ELASTIC_WORKER = "rowen.runtime.vllm.elastic.worker.ElasticWorker"
-"""Keeps the key-value cache in the device's pool; its scheduler is the same as without."""
 
 
 def endpoint(namespace: str, name: str) -> str:
@@ -57,10 +55,9 @@ def cluster_service(snapshot: ServiceSnapshot) -> dict[str, Any]:
 
 
 def engine_command(name: str, engine: Engine) -> list[str]:
-    """The API server of vLLM with Rowen's scheduler, which reports busy, idle and steps to the node."""
+    """The API server of vLLM. It finds Rowen's plugin by the environment that the device plugin sets."""
     model = model_location(engine.model)
     revision = ["--revision", model.revision] if model.revision else []
-    elastic = ["--worker-cls", ELASTIC_WORKER] if engine_share(engine).pool_bytes else []
     return [
         "python", "-m", "vllm.entrypoints.openai.api_server",
         "--model", model.name_or_path, *revision,
@@ -69,9 +66,6 @@ def engine_command(name: str, engine: Engine) -> list[str]:
         "--port", str(PORT),
         "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
         "--enforce-eager",
-        "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
-        "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
-        *elastic,
         *engine.args,
     ]  # fmt: skip
 

@@ -28,7 +28,7 @@ class WorkloadView:
     requests_device: bool
     """Whether a container of its pods asks for `rowen.dev/online`."""
     service: str | None
-    """Value of the label `rowen.dev/service` on its pods."""
+    """Value of the label `rowen.dev/service` in its pods' template."""
     replica_failure: Problem | None
     """Why pods of it cannot be made: quota, an admission policy."""
 
