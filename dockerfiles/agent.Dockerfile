@@ -1,4 +1,4 @@
-# The node agent and the gate libraries that it hands to containers.
+# The node agent, with the gate libraries and the plugin for vLLM that it hands to containers.
 # Needs Python 3.11 with venv and pip from its base; the base's C library must not be newer than the tenants'.
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE} AS build
@@ -33,6 +33,8 @@ RUN python3 -m venv /opt/uv \
 COPY crds/rowen/crds /opt/rowen/code/rowen/crds
 COPY kube/rowen/kube /opt/rowen/code/rowen/kube
 COPY node_agent/rowen/node_agent /opt/rowen/code/rowen/node_agent
+# Files for engines; the agent itself imports none of them.
+COPY runtime/rowen/runtime /opt/rowen/code/rowen/runtime
 COPY --from=build /opt/rowen-build/lib /opt/rowen/code/rowen/node_agent/native
 RUN rm -f /opt/rowen/code/rowen/node_agent/native/*.cpython-*.so \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code

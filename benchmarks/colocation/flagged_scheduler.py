@@ -6,10 +6,11 @@ from typing import Any
 
 from colocation.flags import FLAGS_ENV, Flags
 from typing_extensions import override
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
 from rowen.runtime.native import Online
 from rowen.runtime.vllm.engine_work import EngineWork
-from rowen.runtime.vllm.scheduler import RowenScheduler
+from rowen.runtime.vllm.scheduler import Reports
 
 
 class _FlaggedWork(EngineWork):
@@ -28,7 +29,7 @@ class _FlaggedWork(EngineWork):
         self._flags.busy = self._busy
 
 
-class FlaggedScheduler(RowenScheduler):
+class FlaggedScheduler(Reports, AsyncScheduler):  # type: ignore[misc]
     """For `--scheduler-cls`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -21,6 +21,7 @@ from rig.served_device import ServedDevice
 
 from rowen.crds.names import POOL_BYTES_ENV
 from rowen.demo import samples
+from rowen.node_agent.devices.plugin_files import PLUGIN, install_plugin
 from rowen.node_agent.memory.pool import Pool
 
 CORE = 1
@@ -45,9 +46,6 @@ _ENGINE_ARGUMENTS = [
     # All arms send the same prompts: none may find those of the last one.
     "--no-enable-prefix-caching",
     f"--max-num-batched-tokens={STEP_TOKENS}", f"--block-size={MEMORY.handle_tokens}",
-    "--scheduler-cls", "rowen.runtime.vllm.scheduler.RowenScheduler",
-    "--middleware", "rowen.runtime.vllm.middleware.LifecycleMiddleware",
-    "--worker-cls", "rowen.runtime.vllm.elastic.worker.ElasticWorker",
 ]  # fmt: skip
 
 
@@ -90,6 +88,7 @@ class HarvestNode:
         self._order = Order()
         self.seen = Seen()
         """Since this was set anew."""
+        install_plugin(folder)
         with every_core(CORE):
             self._engine = self._start("engine", self._engine_command(), self._served.engine_environment())
         self._worker: subprocess.Popen[bytes] | None = None
@@ -104,7 +103,7 @@ class HarvestNode:
         ]  # fmt: skip
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-        path = f"{BENCHMARKS}{os.pathsep}{python_path()['PYTHONPATH']}"
+        path = os.pathsep.join((str(self._folder / PLUGIN), str(BENCHMARKS), python_path()["PYTHONPATH"]))
         own = {POOL_BYTES_ENV: str(MEMORY.handles * _HANDLE_BYTES), "PYTHONPATH": path}
         return start(self._folder, name, command, own | environment)
 

@@ -159,6 +159,7 @@ struct rowen_member_page {
     struct rowen_gap gaps[ROWEN_GAPS];
     _Atomic uint64_t records_made;
     struct rowen_record records[ROWEN_RECORDS];
+    _Atomic uint32_t failed; /* the engine cannot tell when it is busy: its device is not harvested */
 };
 
 #define ROWEN_API __attribute__((visibility("default")))
@@ -174,6 +175,8 @@ ROWEN_API void rowen_online_step(uint64_t begin_ns, uint64_t end_ns);
 ROWEN_API void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t tpot_ns, uint32_t output_tokens,
                                    uint32_t tenant_present);
 ROWEN_API uint32_t rowen_online_tenants(void);
+/* What this process tells of its requests cannot be relied on from now on, for as long as it lives. */
+ROWEN_API void rowen_online_fail(void);
 ROWEN_API int32_t rowen_online_pin(void);
 
 /* An arena of the device's memory, once per process (memory/arena/arena.h says what can be done with it); 0: with as

@@ -13,18 +13,16 @@ from typing import Any
 import httpx
 import pytest
 from gate.rig import Rig, Tenant, until
-from runtime.server import START_SECONDS, environment, serving
+from runtime.server import START_SECONDS, environment, on_device, serving
 
 from rowen.crds.worker import BatchSpec, Location, ModelLocation
 from rowen.node_agent.memory.pool_status import MemberStatus
-from rowen.node_agent.native import library_path
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32
 from rowen.runtime.batch.weights import weights_bytes
 
 HANDLES, HANDLE_BYTES = 24, 65536
 """A token of the model takes 512 bytes, so a handle is a block of 128."""
-ELASTIC = "rowen.runtime.vllm.elastic.worker.ElasticWorker"
 ASYNCHRONOUS = """
 import sys
 from vllm import EngineArgs
@@ -133,9 +131,9 @@ def batch_job(rig: Rig, model: Path, rows: list[dict[str, Any]], folder: Path) -
 def test_an_engine_and_a_batch_job_share_a_pool(rig: Rig, tiny_model: Path, tmp_path: Path) -> None:
     rows, asked = bodies(24), bodies(6)
     members = Members(rig)
-    device = {"ROWEN_LIBRARY": str(library_path()), "ROWEN_ENGINE_SOCKET": str(rig.socket(None))}
+    device = on_device(rig.socket(None), tmp_path)
     device["ROWEN_POOL_BYTES"] = str(HANDLES * HANDLE_BYTES)
-    with serving(tiny_model, tmp_path / "server.log", ["--worker-cls", ELASTIC], **device) as client:
+    with serving(tiny_model, tmp_path / "server.log", [], **device) as client:
         assert members.status(None).really_held == 0
         expected = ask(client, rows)
         job, output = batch_job(rig, tiny_model, rows, tmp_path)

@@ -78,6 +78,27 @@ def test_a_killed_agent_stops_its_tenants_and_the_next_adopts_them(rig):
     tenant.stands_still()
 
 
+def test_a_device_whose_engine_cannot_tell_its_work_is_not_harvested(rig):
+    with agent_process(rig):
+        front, engine, tenant = rig.engine(), rig.engine(), rig.tenant("spin()")
+        tenant.advances()
+        engine.call("fail")
+        tenant.stops()
+    # The next agent is told it, too. What the engine's other process says changes nothing.
+    rig.serve().renew(time.monotonic() + 3600)
+    until(lambda: tenant_attached(rig) and front.call("busy") in (0, 1))
+    front.call("idle")
+    assert rig.device.counts().online_processes == 0
+    tenant.stops()
+    engine.kill()
+    until(lambda: rig.device.counts().online_processes == 1)
+    tenant.advances()
+
+
+def tenant_attached(rig):
+    return rig.device.counts().tenant_processes == 1
+
+
 def test_an_agent_whose_thread_is_stuck_ends_and_the_next_serves_the_device(rig):
     with agent_process(rig) as agent:
         engine, tenant = rig.engine(), rig.tenant("spin()")

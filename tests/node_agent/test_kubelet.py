@@ -92,10 +92,12 @@ async def test_a_container_gets_the_library_and_its_own_door_and_can_write_neith
     online = (await kubelet.plugin(ONLINE_RESOURCE).Allocate(request("cpu1"))).container_responses[0]
     offline = (await kubelet.plugin(HARVEST_RESOURCE).Allocate(request("cpu1-0"))).container_responses[0]
     library = "/run/rowen/librowen.so"
-    assert {mount.container_path for mount in online.mounts} == {library, "/run/rowen/engine"}
+    plugin = "/run/rowen/plugin"
+    assert {mount.container_path for mount in online.mounts} == {library, "/run/rowen/engine", plugin}
     assert {mount.container_path for mount in offline.mounts} == {library, "/run/rowen/tenant-0"}
     assert all(mount.read_only for mount in (*online.mounts, *offline.mounts))
-    assert dict(online.envs) == {"ROWEN_LIBRARY": library, "ROWEN_ENGINE_SOCKET": "/run/rowen/engine/agent.sock"}
+    door = "/run/rowen/engine/agent.sock"
+    assert dict(online.envs) == {"ROWEN_LIBRARY": library, "ROWEN_ENGINE_SOCKET": door, "PYTHONPATH": plugin}
     assert offline.envs["LD_PRELOAD"] == library
     assert offline.mounts[1].host_path == str(folder / "devices/cpu1/tenant-0")
 

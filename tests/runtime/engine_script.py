@@ -16,18 +16,21 @@ def main() -> None:
     from runtime.recorder import Recorder
     from vllm import EngineArgs, LLMEngine, SamplingParams
 
+    from rowen.crds.names import ENGINE_SOCKET_ENV
     from rowen.runtime import native
+    from rowen.runtime.vllm.plugin import register
 
     recorder = Recorder()
     # Before the scheduler is imported, which takes the name from there.
     native.online = lambda: recorder  # type: ignore[assignment]
+    os.environ[ENGINE_SOCKET_ENV] = "/nonexistent"
+    register()
     engine = LLMEngine.from_engine_args(
         EngineArgs(
             model=sys.argv[1],
             enforce_eager=True,
             kv_cache_memory_bytes=32 * 2**20,
             distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
-            scheduler_cls="rowen.runtime.vllm.scheduler.RowenScheduler",
             disable_log_stats=True,
         )
     )

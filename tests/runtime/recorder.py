@@ -56,3 +56,7 @@ class Recorder(Online):
     @override
     def pin(self) -> None:
         self.events.append("pin")
+
+    @override
+    def fail(self) -> None:
+        self.events.append("fail")

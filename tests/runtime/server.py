@@ -1,4 +1,4 @@
-"""A real vLLM API server on a device."""
+"""A real vLLM API server, on a device or not."""
 
 import os
 import socket
@@ -11,10 +11,11 @@ from pathlib import Path
 
 import httpx
 
+from rowen.node_agent.devices.plugin_files import install_plugin
+from rowen.node_agent.native import library_path
+
 START_SECONDS = 400.0
 UNIPROC = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-SCHEDULER = "rowen.runtime.vllm.scheduler.RowenScheduler"
-MIDDLEWARE = "rowen.runtime.vllm.middleware.LifecycleMiddleware"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -29,15 +30,31 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **settings, **more}
 
 
+def on_device(door: Path, folder: Path) -> dict[str, str]:
+    """What the device plugin gives an engine whose image has nothing of Rowen's, nor what Rowen needs beside vLLM.
+
+    `folder`: for the files, a new one.
+    """
+    install_plugin(folder)
+    packages = folder / "packages"
+    packages.mkdir()
+    for path in Path(httpx.__file__).parents[1].iterdir():
+        if not path.name.startswith(("__", "rowen", "structlog")):
+            (packages / path.name).symlink_to(path)
+    path = os.pathsep.join((str(folder / "plugin"), str(packages)))
+    return {"ROWEN_LIBRARY": str(library_path()), "ROWEN_ENGINE_SOCKET": str(door), "PYTHONPATH": path}
+
+
 @contextmanager
 def serving(model: Path, log: Path, arguments: list[str], **more: str) -> Iterator[httpx.Client]:
     """A client of a server that is ready; the server is ended afterwards."""
     port = _free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
+    # Of the environment that this process runs in only what PYTHONPATH names.
+    command = [sys.executable, "-S", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
     # In bfloat16 an engine of a model this small was seen to end with SIGILL in its AMX attention.
     command += ["--dtype", "float32", "--kv-cache-memory-bytes", "64M", "--distributed-executor-backend", UNIPROC]
-    command += ["--scheduler-cls", SCHEDULER, "--middleware", MIDDLEWARE, *arguments]
+    command += arguments
     with log.open("w") as stream:
         process = subprocess.Popen(command, env=environment(**more), stdout=stream, stderr=stream)
     try:

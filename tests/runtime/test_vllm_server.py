@@ -1,4 +1,4 @@
-"""A real API server, a real gate and a real tenant behind it."""
+"""A real API server that knows nothing of Rowen, a real gate and a real tenant behind it."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 from gate.rig import Rig, until
-from runtime.server import serving
-from runtime.tuning_runs import Ended
+from peft import LoraConfig, get_peft_model
+from runtime.server import on_device, serving
+from transformers import AutoModelForCausalLM
 
 from rowen.node_agent.devices.counts import Request
-from rowen.node_agent.native import library_path
 
 
 def stream(client: httpx.Client, model: str, tokens: int) -> int:
@@ -29,12 +29,18 @@ def recorded(rig: Rig, count: int) -> list[Request]:
     return rig.device.requests(0)
 
 
+@pytest.fixture(scope="session")
+def adapter(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that changes nothing."""
+    folder = tmp_path_factory.mktemp("adapters") / "tuned"
+    get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_model), LoraConfig(r=8)).save_pretrained(folder)
+    return folder
+
+
 @pytest.mark.timeout(900)
-def test_requests_close_the_gate_for_their_life(
-    rig: Rig, tiny_model: Path, straight: tuple[Path, Ended], tmp_path: Path
-) -> None:
-    arguments = ["--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"tuned={straight[0]}"]
-    device = {"ROWEN_LIBRARY": str(library_path()), "ROWEN_ENGINE_SOCKET": str(rig.socket(None))}
+def test_requests_close_the_gate_for_their_life(rig: Rig, tiny_model: Path, adapter: Path, tmp_path: Path) -> None:
+    arguments = ["--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"tuned={adapter}"]
+    device = on_device(rig.socket(None), tmp_path)
     with serving(tiny_model, tmp_path / "server.log", arguments, **device) as client:
         # The engine and the front end are attached, idle, and the tenant has the device.
         until(lambda: rig.device.counts().online_processes == 2, "both processes are attached")

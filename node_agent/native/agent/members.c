@@ -139,10 +139,12 @@ uint64_t rowen_agent_idle_since(struct rowen_agent *agent) {
 
 void rowen_agent_scan(struct rowen_agent *agent, uint64_t now) {
     uint32_t engines = 0, tenants = 0, attached[ROWEN_TENANT_SLOTS] = {0};
+    bool failed = false;
     agent->scanned_ns = now;
     ROWEN_FOR_MEMBERS(agent, member) {
         if (member->slot == ROWEN_ENGINE) {
             engines++;
+            failed |= atomic_load(&member->page->failed) != 0;
             rowen_report_gaps(agent, member);
             rowen_report_requests(agent, member);
             continue;
@@ -152,7 +154,8 @@ void rowen_agent_scan(struct rowen_agent *agent, uint64_t now) {
         rowen_report_progress(agent, member);
     }
     rowen_agent_rank(agent, now);
-    atomic_store(&agent->engines, engines);
+    /* What the engine's other processes tell is not all of its work. */
+    atomic_store(&agent->engines, failed ? 0 : engines);
     atomic_store(&agent->in_flight, rowen_agent_in_flight(agent));
     atomic_store(&agent->page->tenants, tenants);
     for (uint32_t i = 0; i < agent->slots; i++) atomic_store(&agent->state->accounts[i].attached, attached[i]);

@@ -28,6 +28,7 @@ static _Atomic bool attached; /* the link's files are mapped; they stay so */
 static uint32_t in_flight;
 static uint64_t idle_since_ns;
 static uint64_t step_end_ns;
+static bool failed;
 static _Atomic bool pins; /* was asked to stay on the device's CPUs */
 static cpu_set_t pinned;  /* under lock: where it was put last */
 
@@ -41,6 +42,7 @@ static void detach_child(void) {
     started = false;
     in_flight = 0;
     step_end_ns = 0;
+    failed = false;
     atomic_store(&pins, false);
     CPU_ZERO(&pinned);
 }
@@ -58,8 +60,9 @@ static int32_t adopt(const struct rowen_files *files) {
     if (!error) {
         atomic_store(&link_.member->block.in_flight, in_flight);
         atomic_store(&link_.member->block.idle_since_ns, idle_since_ns);
+        atomic_store(&link_.member->failed, failed);
         atomic_store(&attached, true);
-        if (in_flight) rowen_close_gate(link_.device, true);
+        if (in_flight || failed) rowen_close_gate(link_.device, true);
         tell_agent();
     }
     pthread_mutex_unlock(&lock);
@@ -248,6 +251,17 @@ void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t tpot_ns, 
 struct rowen_arena *rowen_online_memory(uint32_t capacity, int32_t *error) {
     *error = -ENOTCONN;
     return atomic_load(&attached) ? rowen_loan_open(&link_, capacity, error) : NULL;
+}
+
+void rowen_online_fail(void) {
+    pthread_mutex_lock(&lock);
+    failed = true;
+    if (atomic_load(&attached)) {
+        atomic_store(&link_.member->failed, true);
+        rowen_close_gate(link_.device, true);
+        tell_agent();
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 uint32_t rowen_online_tenants(void) { return atomic_load(&attached) ? atomic_load(&link_.device->tenants) : 0; }

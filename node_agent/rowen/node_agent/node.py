@@ -26,6 +26,7 @@ from rowen.node_agent.devices.backend import Backend
 from rowen.node_agent.devices.backends import backend_of
 from rowen.node_agent.devices.faults import Faults
 from rowen.node_agent.devices.lending import Lending
+from rowen.node_agent.devices.plugin_files import install_plugin
 from rowen.node_agent.devices.served import ServedDevice
 from rowen.node_agent.kubelet.plugin import AllocationRefused
 from rowen.node_agent.kubelet.pods import Holders, PodView, device_and_slot, placements
@@ -60,6 +61,7 @@ class Node:
         """When the last heartbeat or report that the API server accepted was sent (monotonic)."""
         self._run.mkdir(parents=True, exist_ok=True)
         install_libraries(self._run)
+        install_plugin(self._run)
         self.devices: dict[str, ServedDevice] = {}
         """Those that are served."""
         self._door = Door()

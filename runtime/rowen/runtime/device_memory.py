@@ -4,15 +4,14 @@ import errno
 import os
 import time
 
-import structlog
-
 from rowen.crds.names import POOL_BYTES_ENV
 from rowen.crds.worker import ExitCode
 from rowen.runtime import native
 from rowen.runtime.failure import WorkerError
+from rowen.runtime.log import get_logger
 from rowen.runtime.memory.part import PoolPart
 
-log = structlog.get_logger()
+log = get_logger()
 
 _RETRY_SECONDS = 0.1
 _WORKER_SECONDS = 10.0

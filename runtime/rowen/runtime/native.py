@@ -7,15 +7,15 @@ import os
 from dataclasses import dataclass
 from typing import Protocol
 
-import structlog
 from typing_extensions import override
 
 from rowen.crds.names import ENGINE_SOCKET_ENV, LIBRARY_ENV, TENANT_SOCKETS_ENV
+from rowen.runtime.log import get_logger
 from rowen.runtime.memory.arena import Arena
 from rowen.runtime.memory.ledger import Ledger, NativeLedger
 from rowen.runtime.memory.native_arena import NativeArena
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Online(Protocol):
@@ -38,6 +38,9 @@ class Online(Protocol):
 
     def pin(self) -> None:
         """Keeps this process on the device's cpus, from when they are known."""
+
+    def fail(self) -> None:
+        """What this process tells cannot be relied on from now on: nothing is harvested while it lives."""
 
 
 class Tenant(Protocol):
@@ -69,6 +72,8 @@ class NativeOnline(Online):
         self._tenants.argtypes, self._tenants.restype = [], ctypes.c_uint32
         self._pin = library.rowen_online_pin
         self._pin.argtypes, self._pin.restype = [], ctypes.c_int32
+        self._fail = library.rowen_online_fail
+        self._fail.argtypes, self._fail.restype = [], None
         error = self._attach(os.fsencode(socket))
         if error < 0:
             log.warning(
@@ -102,6 +107,10 @@ class NativeOnline(Online):
         error = self._pin()
         if error < 0:
             log.warning("the engine could not be pinned to its device", error=os.strerror(-error))
+
+    @override
+    def fail(self) -> None:
+        self._fail()
 
 
 class NativeTenant(Tenant):

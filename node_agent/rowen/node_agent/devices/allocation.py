@@ -10,10 +10,13 @@ from rowen.crds.names import (
     ENGINE_SOCKET_ENV,
     LIBRARY_ENV,
     LIBRARY_FILE,
+    PLUGIN_DIRECTORY,
     PRELOAD_ENV,
+    PYTHON_PATH_ENV,
     TENANT_SOCKETS_ENV,
 )
 from rowen.node_agent.devices.backend import Backend
+from rowen.node_agent.devices.plugin_files import PLUGIN
 from rowen.node_agent.native import LIBRARIES, library_path
 
 ENGINE_LIBRARY = "librowen"
@@ -71,15 +74,20 @@ def _library(run_directory: Path, name: str) -> Mount:
 
 
 def online_allocation(run_directory: Path, device: str, backend: Backend) -> Allocation:
-    """For an engine: it may close the gate. Engines load the same library with every backend."""
+    """For an engine: it may close the gate. Engines load the same library and plugin with every backend.
+
+    Its image need not contain anything of Rowen's.
+    """
     door = Mount(str(door_directory(run_directory, device, None)), f"{CONTAINER_DIRECTORY}/engine")
+    plugin = Mount(str(run_directory / PLUGIN), PLUGIN_DIRECTORY)
     return Allocation(
         environment={
             LIBRARY_ENV: LIBRARY_FILE,
             ENGINE_SOCKET_ENV: f"{door.container_path}/{SOCKET}",
+            PYTHON_PATH_ENV: PLUGIN_DIRECTORY,
             **backend.environment(),
         },
-        mounts=(_library(run_directory, ENGINE_LIBRARY), door),
+        mounts=(_library(run_directory, ENGINE_LIBRARY), door, plugin),
     )
 
 

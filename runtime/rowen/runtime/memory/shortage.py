@@ -1,8 +1,8 @@
 """Work that waits for memory, told in the log."""
 
-import structlog
+from rowen.runtime.log import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 GRACE_SECONDS = 1.0
 """Waits as short as that are the rule: memory comes a moment after it was asked for."""

@@ -1,4 +1,4 @@
-"""`LifecycleMiddleware`: an inference request is in flight from arrival to the response's end (`--middleware`).
+"""`LifecycleMiddleware`: an inference request is in flight from arrival to the response's end.
 
 The gate closes before vLLM has parsed the request and cannot open again before the response has ended or the client
 has gone, so a request meets at most one preemption.
@@ -8,8 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from rowen.runtime.log import get_logger
 from rowen.runtime.native import Online, online
 from rowen.runtime.vllm.token_times import TokenTimes
+
+log = get_logger()
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -67,7 +70,15 @@ class Flight:
         self._tenant_present = device.tenants() > 0
 
     def sending(self, message: Message) -> None:
-        """A message of the response goes out."""
+        """A message of the response goes out, whatever it says."""
+        try:
+            self._look(message)
+        except Exception as error:
+            # Of a response that is not as vLLM's are, no latency is recorded.
+            log.warning("the times of a response's tokens are not known", error=f"{type(error).__name__}: {error}")
+            self._streamed, self._times = False, TokenTimes(self._begin_ns)
+
+    def _look(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._streamed = any(
                 name.lower() == b"content-type" and value.startswith(b"text/event-stream")

@@ -1,76 +1,107 @@
-"""`RowenScheduler`: vLLM's scheduler that tells the device when the engine has work (`--scheduler-cls`).
+"""An engine's scheduler that tells the device when the engine has work.
 
-Written against vLLM 0.32.0, whose scheduler interface is not public: test again on every bump.
+vLLM's scheduler interface is not public: of it no more is used than five methods, whatever arguments they have.
 """
 
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from typing_extensions import override
-
-from rowen.runtime.native import Online, online
-from rowen.runtime.vllm.elastic.scheduler import ElasticScheduler
+from rowen.runtime.log import get_logger
+from rowen.runtime.native import online
 from rowen.runtime.vllm.engine_work import EngineWork
 
-if TYPE_CHECKING:
-    from vllm.v1.core.sched.interface import PauseState
-    from vllm.v1.core.sched.output import SchedulerOutput
-    from vllm.v1.engine import EngineCoreOutputs
-    from vllm.v1.outputs import ModelRunnerOutput
-    from vllm.v1.request import Request, RequestStatus
+log = get_logger()
+
+_METHODS = (
+    "add_request", "finish_requests", "has_unfinished_requests", "schedule", "set_pause_state", "update_from_output",
+)  # fmt: skip
 
 
-SHORTAGE_WAIT_SECONDS = 0.005
-"""Memory that offline work has comes back within a millisecond or two; a preempted request is computed again."""
+def reporting(scheduler: type, **attributes: object) -> type:
+    """That class of schedulers, with `attributes` of its own; each tells this process's device what it does.
+
+    Raises `TypeError` where it is not made as vLLM's are.
+    """
+    missing = [name for name in _METHODS if not callable(getattr(scheduler, name, None))]
+    if missing:
+        raise TypeError(f"{scheduler.__module__}.{scheduler.__qualname__} has no {', '.join(missing)}")
+    return type(f"Reporting{scheduler.__name__}", (Reports, scheduler), attributes)
 
 
-class RowenScheduler(ElasticScheduler):
-    """Raises the device's activity while the engine has work, and reports the engine's steps."""
+class Reports:
+    """Raises the device's activity while the engine has work, and reports the engine's steps.
 
-    shortage_wait_seconds: ClassVar[float] = SHORTAGE_WAIT_SECONDS
+    Whatever goes wrong in that is the device's loss and not the engine's.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        device: Online | None = online()
+        device = online()
         self._work = EngineWork(device)
         if device is not None:
             device.pin()
 
-    @override
-    def add_request(self, request: "Request") -> None:
-        self._work.raise_busy()
+    def add_request(self, *args: Any, **kwargs: Any) -> Any:
+        """The engine has work from here on."""
+        with self._telling():
+            self._work.raise_busy()
         try:
-            super().add_request(request)
+            return self._own.add_request(*args, **kwargs)
         finally:
-            self._work.settle(self.has_unfinished_requests())
+            self._settle()
 
-    @override
-    def finish_requests(
-        self, request_ids: "str | Iterable[str] | None", finished_status: "RequestStatus"
-    ) -> "list[Request]":
-        finished = super().finish_requests(request_ids, finished_status)
-        self._work.settle(self.has_unfinished_requests())
+    def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
+        """It may have none after this."""
+        finished = self._own.finish_requests(*args, **kwargs)
+        self._settle()
         return finished
 
-    @override
-    def set_pause_state(self, pause_state: "PauseState") -> None:
-        super().set_pause_state(pause_state)
-        self._work.settle(self.has_unfinished_requests())
+    def set_pause_state(self, *args: Any, **kwargs: Any) -> Any:
+        """Nor after this."""
+        result = self._own.set_pause_state(*args, **kwargs)
+        self._settle()
+        return result
 
-    @override
-    def schedule(self, throttle_prefills: bool = False) -> "SchedulerOutput":
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """A step begins, where it computes anything."""
         begin_ns = time.monotonic_ns()
-        output = super().schedule(throttle_prefills)
-        if output.total_num_scheduled_tokens > 0:
-            self._work.begin(id(output), begin_ns)
+        output = self._own.schedule(*args, **kwargs)
+        with self._telling():
+            if output.total_num_scheduled_tokens > 0:
+                self._work.begin(id(output), begin_ns)
         return output
 
-    @override
-    def update_from_output(
-        self, scheduler_output: "SchedulerOutput", model_runner_output: "ModelRunnerOutput"
-    ) -> "dict[int, EngineCoreOutputs]":
-        outputs = super().update_from_output(scheduler_output, model_runner_output)
-        self._work.end(id(scheduler_output), time.monotonic_ns())
-        self._work.settle(self.has_unfinished_requests())
+    def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        """A step has ended."""
+        outputs = self._own.update_from_output(scheduler_output, *args, **kwargs)
+        with self._telling():
+            self._work.end(id(scheduler_output), time.monotonic_ns())
+        self._settle()
         return outputs
+
+    @property
+    def _own(self) -> Any:
+        """The scheduler as it is without this class."""
+        return super()
+
+    def _settle(self) -> None:
+        with self._telling():
+            self._work.settle(self._own.has_unfinished_requests())
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            give_up("the engine's work cannot be told", error)
+            self._work = EngineWork(None)
+
+
+def give_up(what: str, error: Exception) -> None:
+    """Says, to the log and to the agent, that nothing is to be harvested beside this engine; it serves on."""
+    log.error(f"{what}: the engine serves, and is not harvested", error=f"{type(error).__name__}: {error}")
+    device = online()
+    if device is not None:
+        device.fail()

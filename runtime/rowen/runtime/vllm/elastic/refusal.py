@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import structlog
-
 from rowen.crds.names import TERMINATION_LOG
 from rowen.runtime import last_words
+from rowen.runtime.log import get_logger
 from rowen.runtime.vllm.elastic.geometry import UnsuitableError
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @contextmanager

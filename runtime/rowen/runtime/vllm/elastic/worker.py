@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import structlog
 import torch
 from torch.overrides import TorchFunctionMode
 from typing_extensions import override
@@ -16,6 +15,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 
 from rowen.crds.base import quantity_text
 from rowen.runtime.device_memory import open_part, pool_bytes
+from rowen.runtime.log import get_logger
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.vllm.elastic.attachment import Attachment, attach, attachment
 from rowen.runtime.vllm.elastic.geometry import Geometry, TooLittleError, UnsuitableError, best_fit
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheSpec
 
-log = structlog.get_logger()
+log = get_logger()
 
 LAYOUT = "BLHNC"
 """Blocks outermost: a block is one piece of memory over all layers. The CPU kernels read it as they read LBHNC."""
