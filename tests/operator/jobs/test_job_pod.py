@@ -129,3 +129,29 @@ def test_rendering_does_not_change_the_template() -> None:
     snapshot = job({"template": TEMPLATE}, placed())
     assert made(snapshot) == made(snapshot)
     assert "resources" not in TEMPLATE["spec"]["containers"][0]
+
+
+def test_secrets_are_mounted_once_read_only_and_never_in_the_environment() -> None:
+    place = {"uri": "s3://bucket/in.jsonl", "secretName": "team-data"}
+    output = {"uri": "s3://bucket/out.jsonl", "secretName": "team-data"}
+    errors = {"uri": "gs://bucket/errors.jsonl", "secretName": "google"}
+    batch = {"model": {"uri": "s3://bucket/llama"}, "input": place, "output": output, "errors": errors}
+    pod = made(job({"batchInference": batch}, placed()))["spec"]
+    assert [volume for volume in pod["volumes"] if "secret" in volume] == [
+        {"name": "secret-0", "secret": {"secretName": "google", "optional": True}},
+        {"name": "secret-1", "secret": {"secretName": "team-data", "optional": True}},
+    ]
+    [container] = pod["containers"]
+    assert [mount for mount in container["volumeMounts"] if mount["name"].startswith("secret")] == [
+        {"name": "secret-0", "mountPath": "/secrets/google", "readOnly": True},
+        {"name": "secret-1", "mountPath": "/secrets/team-data", "readOnly": True},
+    ]
+    assert all("value" in entry for entry in container["env"])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "asked"), [("hf://datasets/owner/name/train.jsonl", True), ("s3://bucket/train.jsonl", False)]
+)
+def test_the_hub_is_asked_for_a_dataset_on_it(dataset: str, asked: bool) -> None:
+    pod = made(job({"fineTune": {**FINE_TUNE, "dataset": {"uri": dataset}}}, placed()))
+    assert ("HF_HUB_OFFLINE" not in environment(pod)) is asked

@@ -7,7 +7,7 @@ import gcsfs
 import pytest
 from huggingface_hub import HfFileSystem
 
-from rowen.crds.worker import Location
+from rowen.crds.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage import credentials
 from rowen.runtime.storage.credentials import hub_token, options
@@ -70,6 +70,14 @@ def test_a_secret_without_a_key_for_the_address_is_told(where: str, expected: st
     with pytest.raises(WorkerError, match=rf"Secret s has no key for .*{expected}") as caught:
         of(where)
     assert caught.value.reason == "SpecInvalid"
+
+
+def test_a_secret_that_is_not_there_may_come(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="there is no Secret s, or it is empty") as caught:
+            of("s3://b/k")
+        assert caught.value.code is ExitCode.RETRY
+        (tmp_path / "s").mkdir(exist_ok=True)
 
 
 def test_the_other_libraries_take_their_options(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rowen.crds.names import (
     WORKER_CPU,
 )
 from rowen.crds.offline_job_status import Assignment
-from rowen.crds.place import ModelSource
+from rowen.crds.place import InputPlace, ModelSource
 from rowen.crds.pod_overlay import overlaid_worker, told_of, user_template
 from rowen.crds.secrets import secret_names
 from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
@@ -77,12 +77,13 @@ def told_of_pod(snapshot: JobSnapshot, message: str) -> str:
 def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
     memory, claims = job_share(snapshot.spec), worker_claims(snapshot.spec)
     volumes, mounts = claim_volumes(claims.read, claims.written, secret_names(snapshot.spec))
-    if snapshot.spec.fine_tune:
-        module, model = "rowen.runtime.tuning", snapshot.spec.fine_tune.base_model
-        worker: TuningSpec | BatchSpec = tuning_spec(snapshot.spec.fine_tune, snapshot.name)
-    elif snapshot.spec.batch_inference:
-        module, model = "rowen.runtime.batch", snapshot.spec.batch_inference.model
-        worker = batch_spec(snapshot.spec.batch_inference, memory.own_bytes)
+    reads: tuple[ModelSource, *tuple[InputPlace | None, ...]]
+    if tune := snapshot.spec.fine_tune:
+        module, reads = "rowen.runtime.tuning", (tune.base_model, tune.dataset)
+        worker: TuningSpec | BatchSpec = tuning_spec(tune, snapshot.name)
+    elif batch := snapshot.spec.batch_inference:
+        module, reads = "rowen.runtime.batch", (batch.model, batch.input, batch.adapter)
+        worker = batch_spec(batch, memory.own_bytes)
     else:
         raise ValueError("the job has no work; the API server refuses such jobs")
     container = {
@@ -90,7 +91,7 @@ def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
         "image": snapshot.runtime_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", module],
-        "env": [*_environment(model, worker, attempt, snapshot.uid), *memory.environment],
+        "env": [*offline_environment(*reads), *_environment(worker, attempt, snapshot.uid), *memory.environment],
         "resources": {
             "requests": {"cpu": WORKER_CPU, "memory": memory.request},
             "limits": {HARVEST_RESOURCE: str(snapshot.spec.devices), "memory": memory.limit},
@@ -111,9 +112,8 @@ def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
     }
 
 
-def _environment(model: ModelSource, worker: TuningSpec | BatchSpec, attempt: int, uid: str) -> list[dict[str, str]]:
+def _environment(worker: TuningSpec | BatchSpec, attempt: int, uid: str) -> list[dict[str, str]]:
     return [
-        *offline_environment(model),
         {"name": JOB_SPEC_ENV, "value": worker.model_dump_json(by_alias=True, exclude_none=True)},
         {"name": ATTEMPT_ENV, "value": str(attempt)},
         {"name": JOB_UID_ENV, "value": uid},

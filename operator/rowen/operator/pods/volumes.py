@@ -47,13 +47,15 @@ def claim_volumes(read: Iterable[str | None], written: Iterable[str] = (), secre
         mounts.append(mount)
     for number, secret in enumerate(sorted({secret for secret in secrets if secret})):
         name = f"secret-{number}"
-        volumes.append({"name": name, "secret": {"secretName": secret}})
+        # The kubelet would say only in an event that there is none; who reads it says so in the status.
+        volumes.append({"name": name, "secret": {"secretName": secret, "optional": True}})
         mounts.append({"name": name, "mountPath": f"{SECRETS_DIRECTORY}/{secret}", "readOnly": True})
     return volumes, mounts
 
 
-def offline_environment(model: ModelSource) -> list[dict[str, str]]:
-    """Environment of a process that loads a model: nothing is fetched for a model on a volume."""
+def offline_environment(model: ModelSource, *places: InputPlace | None) -> list[dict[str, str]]:
+    """Environment of a process that loads a model and reads places: the hub is asked only where one names it."""
+    on_hub = any(place is not None and place.uri is not None and place.uri.startswith("hf://") for place in places)
     environment = {
         "HOME": "/tmp",  # noqa: S108 - the pod's own emptyDir
         "PYTHONUNBUFFERED": "1",
@@ -61,6 +63,6 @@ def offline_environment(model: ModelSource) -> list[dict[str, str]]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_NO_USAGE_STATS": "1",
     }
-    if model.hugging_face is None:
+    if model.hugging_face is None and not on_hub:
         environment["HF_HUB_OFFLINE"] = "1"
     return [{"name": name, "value": value} for name, value in environment.items()]

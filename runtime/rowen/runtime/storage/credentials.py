@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rowen.crds.names import SECRETS_DIRECTORY
-from rowen.crds.worker import Location
+from rowen.crds.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError, reading
 
 SERVICE_ACCOUNT_KEY = "service-account.json"
@@ -18,7 +18,7 @@ def options(location: Location) -> dict[str, Any]:
     """Arguments of the address's fsspec filesystem.
 
     What the Secret does not say, and everything without one, is the pod's own: its environment and service account.
-    Raises `WorkerError` for a Secret without any key that means something for such an address.
+    Raises `WorkerError` for a Secret that is not there, or has no key that means something for such an address.
     """
     if location.secret_name is None:
         return {}
@@ -26,6 +26,9 @@ def options(location: Location) -> dict[str, Any]:
     known = _KEYS[protocol]
     folder = Path(SECRETS_DIRECTORY) / location.secret_name
     values = {key: value for key in known if (value := _value(folder / key)) is not None}
+    if not folder.is_dir() or not any(folder.iterdir()):
+        # Whoever makes it may be a little late.
+        raise WorkerError("SpecInvalid", f"there is no Secret {location.secret_name}, or it is empty", ExitCode.RETRY)
     if not values:
         expected = ", ".join(known)
         message = f"Secret {location.secret_name} has no key for {protocol}:// (expected one of {expected})"
