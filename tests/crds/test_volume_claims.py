@@ -46,6 +46,14 @@ def mounted(name: Any) -> dict[str, Any]:
             ("in", "models"),
         ),
         (mounting(mounted("b"), {"name": "t", "emptyDir": {}}, mounted("a"), mounted("b")), WorkerClaims(), ("a", "b")),
+        (
+            spec(
+                batchInference={"model": HUB, "input": at("in"), "output": at("in", "o")},
+                podTemplate={"spec": {"volumes": [mounted("cache"), {"name": "t", "emptyDir": {}}]}},
+            ),
+            WorkerClaims(("in",), ("in",)),
+            ("cache", "in"),
+        ),
         (mounting({"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}), WorkerClaims(), ()),
     ],
 )

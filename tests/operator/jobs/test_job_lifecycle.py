@@ -180,7 +180,7 @@ async def test_a_template_that_is_no_pod_fails_with_the_servers_words(
     await cluster.create_job(template={"spec": {"containers": [{"name": "worker", "imag": "busybox"}]}})
     await cluster.place()
     job = await cluster.wait_condition("Finished", "InvalidTemplate")
-    assert 'unknown field "spec.containers[0].imag"' in find(job, "Finished")["message"]
+    assert 'unknown field "spec.template.spec.containers[0].imag"' in find(job, "Finished")["message"]
 
 
 async def test_a_forbidden_pod_is_told_and_tried_again(operator: OperatorProcess, cluster: FakeCluster) -> None:

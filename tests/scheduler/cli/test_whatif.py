@@ -115,10 +115,13 @@ def test_a_template_that_would_end_the_job_is_told_with_its_field(
 @pytest.mark.parametrize(
     ("template", "field"),
     [
-        ("{spec: {containers: [{name: main}]}}", "spec.containers[0].image"),
+        ("{spec: {containers: [{name: main}]}}", "spec.template.spec.containers[0].image: Req"),
         ("{spec: {containers: [{image: none, command: {}}]}}", "command"),
-        ("{spec: {containers: [{name: A, image: none}]}}", "spec.containers[0].name"),
-        ("{spec: {containers: [{image: none, imagePullPolic: Never}]}}", 'unknown field "spec.containers[0].imagePull'),
+        ("{spec: {containers: [{name: A, image: none}]}}", "spec.template.spec.containers[0].name: Inv"),
+        (
+            "{spec: {containers: [{image: none, imagePullPolic: Never}]}}",
+            'unknown field "spec.template.spec.containers[0].imagePull',
+        ),
         ("{metadata: {labels: {a: -}}, spec: {containers: [{image: none}]}}", "metadata.labels"),
     ],
 )
@@ -128,6 +131,32 @@ def test_what_the_api_server_would_refuse_of_a_templates_pod_is_told_with_its_fi
     text = JOB.replace("{spec: {containers: [{name: main, image: none}]}}", template)
     line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
     assert line.startswith("error: standard input: spec.template: the API server would refuse its pod, and the job")
+    assert field in line
+
+
+@pytest.mark.parametrize(
+    ("overlay", "field"),
+    [
+        ("{metadata: {labels: {a: -}}}", "spec.podTemplate.metadata.labels: Inv"),
+        ("{spec: {tolerations: [{value: x}]}}", "spec.podTemplate.spec.tolerations[0].operator: Inv"),
+        ("{spec: {affinity: {nodeAfinity: {}}}}", 'unknown field "spec.podTemplate.spec.affinity.nodeAf'),
+        (
+            "{spec: {containers: [{name: worker, resources: {limits: {cpu: 50m}}}]}}",
+            "spec.podTemplate.spec.containers[0].resources.requests: Inv",
+        ),
+        (
+            "{spec: {containers: [{name: worker, volumeMounts: [{name: a, mountPath: /a}]}]}}",
+            "podTemplate.spec: volumeMounts must name volumes of podTemplate.spec.volumes",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_pod_template_is_told_with_its_field(
+    monkeypatch: pytest.MonkeyPatch, api_server: ApiServer, overlay: str, field: str
+) -> None:
+    files = "".join(f", {name}: {{claimName: d, path: {name}}}" for name in ("model", "input", "output")).lstrip(", ")
+    text = JOB.replace("template: {spec: {containers: [{name: main, image: none}]}}", f"batchInference: {{{files}}}")
+    text += f"  podTemplate: {overlay}\n"
+    line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
     assert field in line
 
 

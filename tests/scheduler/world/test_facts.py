@@ -344,6 +344,33 @@ def test_a_name_takes_the_place_of_the_model_and_leaves_the_shape() -> None:
     assert named != classes("fineTune", profile={"name": "long"}, fineTune={"batchSize": 8})
 
 
+def test_a_pod_template_asks_the_same_of_nodes_and_neighbours_as_a_template() -> None:
+    selector = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}
+    pod = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {
+            "nodeSelector": {"zone": "z"},
+            "tolerations": [{"key": "burst", "operator": "Exists", "effect": "NoSchedule"}],
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selector]},
+            },
+            "volumes": [{"name": "c", "persistentVolumeClaim": {"claimName": "cache"}}],
+        },
+    }
+    files = {name: {"claimName": "d", "path": name} for name in ("input", "output")}
+    raw = job(batchInference={"model": {"claimName": "d", "path": "m"}, **files}, podTemplate=pod)
+    del raw["spec"]["template"]
+    typed, whole = job_view(raw), job_view(job(template=pod))
+    assert typed is not None
+    assert whole is not None
+    assert (typed.constraints, typed.labels, typed.spread) == (whole.constraints, whole.labels, whole.spread)
+    assert typed.constraints.selector == (("zone", "z"),)
+    assert (typed.constraints.terms, typed.constraints.tolerations, typed.spread) != (None, (), ())
+    assert (typed.claims, typed.counts_tokens) == (("cache", "d"), True)
+
+
 @pytest.mark.parametrize("kind", ["template", "batchInference", "fineTune"])
 def test_jobs_differ_by_what_they_may_have_of_the_pool(kind: str) -> None:
     model = {"claimName": "models", "path": "m"}
