@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from rowen.scheduler.model.profile import (
     FROM_SPEC,
@@ -205,3 +206,11 @@ def test_what_a_class_was_off_by_fades_by_half_in_an_hour() -> None:
     assert [far.faded(NOW + hours * 3600).measured for hours in (0, 8, 9, 24)] == [True, True, False, False]
     later = far.updated(0.5, 0.5, NOW + 3600)
     assert (later.mean, later.time) == (pytest.approx(0.18), NOW + 3600)
+
+
+def test_a_stored_rate_of_nothing_is_refused() -> None:
+    """A class that never moves would divide by it."""
+    stored = TypeAdapter(Profile)
+    assert stored.validate_python({"tokens_per_second": 1e-9, "weight": 1.0, "updated": 0.0}).tokens_per_second == 1e-9
+    with pytest.raises(ValidationError, match="tokens_per_second"):
+        stored.validate_python({"tokens_per_second": 0.0, "weight": 1.0, "updated": 0.0})

@@ -16,7 +16,7 @@ def test_of_best_effort_nothing_is_asked() -> None:
 def test_an_sla_asks_for_its_margin_too_and_for_the_same_of_one_as_of_many() -> None:
     """A bound of 2 x 0.05 = 0.1: 0.45 / 0.9. Of a prediction that is known to 0.1: 0.45 / 0.8."""
     promise = Promise(0.45)
-    assert (promise.need(), promise.need(0.1)) == (pytest.approx(0.5), pytest.approx(0.5625))
+    assert (promise.need(0.0), promise.need(0.1)) == (pytest.approx(0.5), pytest.approx(0.5625))
     assert promise.margin(0.1) == pytest.approx(0.1125)
     assert list(promise.needs(np.array([0.0, 0.1]))) == pytest.approx([0.5, 0.5625])
 
