@@ -26,7 +26,7 @@ def _harvest(name: str) -> dict[str, Any]:
     return {"apiVersion": "rowen.dev/v1alpha1", "kind": "NodeHarvest", "metadata": {"name": name}}
 
 
-def _token_kubeconfig(server: ApiServer, token: str, path: Path) -> Path:
+def token_kubeconfig(server: ApiServer, token: str, path: Path) -> Path:
     """A kubeconfig that shows a bearer token instead of a certificate."""
     config = json.loads(Kubectl(server.kubeconfig).run("config", "view", "--raw", "-o", "json").text)
     config["users"][0]["user"] = {"token": token}
@@ -54,7 +54,7 @@ def agent(api_server: ApiServer, release: Any) -> Kubectl:
     bound = ("--bound-object-kind=Pod", "--bound-object-name=rowen-agent-x")
     token = admin.run("create", "token", "rowen-agent", *bound).text.strip()
     folder = api_server.authority.folder
-    return Kubectl(_token_kubeconfig(api_server, token, folder / "agent.kubeconfig"))
+    return Kubectl(token_kubeconfig(api_server, token, folder / "agent.kubeconfig"))
 
 
 def _until_refused(agent: Kubectl, name: str) -> str:
@@ -116,7 +116,7 @@ def test_a_token_without_a_node_writes_nothing(api_server: ApiServer, release: A
     _until_refused(agent, OTHER)
     admin = release.kubectl.with_arguments("--namespace=rowen-agent")
     token = admin.run("create", "token", "rowen-agent").text.strip()
-    unbound = Kubectl(_token_kubeconfig(api_server, token, api_server.authority.folder / "unbound.kubeconfig"))
+    unbound = Kubectl(token_kubeconfig(api_server, token, api_server.authority.folder / "unbound.kubeconfig"))
     outcome = unbound.apply(_harvest(NODE), "--dry-run=server")
     assert not outcome.ok
     assert "own node only" in outcome.text

@@ -12,6 +12,7 @@ AGENT = "system:serviceaccount:rowen-agent:rowen-agent"
 MAY = [
     (OPERATOR, "create", "pods", "default"),
     (OPERATOR, "delete", "pods", "default"),
+    (OPERATOR, "patch", "pods", "default"),
     (OPERATOR, "patch", "deployments.apps", "default"),
     (OPERATOR, "patch", "offlinejobs.rowen.dev/status", "default"),
     (OPERATOR, "delete", "offlinejobs.rowen.dev", "default"),
@@ -51,7 +52,8 @@ MAY = [
 
 MAY_NOT = [
     (OPERATOR, "get", "secrets", "default"),
-    (OPERATOR, "patch", "pods", "default"),
+    (OPERATOR, "update", "pods", "default"),
+    (OPERATOR, "patch", "pods/status", "default"),
     (OPERATOR, "patch", "nodeharvests.rowen.dev/status", ""),
     (OPERATOR, "patch", "offlinejobs.rowen.dev", "default"),
     (OPERATOR, "patch", "statefulsets.apps", "default"),
