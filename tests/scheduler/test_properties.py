@@ -18,6 +18,7 @@ from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.constraints import Constraints, Taint, constraints_of
 from rowen.scheduler.placement.eligibility import exclusion
+from rowen.scheduler.placement.fleet.columns import ALL
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import NodeState
 from rowen.scheduler.placement.search.choice import choose, claim_of
@@ -303,7 +304,7 @@ def test_a_search_goes_by_the_very_numbers_that_are_promised(snapshot: Snapshot,
     for appetite in (None, HISTORY.appetite(new)):
         shares, unsure = (
             fleet.offer(appetite, new.memory).exact().shares,
-            fleet.offer(appetite, new.memory).exact().uncertainties,
+            fleet.offer(appetite, new.memory).exact().uncertainties(ALL),
         )
         needs = Promise(0.3).needs(unsure)
         for state in (state for found in every_node(fleet) for state in found.rows):

@@ -217,12 +217,11 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
     fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
-    candidates = (best, *[other for other in choice.candidates if other is not best])
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
         f"({product_told(best.prediction)}){rate_told(best.rate)}{_memory_told(job, fleet)}{told}"
     )
-    return Outcome(job, Action.PLACE, message, placement, None, candidates, best.prediction.fraction)
+    return Outcome(job, Action.PLACE, message, placement, None, choice.candidates, best.prediction.fraction)
 
 
 def _elsewhere(

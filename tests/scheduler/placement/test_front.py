@@ -26,7 +26,7 @@ def test_the_first_of_the_front_are_the_first_of_all(
     source = np.random.default_rng(seed)
     keys = np.where(source.random(ROWS) < shut, NEVER, source.integers(-2, 7, ROWS).astype(float))
     changed: list[int] = []
-    front, within = Front(keys, changed), 0
+    front, within = Front(keys.__getitem__, changed), 0
     for row, key in [*changes, (0, 0.0)]:
         takes = source.random(ROWS) >= refused
         rows = front.rows()
@@ -43,7 +43,7 @@ def test_the_first_of_the_front_are_the_first_of_all(
 
 def test_a_front_of_all_that_are_places_ends_a_search_that_finds_none() -> None:
     keys, changed = np.where(np.arange(1000) < 127, 1.0, NEVER), [0]
-    front = Front(keys, changed)
+    front = Front(keys.__getitem__, changed)
     front.renew()
     assert not front.whole
     front.renew()
@@ -59,7 +59,7 @@ def test_a_front_of_all_that_are_places_ends_a_search_that_finds_none() -> None:
 
 def test_of_rows_that_change_those_come_into_the_front_that_reach_its_floor() -> None:
     keys, changed = np.zeros(1000), [0]
-    front = Front(keys, changed)
+    front = Front(keys.__getitem__, changed)
     front.renew()
     front.renew()
     for row, key in ((300, -1.0), (400, 0.0), (500, 1.0)):
@@ -69,7 +69,7 @@ def test_of_rows_that_change_those_come_into_the_front_that_reach_its_floor() ->
 
 
 def test_equal_rows_do_not_crowd_into_the_front() -> None:
-    front = Front(np.zeros(10_000), [])
+    front = Front(np.zeros(10_000).__getitem__, [])
     front.renew()
     assert not len(front.rows())
     front.renew()
@@ -79,7 +79,7 @@ def test_equal_rows_do_not_crowd_into_the_front() -> None:
 
 
 def test_a_front_ends_with_the_key_and_the_number_of_its_last_row() -> None:
-    front = Front(-np.arange(1000.0), [])
+    front = Front((-np.arange(1000.0)).__getitem__, [])
     front.renew()
     front.renew()
     assert front.rows().tolist() == list(range(128))
@@ -91,7 +91,7 @@ def test_a_front_ends_with_the_key_and_the_number_of_its_last_row() -> None:
 
 def test_a_front_begins_anew_when_less_than_half_of_it_is_left() -> None:
     keys, changed = np.zeros(1000), [0]
-    front = Front(keys, changed)
+    front = Front(keys.__getitem__, changed)
     front.renew()
     front.renew()
     keys[:64] = -1.0
@@ -104,7 +104,7 @@ def test_a_front_begins_anew_when_less_than_half_of_it_is_left() -> None:
 
 def test_a_front_begins_anew_when_it_has_grown_to_more_than_twice_its_size() -> None:
     keys, changed = np.zeros(1000), [0]
-    front = Front(keys, changed)
+    front = Front(keys.__getitem__, changed)
     front.renew()
     front.renew()
     changed += range(128, 256)
@@ -118,7 +118,7 @@ def test_a_front_begins_anew_when_it_has_grown_to_more_than_twice_its_size() -> 
 
 
 def test_a_front_of_none_is_whole() -> None:
-    front = Front(np.zeros(0), [])
+    front = Front(np.zeros(0).__getitem__, [])
     front.renew()
     front.renew()
     assert not len(front.rows())

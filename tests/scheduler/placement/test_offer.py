@@ -9,6 +9,7 @@ from scheduler.builders import GIB, NOW, POLICY, device, job, node
 
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.placement.fleet.columns import ALL
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.search.choice import choose, claim_of
 from rowen.scheduler.placement.search.evaluation import evaluate
@@ -41,7 +42,7 @@ def request_of(view: JobView) -> Request:
 
 def told(fleet: Fleet, request: Request) -> list[list[float]]:
     offer = fleet.offer(request.appetite, request.job.memory).exact()
-    columns = offer.shares, offer.keys, offer.uncertainties, offer.keeps(request.promise), offer.loss, offer.takes
+    columns = offer.shares, offer.keys, offer.uncertainties(ALL), offer.keeps(request.promise), offer.loss, offer.takes
     return [column.tolist() for column in columns]
 
 

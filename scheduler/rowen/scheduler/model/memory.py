@@ -74,13 +74,25 @@ def linear_need(want_bytes: int, loss: float = 0.0, doubt: float = 0.0) -> Memor
 
 def memory_factors(need: MemoryNeed, available: NDArray[Any], shares: ArrayLike = 1.0) -> NDArray[np.float64]:
     """M of many devices: a row of `available` bytes each, ordered or not; `shares`: the job's part of it, in (0, 1]."""
-    amounts = np.maximum(0.0, np.asarray(available, float)) * np.asarray(shares, float)[..., None]
-    count = amounts.shape[-1]
+    return _worth(need, np.maximum(0.0, np.asarray(available, float)) * np.asarray(shares, float)[..., None], -1)
+
+
+def memory_bounds(need: MemoryNeed, outlines: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The most that M of many devices can be, but for rounding; `outlines`: a row for each part of the time.
+
+    It has the most bytes that each device lent then. So few sums over long rows take a tenth of many over short ones.
+    """
+    return _worth(need, np.maximum(0.0, outlines) * shares, 0)
+
+
+def _worth(need: MemoryNeed, amounts: NDArray[np.float64], over_time: int) -> NDArray[np.float64]:
+    """`over_time`: the axis that is the time."""
+    count = amounts.shape[over_time]
     # Sums over the count are what `mean` comes to, in half the time: most often these are few numbers.
-    worth: NDArray[np.float64] = np.add.reduce(need.curve.at(amounts), axis=-1) / count
+    worth: NDArray[np.float64] = np.add.reduce(need.curve.at(amounts), axis=over_time) / count
     if need.loss > 0.0 and need.want_bytes > 0:
         short = np.maximum(0.0, 1.0 - amounts / need.want_bytes)
-        worth = worth - need.loss * (np.add.reduce(short, axis=-1) / count)
+        worth = worth - need.loss * (np.add.reduce(short, axis=over_time) / count)
     clipped: NDArray[np.float64] = np.minimum(1.0, np.maximum(0.0, worth))
     return clipped
 

@@ -1,8 +1,9 @@
 """Predicted throughput of a job on devices, as a product of factors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,7 @@ _SHARING_DOUBT = 0.05
 """Relative standard deviation of a tenant's part of a shared device: tenants do not get exactly alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """The factors, each in [0, 1]."""
 
     idle: float

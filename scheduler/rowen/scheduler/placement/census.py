@@ -1,7 +1,6 @@
 """Who holds what when a pass begins: the fleet with every claim."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.lease import renewed, shortfall
@@ -34,7 +33,7 @@ def build_fleet(
         promise, appetite = history.promise(job.workload, job.sla), history.appetite(job)
         name = (pod.namespace, pod.name) if pod is not None else None
         claim = claim_of(job, placement.node, placement.devices, promise, appetite, rate, name)
-        claim = replace(claim, short=shortfall(job, history, now, policy) is not None)
+        claim = claim._replace(short=shortfall(job, history, now, policy) is not None)
         fleet.add(claim)
         entered.add(placement.id)
         if not job.deleting:

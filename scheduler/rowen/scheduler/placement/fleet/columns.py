@@ -1,6 +1,5 @@
 """All devices side by side, one row each: what a search over thousands of them looks at."""
 
-import math
 import sys
 from collections.abc import Collection, Sequence
 from functools import cached_property
@@ -30,7 +29,8 @@ _GROUP = 4.0
 _FULL = FULL * _GROUP
 _ROUNDING = 1e-9
 """In devices: what is smaller is rounding."""
-_LAST = -sys.float_info.max
+LAST = -sys.float_info.max
+"""The least key of a place."""
 NEVER = float("-inf")
 """The key, or bound, of what is no place."""
 _FEW = 8
@@ -79,7 +79,7 @@ class Columns:
         """Whether a newcomer's own memory is at the cost of a claim: loss, payer and `takes` are of one without any."""
         self.lending = False
         """Whether it is so on any of them."""
-        self._outlines = figures[:, 7:]
+        self._outlines = figures[:, 7:].T.copy()
         self._available: dict[int, tuple[Numbers, Flags]] = {}
         """By the parts in which it is told: memory over time of those rows that have been read, and which these are."""
         self.changed: list[int] = []
@@ -88,8 +88,6 @@ class Columns:
         """Rows that a claim has left, in order: more of memory is lent there than was."""
         self._group = np.where(slots, 0.0, _FULL)
         """Place in an explanation, least first: empty, shared and full devices, in each by the share."""
-        self.told: Numbers = self.told_of(ALL, self.share)
-        """Order of an explanation to a newcomer that gets the share as it is."""
 
     @cached_property
     def kinds(self) -> tuple[list[tuple[str, int, int]], Rows]:
@@ -143,8 +141,8 @@ class Columns:
         return np.take(found, rows, axis=0)
 
     def outline(self, rows: Rows) -> Numbers:
-        """The most that these rows lent in each part of the time."""
-        return np.take(self._outlines, rows, axis=0)
+        """The most that these rows lent, a row for each part of the time."""
+        return np.take(self._outlines, rows, axis=1)
 
     def _trace(self, row: int) -> Numbers:
         number = self.node_of(row)
@@ -195,8 +193,6 @@ class Columns:
         self.takes[row] = takes and self.open[row] and impact.broken is None
         self.keys[row] = key_of(share - impact.loss, share) if self.takes[row] else NEVER
         self._group[row] = group * _GROUP
-        told = share - group * _GROUP if self.open[row] else NEVER
-        self.told[row] = _LAST if math.isnan(told) else told
 
     def nth_best(self, column: Numbers, rows: Flags, count: int) -> Numbers:
         """Of each node the `count`-th largest value among its rows of these; `NEVER` where there are fewer."""
@@ -214,13 +210,13 @@ class Columns:
         np.maximum.at(found, self._nodes, column)
         return found
 
-    def told_of(self, rows: At, shares: Numbers) -> Numbers:
+    def told(self, rows: At, shares: Numbers) -> Numbers:
         """Order of an explanation, where the newcomer gets these shares: the largest come first, NaN last.
 
         `NEVER` where nothing is placed.
         """
         order = shares - self._group[rows]
-        return np.where(self.open[rows], np.where(np.isnan(order), _LAST, order), NEVER)
+        return np.where(self.open[rows], np.where(np.isnan(order), LAST, order), NEVER)
 
     def most(self, column: Numbers, rows: Flags) -> int | None:
         """The first of these rows with the largest value; None where there are none."""
@@ -244,8 +240,7 @@ def best(keys: Numbers, most: int) -> Rows:
             first = found >= np.partition(found, -most)[-most]
             rows, found = rows[first], found[first]
         return rows[np.argsort(-found, kind="stable")[:most]]
-    keys = keys.copy()
-    few: list[int] = []
+    keys, few = keys.copy(), list[int]()
     while len(few) < min(most, len(keys)):
         row = int(keys.argmax())
         if keys[row] == NEVER:

@@ -107,20 +107,22 @@ class Fleet:
 
     def _soil(self, node: NodeState, states: Sequence[DeviceState]) -> None:
         """Rows that a new claim on the devices changes: those of all who share a device with it."""
-        soiled = list(states)
-        for claim in claims_on(states):
-            if len(claim.devices) > 1:
-                soiled += node.of(claim)
-        if node.free_slots <= 0:
-            soiled = list(node.devices.values())
-        self._dirty.update((state.row, state) for state in soiled)
+        soiled = list(states) if node.free_slots > 0 else list(node.rows)
+        for state in states:
+            for claim in state.claims.values():
+                if len(claim.devices) > 1:
+                    soiled += node.of(claim)
+        for state in soiled:
+            self._dirty[state.row] = state
 
     def settled(self) -> Columns:
         """The columns, brought up to date with what was added."""
         for state in self._dirty.values():
-            impact, tenants = self.impact((state,), 0), len(state.claims)
-            self.columns.lend(state.row, state.unseen, lends=state.lends)
             takes = state.node.takes(state)
+            # What nobody joins costs nobody anything.
+            impact = self.impact((state,), 0) if takes else NO_IMPACT
+            self.columns.lend(state.row, state.unseen, lends=state.lends)
+            tenants = len(state.claims)
             self.columns.change(state.row, tenants, state.level, state.free, impact, state.group, takes=takes)
         self._dirty.clear()
         return self.columns

@@ -45,7 +45,9 @@ class DeviceState:
         self.unseen -= self._unseen_of(claim)
 
     def _unseen_of(self, claim: Claim) -> int:
-        seen = self.node.view.tenancies.get(claim.pod, ()) if claim.pod is not None else ()
+        if claim.pod is None:
+            return claim.memory
+        seen = self.node.view.tenancies.get(claim.pod, ())
         return 0 if any(device.id == self.view.id for device, _ in seen) else claim.memory
 
     @property

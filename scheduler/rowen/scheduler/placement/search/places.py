@@ -87,10 +87,10 @@ class Places:
 
     def _named(self, candidate: Candidate, request: Request) -> Candidate:
         if candidate.refusal.startswith(BACK_OFF):
-            return replace(candidate, refusal=backed_off(request, candidate.node))
+            return candidate._replace(refusal=backed_off(request, candidate.node))
         if candidate.refusal.startswith(VOLUME_CLAIM):
             view = self.fleet.views[self.fleet.number[candidate.node]]
-            return replace(candidate, refusal=exclusion(view, request.job.constraints))
+            return candidate._replace(refusal=exclusion(view, request.job.constraints))
         return candidate
 
 

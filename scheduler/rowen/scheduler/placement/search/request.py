@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.prediction import Prediction
@@ -47,8 +48,7 @@ class Request:
         return LEAST_FRACTION if self.job.sla is None else self.promise.need(uncertainty)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """Devices on which a job could run, with the factors and why not, or why."""
 
     node: str

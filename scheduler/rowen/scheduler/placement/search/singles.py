@@ -12,28 +12,38 @@ def best_devices(request: Request, fleet: Fleet, most: int) -> list[DeviceState]
     """The devices that `evaluate` would take, best first, so many at most."""
     if request.barred:
         return []
-    job, columns, allowed = request.job, fleet.settled(), allowed_rows(request, fleet)
-    offer = fleet.offer(request.appetite, job.memory)
+    job, columns, offer = request.job, fleet.settled(), fleet.offer(request.appetite, request.job.memory)
+    eligible, avoided = fleet.eligible_rows(job.constraints), _avoided_rows(request, fleet)
     rates = fleet.rates(request.rates) if request.rates else None
 
     def order(at: At) -> Numbers:
-        shares = offer.shares[at]
+        shares, keys = offer.shares[at], offer.keys[at]
         enough = shares >= request.least() if job.sla is None else offer.keeps(request.promise)[at]
-        fits = (columns.free[at] >= job.memory) & enough & offer.takes[at]
-        fits = fits if allowed is None else fits & allowed[at]
-        keys = offer.keys[at] if rates is None else key_of(shares * rates[at] - offer.loss[at], shares)
+        fits = enough & (columns.free[at] >= job.memory)
+        if eligible is not None:
+            fits &= eligible[at]
+        if avoided is not None:
+            fits &= ~avoided[at]
+        if rates is not None:
+            fits &= offer.takes[at]
+            keys = key_of(shares * rates[at] - offer.loss[at], shares)
         # Only who goes before all who pay may lower the total.
         fits &= (keys >= 0.0) | (offer.payer[at] < job.priority)
         return np.where(fits, keys, NEVER)
 
-    return [fleet.device(row) for row in offer.best(order, most).tolist()]
+    found = offer.best(order, most, request.promise, job.constraints, eligible)
+    return [fleet.device(row) for row in found.tolist()]
 
 
 def allowed_rows(request: Request, fleet: Fleet) -> Flags | None:
     """The rows on nodes where the job may be; None for all that are open."""
-    eligible = fleet.eligible_rows(request.job.constraints)
-    avoided = request.avoided
-    if not avoided:
+    eligible, avoided = fleet.eligible_rows(request.job.constraints), _avoided_rows(request, fleet)
+    if avoided is None:
         return eligible
-    left_out = fleet.settled().on([fleet.number[name] for name in avoided if name in fleet.number])
-    return ~left_out if eligible is None else eligible & ~left_out
+    return ~avoided if eligible is None else eligible & ~avoided
+
+
+def _avoided_rows(request: Request, fleet: Fleet) -> Flags | None:
+    """The rows on nodes where it may not be for what has happened there, or who is there; None for none."""
+    avoided = request.avoided
+    return fleet.columns.on([fleet.number[name] for name in avoided if name in fleet.number]) if avoided else None
