@@ -7,7 +7,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 UV_VERSION := 0.13.8
 CLUSTER_COMMAND := $(PYTHON) -m rowen.cluster
-PACKAGES := -p rowen.crds -p rowen.kube -p rowen.operator -p rowen.scheduler -p rowen.node_agent -p rowen.runtime -p rowen.simulator -p rowen.demo -p rowen.cluster
+PACKAGES := -p rowen.crds -p rowen.kube -p rowen.operator -p rowen.scheduler -p rowen.gateway -p rowen.node_agent -p rowen.runtime -p rowen.simulator -p rowen.demo -p rowen.cluster
 export ROWEN_DEV_ROOT ?= /var/lib/rowen-dev
 # CLUSTER=existing alone works on the cluster of the caller's KUBECONFIG: nothing else may ever reach it.
 ifneq ($(CLUSTER),existing)
@@ -65,6 +65,7 @@ lint: venv ## Style, types, import contracts, generated files
 	@$(VENV)/bin/mypy $(PACKAGES)
 	@$(VENV)/bin/lint-imports
 	@$(PYTHON) -m rowen.crds.generate --check
+	@$(PYTHON) -m rowen.runtime.tuning.generate --check
 
 .PHONY: test
 test: lint tools ## Lint, types, contracts, unit and integration tests
@@ -101,7 +102,7 @@ down: ## Remove the cluster: nothing stays running, mounted or routed
 
 .PHONY: lock
 lock: ## Resolve the dependencies anew and write the hashed locks
-	@for target in "dev --all-extras" "controlplane --extra=operator --extra=scheduler" "agent --extra=agent" "runtime --extra=runtime"; do \
+	@for target in "dev --all-extras" "controlplane --extra=operator --extra=scheduler --extra=gateway" "agent --extra=agent" "runtime --extra=runtime"; do \
 	  set -- $$target; name=$$1; shift; \
 	  $(VENV)/bin/uv pip compile --quiet --no-header --generate-hashes --no-emit-index-url --python-version 3.11 \
 	    --output-file requirements/$$name.txt pyproject.toml "$$@"; \

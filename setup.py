@@ -14,6 +14,7 @@ FOLDERS = {
     "kube": "kube",
     "operator": "operator",
     "scheduler": "scheduler",
+    "gateway": "gateway",
     "node_agent": "node_agent",
     "runtime": "runtime",
     "simulator": "simulator",

@@ -50,8 +50,9 @@ class _Request:
 class Client:
     """One request, one answer: nothing is tried again here, and no call knows of another one."""
 
-    def __init__(self, api: ApiClient, namespace: str = "default") -> None:
+    def __init__(self, api: ApiClient, namespace: str = "default", login: Mapping[str, str] | None = None) -> None:
         self._api = api
+        self._login = login or {}
         self.namespace = namespace
         """Where the login says that one is: the pod's, or the context's."""
         self.server: str = api.configuration.host
@@ -70,6 +71,10 @@ class Client:
         except config.ConfigException as error:
             raise LoginError(str(error)) from error
         return value.removeprefix("Bearer ") if value else None
+
+    def bearing(self, token: str) -> "Client":
+        """The same connections, whose requests carry this token: for a client of `open_stranger`."""
+        return Client(self._api, self.namespace, {"Authorization": f"Bearer {token}"})
 
     async def close(self) -> None:
         """Ends the connections."""
@@ -134,7 +139,7 @@ class Client:
             response.close()
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
-        headers = {"Accept": JSON, "Content-Type": request.content_type, **(request.headers or {})}
+        headers = {"Accept": JSON, "Content-Type": request.content_type, **self._login, **(request.headers or {})}
         query = list((request.query or {}).items())
         try:
             prepared = await self._api.param_serialize(
@@ -186,6 +191,22 @@ async def open_client(kubeconfig: str | None = None, context: str | None = None)
 
     `context` is one of the kubeconfig's; its current one by default. Raises `LoginError`; the API server is not asked.
     """
+    return Client(*await _configured(kubeconfig, context))
+
+
+async def open_stranger() -> Client:
+    """To the API server of `open_client`, as nobody: for a process that acts with the tokens of its callers alone."""
+    found, namespace = await _configured(None, None)
+    configuration = Configuration(host=found.configuration.host, ssl_ca_cert=found.configuration.ssl_ca_cert)
+    configuration.verify_ssl = found.configuration.verify_ssl
+    configuration.tls_server_name = found.configuration.tls_server_name
+    configuration.retries = None
+    await found.close()
+    return Client(ApiClient(configuration), namespace)
+
+
+async def _configured(kubeconfig: str | None, context: str | None) -> tuple[ApiClient, str]:
+    """With the namespace that the login names. Raises `LoginError`."""
     configuration = Configuration()
     configuration.retries = None
     # The client takes a kubeconfig as it is: each fault of one shows as an exception of another kind.
@@ -200,7 +221,7 @@ async def open_client(kubeconfig: str | None = None, context: str | None = None)
                     files or _USERS_FILE, context, client_configuration=configuration, persist_config=False
                 )
             namespace = loader.current_context["context"].get("namespace")
-        return Client(ApiClient(configuration), namespace or "default")
+        return ApiClient(configuration), namespace or "default"
     except Exception as error:
         raise LoginError(str(error) or type(error).__name__) from error
 

@@ -15,8 +15,9 @@ from rowen.kube.election import lead
 from rowen.kube.errors import LoginError
 from rowen.kube.serving import http_server, run
 from rowen.kube.settings import SettingsError, read_settings
+from rowen.kube.tls import keep_current
 from rowen.scheduler.loop import Loop
-from rowen.scheduler.serve.certificate import keep_current, tls_context
+from rowen.scheduler.serve.certificate import tls_context
 from rowen.scheduler.serve.health import create_health_app
 from rowen.scheduler.serve.reviews import Reviews
 from rowen.scheduler.serve.server import create_app

@@ -26,9 +26,10 @@ from scheduler.builders import device, job, node, world
 from scheduler.serve.test_server import STATUS, Everything, Source
 from structlog.testing import capture_logs
 
+from rowen.kube import tls
 from rowen.kube.serving import http_server
-from rowen.scheduler.serve import certificate
-from rowen.scheduler.serve.certificate import keep_current, tls_context
+from rowen.kube.tls import keep_current
+from rowen.scheduler.serve.certificate import tls_context
 from rowen.scheduler.serve.server import create_app
 
 QUESTION = "/v1/explain/ns/y"
@@ -120,7 +121,7 @@ async def test_each_start_makes_another_certificate_and_leaves_no_key_behind(
         async with served(tls_context(None, "rowen-system")) as port:
             text = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
             seen.append(x509.load_pem_x509_certificate(text.encode()))
-    assert links == [[Path("/memfd:rowen-scheduler (deleted)")] * 2] * 2
+    assert links == [[Path("/memfd:rowen-tls (deleted)")] * 2] * 2
     assert left_in(tmp_path) == []
     assert seen[0].public_key() != seen[1].public_key()
     (names,) = [e.value for e in seen[0].extensions if isinstance(e.value, x509.SubjectAlternativeName)]
@@ -176,7 +177,7 @@ async def test_a_certificate_of_ones_own_is_checked_by_who_trusts_its_issuer(tmp
 async def test_a_renewed_certificate_is_served_and_a_broken_one_is_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(certificate, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(tls, "_AGAIN_SECONDS", 0.01)
     first = issued(tmp_path, 1)
     context = tls_context(tmp_path, "n")
     keeping = asyncio.create_task(keep_current(context, tmp_path))
@@ -202,7 +203,7 @@ async def test_what_is_renewed_while_it_is_read_is_left_for_the_next_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of the pair that was tried nothing is read again, and one that does not match is not served."""
-    monkeypatch.setattr(certificate, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(tls, "_AGAIN_SECONDS", 0.01)
     issued(tmp_path, 1)
     context = tls_context(tmp_path, "n")
     load, read, loaded, reads = ssl.SSLContext.load_cert_chain, Path.read_bytes, [], []

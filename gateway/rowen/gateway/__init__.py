@@ -1,0 +1,1 @@
+"""OpenAI's Batch API in front of OfflineJobs."""

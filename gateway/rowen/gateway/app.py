@@ -1,0 +1,45 @@
+"""The application: OpenAI's routes, once with the namespace in the path and once without."""
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from rowen.gateway import errors
+from rowen.gateway.batches import Batches
+from rowen.gateway.batches_api import batches_routes
+from rowen.gateway.errors import ApiError, busy
+from rowen.gateway.files_api import files_routes
+from rowen.gateway.guest import Door
+from rowen.gateway.settings import Settings
+from rowen.gateway.storage import Storage, StorageError
+from rowen.kube.client import Client
+
+log = structlog.get_logger()
+
+
+def create_app(settings: Settings, stranger: Client, storage: Storage) -> FastAPI:
+    """The application; `stranger` reaches the API server as nobody."""
+    app = FastAPI(title="Rowen batch gateway", docs_url=None, redoc_url=None, openapi_url=None)
+    door = Door(stranger)
+    batches = Batches(storage, settings.most_rows, settings.job_secret_name)
+    for prefix in ("/v1", "/namespaces/{namespace}/v1"):
+        app.include_router(files_routes(door, storage, settings.most_file_bytes), prefix=prefix)
+        app.include_router(batches_routes(door, batches), prefix=prefix)
+    errors.install(app)
+
+    @app.exception_handler(StorageError)
+    async def of_the_storage(_: Request, __: StorageError) -> JSONResponse:
+        return busy("the storage of files does not answer").response()
+
+    @app.exception_handler(RequestValidationError)
+    async def of_the_query(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        name = str(first["loc"][-1])
+        return ApiError(400, f"{name}: {first['msg']}", param=name).response()
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    return app

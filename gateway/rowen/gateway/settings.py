@@ -1,0 +1,32 @@
+"""Settings from the environment."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rowen.crds.base import NAME_PATTERN
+from rowen.crds.place import WritableUri
+
+
+class Settings(BaseSettings):
+    """What the process is told: ROWEN_GATEWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(frozen=True, env_prefix="ROWEN_GATEWAY_", env_ignore_empty=True)
+
+    port: Annotated[int, Field(ge=1, le=65535)] = 9091
+    """Port of the API; TLS alone."""
+    tls_folder: Path
+    """Where `tls.crt` and `tls.key` are."""
+    storage_uri: WritableUri
+    """Under which address files are, e.g. `s3://bucket/prefix`."""
+    storage_secret_folder: Path | None = None
+    """A file for each key of the Secret with the gateway's own credentials; the pod's identity where absent."""
+    job_secret_name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=253)] | None = None
+    """Secret in each user's namespace with credentials for the same storage, for jobs; their pods' identity where
+    absent."""
+    most_file_bytes: Annotated[int, Field(ge=1)] = 200 * 2**20
+    """The largest upload."""
+    most_rows: Annotated[int, Field(ge=1)] = 50_000
+    """The most rows of a batch."""

@@ -1,0 +1,124 @@
+"""The gateway as its own process, without any rights, before a real API server and a real S3 server."""
+
+import ipaddress
+import os
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+from apiserver import ApiServer, free_port
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from s3 import S3Server
+
+from rowen.crds.generate import REPOSITORY
+
+START_SECONDS = 60.0
+NOBODY = "system:serviceaccount:rowen-system:gateway"
+MOST_BYTES, MOST_ROWS = 2**20, 50
+JOB_SECRET = "batch-storage"
+PREFIX = "rowen/batches"
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """Writes one for 127.0.0.1 with its key; what a client trusts who trusts it alone."""
+    folder.mkdir()
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gateway")])
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+        .not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+        .add_extension(alternative, critical=False).add_extension(x509.BasicConstraints(True, 0), critical=True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    pem = serialization.Encoding.PEM
+    text = made.public_bytes(pem)
+    (folder / "tls.crt").write_bytes(text)
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "tls.key").write_bytes(secret)
+    return ssl.create_default_context(cadata=text.decode())
+
+
+@dataclass
+class Gateway:
+    """A running gateway."""
+
+    port: int
+    trusted: ssl.SSLContext
+    process: subprocess.Popen[bytes]
+
+    def url(self, namespace: str | None) -> str:
+        """OpenAI's base URL."""
+        inner = f"/namespaces/{namespace}" if namespace else ""
+        return f"https://127.0.0.1:{self.port}{inner}/v1"
+
+    def client(self, token: str, namespace: str | None) -> openai.OpenAI:
+        """OpenAI's own client; it tries nothing again."""
+        http = httpx.Client(verify=self.trusted, trust_env=False)
+        return openai.OpenAI(api_key=token, base_url=self.url(namespace), http_client=http, max_retries=0, timeout=60)
+
+
+@contextmanager
+def gateway(server: ApiServer, s3: S3Server, bucket: str, folder: Path, **more: str) -> Iterator[Gateway]:
+    """Runs one; `more` are further settings."""
+    port, trusted = free_port(), certificate(folder / "tls")
+    settings = {
+        "port": str(port),
+        "tls_folder": str(folder / "tls"),
+        "storage_uri": f"s3://{bucket}/{PREFIX}",
+        "storage_secret_folder": str(s3.secret(folder / "secret")),
+        "job_secret_name": JOB_SECRET,
+        "most_file_bytes": str(MOST_BYTES),
+        "most_rows": str(MOST_ROWS),
+        **more,
+    }
+    environment = {
+        **os.environ,
+        # A user whom nothing is allowed: all that the gateway does, it does as its callers.
+        "KUBECONFIG": str(server.kubeconfig_for(NOBODY)),
+        "PYTHONPATH": os.pathsep.join(str(REPOSITORY / part) for part in ("crds", "kube", "gateway")),
+        **{f"ROWEN_GATEWAY_{name.upper()}": value for name, value in settings.items()},
+    }
+    log = folder / "gateway.log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rowen.gateway"], env=environment, stdout=stream, stderr=stream
+        )
+    try:
+        _await(process, port, trusted)
+        yield Gateway(port, trusted, process)
+    finally:
+        process.terminate()
+        process.wait(30)
+        print(log.read_text())
+
+
+def _await(process: subprocess.Popen[bytes], port: int, trusted: ssl.SSLContext) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    with httpx.Client(verify=trusted, trust_env=False) as client:
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                if client.get(f"https://127.0.0.1:{port}/healthz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+    raise RuntimeError("the gateway does not start")
+
+
+def row(custom_id: str, model: str = "chat", **changes: Any) -> dict[str, Any]:
+    """A request of a batch file."""
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body, **changes}
