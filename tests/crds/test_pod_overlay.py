@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.pod_overlay import overlaid, overlaid_worker, told_of, user_template
-from rowen.crds.pod_template import WorkerTemplate
+from rowen.crds.pod_overlay import overlaid, overlaid_engine, overlaid_worker, told_of, user_template
+from rowen.crds.pod_template import EngineTemplate, WorkerTemplate
 
 PLACE = {"claimName": "data", "path": "x"}
 FINE_TUNE = {"baseModel": PLACE, "dataset": {**PLACE, "path": "y"}, "output": {**PLACE, "path": "z"}}
@@ -93,6 +93,15 @@ def test_a_worker_preloads_the_gate_library_first() -> None:
     assert preloads(envFrom=[{"secretRef": {"name": "s"}}]) == ["/run/rowen/librowen.so"]
 
 
+def test_an_engine_finds_rowens_plugin_before_what_its_user_names() -> None:
+    own = [{"name": "PYTHONPATH", "value": "/opt/lib"}, {"name": "OTHER", "value": "x"}]
+    template = EngineTemplate.from_wire({"spec": {"containers": [{"name": "engine", "env": own}]}})
+    base = {"containers": [{"name": "engine", "env": [{"name": "HOME", "value": "/tmp"}]}]}
+    env = overlaid_engine(base, template)["containers"][0]["env"]
+    assert env == [*base["containers"][0]["env"], {"name": "PYTHONPATH", "value": "/run/rowen/plugin:/opt/lib"}, own[1]]
+    assert overlaid_engine(base, None) == base
+
+
 def test_of_a_job_without_any_the_user_says_nothing() -> None:
     assert user_template(OfflineJobSpec.from_wire({"fineTune": FINE_TUNE})) == {}
     assert user_template(job(worker())) == worker()
@@ -136,3 +145,16 @@ OWN = {
 def test_the_api_servers_words_name_the_users_fields(said: str, told: str) -> None:
     overlay = WorkerTemplate.from_wire({"spec": {**OWN, "containers": [{"name": "worker", **OWN["containers"][0]}]}})
     assert told_of(said, "spec.podTemplate", overlaid(BASE, overlay), OWN) == told
+
+
+def test_of_a_deployment_the_pods_fields_are_told() -> None:
+    said = (
+        'Deployment.apps "chat" is invalid: [spec.template.spec.containers[0].env[1].name: no, spec.selector: no]; '
+        ".spec.template.spec.affinity.x: field not declared"
+    )
+    overlay = {"containers": [{"name": "engine", "env": [{"name": "A"}]}]}
+    merged = {"containers": [{"name": "engine", "env": [{"name": "HOME"}, {"name": "A"}]}]}
+    assert told_of(said, "spec.engine.podTemplate", merged, overlay, root="spec.template.") == (
+        'Deployment.apps "chat" is invalid: [spec.engine.podTemplate.spec.containers[0].env[0].name: no, '
+        "spec.selector: no]; spec.engine.podTemplate.spec.affinity.x: field not declared"
+    )

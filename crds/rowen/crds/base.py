@@ -122,8 +122,8 @@ _STORED_UNITS = {
 _MOST_STORED = 2**63 - 1
 
 
-def stored_quantity_bytes(text: str) -> int:
-    """Bytes of any quantity that Kubernetes takes, in every form it stores it in, rounded up as Kubernetes does.
+def stored_quantity(text: str) -> Decimal:
+    """The value of any quantity that Kubernetes takes, in every form it stores it in.
 
     Raises `ValueError` for any other text, and for one below zero.
     """
@@ -131,5 +131,9 @@ def stored_quantity_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is no quantity of bytes")
     number, exponent, unit = match.groups()
-    value = Decimal(number + (exponent or "")) * _STORED_UNITS[unit or ""]
-    return min(_MOST_STORED, int(value.to_integral_value(ROUND_CEILING)))
+    return Decimal(number + (exponent or "")) * _STORED_UNITS[unit or ""]
+
+
+def stored_quantity_bytes(text: str) -> int:
+    """Bytes of a stored quantity, rounded up as Kubernetes does. Raises `ValueError` as `stored_quantity`."""
+    return min(_MOST_STORED, int(stored_quantity(text).to_integral_value(ROUND_CEILING)))

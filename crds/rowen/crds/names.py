@@ -24,6 +24,7 @@ ATTEMPT_LABEL = "rowen.dev/attempt"
 ASSIGNMENT_ANNOTATION = "rowen.dev/assignment"
 DEVICES_ANNOTATION = "rowen.dev/devices"
 HARVEST_MEMORY_ANNOTATION = "rowen.dev/harvest-memory"  # an engine's `harvest.memory`, as JSON
+GENERATION_ANNOTATION = "rowen.dev/generation"  # of the OnlineService that a Deployment was made from
 
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"

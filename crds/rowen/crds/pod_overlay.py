@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rowen.crds.names import PLUGIN_DIRECTORY, PYTHON_PATH_ENV
 from rowen.crds.offline_job import OfflineJobSpec
 from rowen.crds.pod_template import PodTemplate
 from rowen.crds.template_pod import preloading_environment
@@ -17,8 +18,8 @@ _KEYS = {
 }
 """By what entries of two lists are the same one, as Kubernetes' strategic merge has it. Other lists are taken whole."""
 _LISTED = re.compile(r"\b((?:containers\[0\]\.)?(env|volumes|volumeMounts|imagePullSecrets))\[(\d+)\]")
-_FIELD = re.compile(r"(?<![\w./-])(?:(?<=field )[A-Z]\w*\.)?(?=(?:spec|metadata)\.[a-z])")
-"""Where a field of the pod begins; what does not decode is told with the name of a type in front of it."""
+_TYPE = r"(?:(?<=field )[A-Z]\w*\.)?"
+"""What does not decode is told with the name of a type in front of its field."""
 
 
 def user_template(job: OfflineJobSpec) -> dict[str, Any]:
@@ -41,18 +42,36 @@ def overlaid_worker(spec: Mapping[str, Any], job: OfflineJobSpec) -> dict[str, A
     return {**result, "containers": [{**worker, "env": preloading_environment(worker)}]}
 
 
-def told_of(message: str, prefix: str, spec: Mapping[str, Any], user: Mapping[str, Any]) -> str:
+def overlaid_engine(spec: Mapping[str, Any], template: PodTemplate[Any] | None) -> dict[str, Any]:
+    """The PodSpec of an engine with its `podTemplate`; Python finds Rowen's plugin before what the user names.
+
+    The device plugin names it, too, but a container's own environment overrides that.
+    """
+    result = overlaid(spec, template)
+    engine = result["containers"][0]
+    return {**result, "containers": [{**engine, "env": [_finding_plugin(entry) for entry in engine["env"]]}]}
+
+
+def _finding_plugin(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    if entry["name"] != PYTHON_PATH_ENV or not entry.get("value"):
+        return entry
+    return {**entry, "value": f"{PLUGIN_DIRECTORY}:{entry['value']}"}
+
+
+def told_of(message: str, prefix: str, spec: Mapping[str, Any], user: Mapping[str, Any], root: str = "") -> str:
     """The API server's words on a pod, with the user's fields: below `prefix`, and with the user's own numbers.
 
-    `spec` is the pod's, `user` the user's PodSpec. An entry that is not the user's keeps its number.
+    `spec` is the pod's, `user` the user's PodSpec. An entry that is not the user's keeps its number. `root` is where
+    the pod is in what was refused.
     """
+    field = re.compile(rf"(?<![\w./-])\.?{_TYPE}{re.escape(root)}(?=(?:spec|metadata)\.[a-z])")
 
     def renumbered(match: re.Match[str]) -> str:
         path, name, number = match[1], match[2], int(match[3])
         merged, own = ((pod.get("containers") or [{}])[0] if path != name else pod for pod in (spec, user))
         return f"{path}[{_own_number(merged.get(name) or (), own.get(name) or (), _KEYS[name], number)}]"
 
-    return _FIELD.sub(f"{prefix}.", _LISTED.sub(renumbered, message))
+    return field.sub(f"{prefix}.", _LISTED.sub(renumbered, message))
 
 
 def _own_number(merged: Sequence[Any], own: Sequence[Any], key: str, number: int) -> int:

@@ -50,7 +50,7 @@ def _is_conflict(error: KubeError) -> bool:
 
 def _judged(refusal: Refusal) -> bool:
     """Whether it was the child that was refused. Pods hold devices while they are tried: any failure is told."""
-    return refusal.code in _REFUSALS or _BROKEN_WEBHOOK in refusal.message
+    return refusal.code in _REFUSALS or refusal.invalid or _BROKEN_WEBHOOK in refusal.message
 
 
 class Reconciler:

@@ -8,11 +8,14 @@ from rowen.crds.common import Condition, find_condition
 from rowen.crds.latency_counts import LEAST_REQUESTS
 from rowen.crds.node_harvest import DeviceHarvest, Quantiles
 from rowen.crds.online_service import HarvestLevel, LatencyTarget, ObservedLatency
+from rowen.crds.pod_overlay import told_of
 from rowen.kube.timestamps import rfc3339
+from rowen.operator.decision import Refusal
 from rowen.operator.pods.container_ends import Ends
 from rowen.operator.pods.view import PodView, Problem
 from rowen.operator.say import Say
 from rowen.operator.services.guard import Guard
+from rowen.operator.services.manifests import pod_template
 from rowen.operator.services.objective import Objective, Verdict, worst
 from rowen.operator.services.snapshot import ServiceSnapshot
 
@@ -32,7 +35,7 @@ def ready(snapshot: ServiceSnapshot) -> Say:
     """Ready: all wanted pods answer."""
     workload = snapshot.workload
     if snapshot.refusal:
-        return Say("False", "ChildRefused", snapshot.refusal.message)
+        return _refused(snapshot, snapshot.refusal)
     if workload is None:
         if snapshot.spec.workload_ref:
             reference = snapshot.spec.workload_ref
@@ -49,6 +52,16 @@ def ready(snapshot: ServiceSnapshot) -> Say:
     if trouble:
         return Say("False", trouble.reason, f"{count}; {trouble.message}")
     return Say("False", "Progressing", count)
+
+
+def _refused(snapshot: ServiceSnapshot, refusal: Refusal) -> Say:
+    """In the fields of the user's podTemplate, where that is what is wrong."""
+    engine = snapshot.spec.engine
+    if engine is None or engine.pod_template is None or not refusal.invalid:
+        return Say("False", "ChildRefused", refusal.message)
+    spec, user = pod_template(snapshot, engine)["spec"], engine.pod_template.to_wire().get("spec") or {}
+    told = told_of(refusal.message, "spec.engine.podTemplate", spec, user, root="spec.template.")
+    return Say("False", "InvalidTemplate", told)
 
 
 def name_taken(snapshot: ServiceSnapshot) -> bool:

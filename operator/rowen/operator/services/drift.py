@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowen.crds.base import quantity_bytes
+from rowen.crds.base import stored_quantity
 
 
 def covers(current: Any, wanted: Any) -> bool:
     """Whether `current` holds all of `wanted`.
 
-    Mappings may hold more, since the API server adds defaults; sequences must match entry by entry, and
-    quantities by what they mean.
+    Mappings may hold more, since the API server adds defaults, and lack what is empty, since it does not keep that;
+    sequences must match entry by entry, and quantities by what they mean.
     """
     if isinstance(wanted, Mapping):
         return isinstance(current, Mapping) and all(
-            name in current and covers(current[name], value) for name, value in wanted.items()
+            covers(current[name], value) if name in current else not value for name, value in wanted.items()
         )
     if isinstance(wanted, str):
         return current == wanted or _same_quantity(current, wanted)
@@ -29,6 +29,6 @@ def covers(current: Any, wanted: Any) -> bool:
 
 def _same_quantity(current: Any, wanted: str) -> bool:
     try:
-        return quantity_bytes(str(current)) == quantity_bytes(wanted)
+        return stored_quantity(str(current)) == stored_quantity(wanted)
     except ValueError:
         return False

@@ -3,8 +3,15 @@
 from typing import Any
 
 from rowen.crds.memory_share import engine_share
-from rowen.crds.names import ENGINE_CONTAINER, HARVEST_MEMORY_ANNOTATION, ONLINE_RESOURCE, SERVICE_LABEL
+from rowen.crds.names import (
+    ENGINE_CONTAINER,
+    GENERATION_ANNOTATION,
+    HARVEST_MEMORY_ANNOTATION,
+    ONLINE_RESOURCE,
+    SERVICE_LABEL,
+)
 from rowen.crds.online_service import Engine
+from rowen.crds.pod_overlay import overlaid_engine
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
 from rowen.operator.pods.volumes import claim_volumes, model_location, offline_environment
@@ -20,23 +27,33 @@ def endpoint(namespace: str, name: str) -> str:
 
 def deployment(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
     """One pod per device; an old pod frees its device before a new one takes it."""
-    labels = {SERVICE_LABEL: snapshot.name}
+    labels, metadata = {SERVICE_LABEL: snapshot.name}, _metadata(snapshot)
+    # What the user has taken away again is seen by this alone.
+    metadata["annotations"] = {GENERATION_ANNOTATION: str(snapshot.generation)}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(snapshot),
+        "metadata": metadata,
         "spec": {
             "replicas": engine.replicas,
             "selector": {"matchLabels": labels},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "template": {
-                "metadata": {
-                    "labels": {**labels, **MANAGED_BY},
-                    "annotations": {HARVEST_MEMORY_ANNOTATION: _memory_settings(snapshot)},
-                },
-                "spec": _pod_spec(snapshot, engine),
-            },
+            "template": pod_template(snapshot, engine),
         },
+    }
+
+
+def pod_template(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
+    """A replica, with what its user adds."""
+    own = engine.pod_template.metadata if engine.pod_template else None
+    labels = {SERVICE_LABEL: snapshot.name, **MANAGED_BY}
+    annotations = {HARVEST_MEMORY_ANNOTATION: _memory_settings(snapshot)}
+    return {
+        "metadata": {
+            "labels": {**((own and own.labels) or {}), **labels},
+            "annotations": {**((own and own.annotations) or {}), **annotations},
+        },
+        "spec": overlaid_engine(_pod_spec(snapshot, engine), engine.pod_template),
     }
 
 
@@ -83,6 +100,19 @@ def _metadata(snapshot: ServiceSnapshot) -> dict[str, Any]:
     }
 
 
+def _probes() -> dict[str, Any]:
+    """A model may load for two hours; an engine is started anew only if it has not answered for ten minutes.
+
+    Under load an answer takes its time. It leaves the Service after half a minute without one.
+    """
+    health = {"httpGet": {"path": "/health", "port": "http"}}
+    return {
+        "startupProbe": {**health, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 1440},
+        "readinessProbe": {**health, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 6},
+        "livenessProbe": {**health, "periodSeconds": 30, "timeoutSeconds": 30, "failureThreshold": 20},
+    }
+
+
 def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
     volumes, mounts = claim_volumes([engine.model.claim_name])
     memory = engine_share(engine)
@@ -93,11 +123,7 @@ def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
         "command": engine_command(snapshot.name, engine),
         "env": [*offline_environment(engine.model), *memory.environment],
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
-        "readinessProbe": {
-            "httpGet": {"path": "/health", "port": "http"},
-            "periodSeconds": 5,
-            "timeoutSeconds": 5,
-        },
+        **_probes(),
         "resources": {
             "requests": {"cpu": "100m", "memory": memory.request, ONLINE_RESOURCE: "1"},
             "limits": {"memory": memory.limit, ONLINE_RESOURCE: "1"},

@@ -1,0 +1,131 @@
+"""An engine's pods: what their user adds, on a real API server, and when they are probed."""
+
+from typing import Any
+
+from manifests import apply, read
+from operator_builders import NAMESPACE, SLO
+from operator_cluster import ROWEN, FakeCluster, find
+from operator_process import OperatorProcess, eventually
+
+from rowen.operator.services.drift import covers
+from rowen.operator.services.manifests import deployment
+from rowen.operator.services.snapshot import service_snapshot
+
+MODEL = {"claimName": "models", "path": "llama"}
+OVERLAY: dict[str, Any] = {
+    "metadata": {"labels": {"team": "search"}, "annotations": {"example.com/note": "n"}},
+    "spec": {
+        "nodeSelector": {"zone": "a"},
+        "affinity": {"nodeAffinity": None, "podAffinity": {}},
+        "tolerations": [{"key": "burst", "value": ""}],
+        "imagePullSecrets": [{"name": "registry"}],
+        "priorityClassName": "high",
+        "serviceAccountName": "reader",
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1024Mi"}}],
+        "containers": [
+            {
+                "name": "engine",
+                "env": [{"name": "OMP_NUM_THREADS", "value": "4"}, {"name": "EMPTY", "value": ""}],
+                "envFrom": [{"secretRef": {"name": "keys", "optional": False}}],
+                "resources": {"requests": {"cpu": "1000m"}, "limits": {"cpu": 2}},
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm", "readOnly": False}],
+            }
+        ],
+    },
+}
+
+
+async def put(cluster: FakeCluster, **engine: Any) -> None:
+    metadata = {"name": "chat", "namespace": cluster.namespace}
+    spec = {"slo": SLO, "engine": {"model": MODEL, **engine}}
+    manifest = {"apiVersion": ROWEN, "kind": "OnlineService", "metadata": metadata, "spec": spec}
+    await apply(cluster.client, manifest, manager="user")
+
+
+async def stored(cluster: FakeCluster) -> dict[str, Any] | None:
+    return await read(cluster.client, "apps/v1", cluster.namespace, "deployments/chat")
+
+
+async def test_a_pod_template_is_merged_kept_and_taken_away_again(
+    operator: OperatorProcess, cluster: FakeCluster
+) -> None:
+    await put(cluster, podTemplate=OVERLAY)
+    made = await eventually(lambda: stored(cluster))
+    pod = made["spec"]["template"]
+    assert pod["metadata"]["labels"] == {
+        "team": "search", "rowen.dev/service": "chat", "app.kubernetes.io/managed-by": "rowen"
+    }  # fmt: skip
+    assert {"example.com/note", "rowen.dev/harvest-memory"} <= pod["metadata"]["annotations"].keys()
+    spec, container = pod["spec"], pod["spec"]["containers"][0]
+    assert (spec["nodeSelector"], spec["priorityClassName"]) == ({"zone": "a"}, "high")
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("reader", False)
+    env = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert (env["OMP_NUM_THREADS"], env["HOME"], env["EMPTY"]) == ("4", "/tmp", None)
+    assert container["resources"]["limits"]["rowen.dev/online"] == "1"
+    assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == ("1", "2")
+    # What the API server has made of it counts as what was wanted: it is not applied again and again.
+    service = await read(cluster.client, ROWEN, cluster.namespace, "onlineservices/chat")
+    assert service is not None
+    snapshot = service_snapshot(
+        service, workload=made, cluster_service=None, pods=(), devices=(), runtime_image="registry.test/runtime:1"
+    )
+    assert snapshot.spec.engine is not None
+    assert covers(made, deployment(snapshot, snapshot.spec.engine))
+    await put(cluster)
+
+    async def bare() -> bool:
+        now = (await stored(cluster) or {})["spec"]["template"]
+        plain = not {"nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets"} & now["spec"].keys()
+        return plain and "team" not in now["metadata"]["labels"] and "envFrom" not in now["spec"]["containers"][0]
+
+    await eventually(bare)
+
+
+async def test_a_wrong_pod_template_is_told_by_its_field_and_the_engine_stays(
+    operator: OperatorProcess, cluster: FakeCluster
+) -> None:
+    await put(cluster)
+    before = await eventually(lambda: stored(cluster))
+    wrong = {
+        "spec.engine.podTemplate.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value": {
+            "containers": [
+                {"name": "engine", "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.nowhere"}}}]}
+            ]
+        },
+        "spec.engine.podTemplate.spec.affinity.nodeAfinity: field not declared": {"affinity": {"nodeAfinity": {}}},
+        "spec.engine.podTemplate.spec.tolerations[0].operator: Invalid value": {"tolerations": [{"value": "x"}]},
+    }
+    for words, overlay in wrong.items():
+        await put(cluster, podTemplate={"spec": overlay})
+
+        async def told(words: str = words) -> bool:
+            service = await read(cluster.client, ROWEN, cluster.namespace, "onlineservices/chat")
+            ready = find(service, "Ready")
+            return ready.get("reason") == "InvalidTemplate" and words in ready["message"]
+
+        await eventually(told)
+    after = await stored(cluster)
+    assert after is not None
+    assert after["spec"]["template"] == before["spec"]["template"]
+    await put(cluster)
+    await cluster.wait_condition("Ready", "Progressing", name="chat", url="onlineservices")
+
+
+def probes(**engine: Any) -> dict[str, Any]:
+    manifest = {
+        "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "s1"},
+        "spec": {"slo": SLO, "engine": {"model": MODEL, **engine}},
+    }
+    snapshot = service_snapshot(
+        manifest, workload=None, cluster_service=None, pods=(), devices=(), runtime_image="registry.test/runtime:1"
+    )
+    assert snapshot.spec.engine is not None
+    (container,) = deployment(snapshot, snapshot.spec.engine)["spec"]["template"]["spec"]["containers"]
+    return {name: container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+
+
+def test_an_engine_has_hours_to_load_and_ten_minutes_to_answer() -> None:
+    found = probes()
+    assert {probe["httpGet"]["path"] for probe in found.values()} == {"/health"}
+    longest = {name: probe["periodSeconds"] * probe["failureThreshold"] for name, probe in found.items()}
+    assert longest == {"startupProbe": 7200, "readinessProbe": 30, "livenessProbe": 600}
