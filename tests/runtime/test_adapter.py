@@ -7,24 +7,21 @@ import torch
 from runtime.tuning_runs import spec
 from safetensors import safe_open
 
-from rowen.runtime.tuning.adapter import add_adapter, load_base, write_adapter
+from rowen.runtime.tuning.adapter import adapter_files, add_adapter, load_base
 
 
 def test_the_same_adapter_is_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
     model = add_adapter(load_base(tiny_model), spec(tiny_model, tmp_path / "data.jsonl", tmp_path))
-    seen = set()
-    for _ in range(20):
-        write_adapter(tmp_path, model, "base", "digest")
-        seen.add((tmp_path / "adapter_model.safetensors").read_bytes())
-    assert len(seen) == 1
+    assert len({adapter_files(model, "base", "digest")["adapter_model.safetensors"] for _ in range(20)}) == 1
 
 
 def test_the_weights_bear_the_mark_and_are_whole(tiny_model: Path, tmp_path: Path) -> None:
     model = add_adapter(load_base(tiny_model), spec(tiny_model, tmp_path / "data.jsonl", tmp_path))
     # Any length of the mark leaves the tensors where they can be mapped.
     for length in range(1, 10):
-        write_adapter(tmp_path, model, "base", "d" * length)
-        data = (tmp_path / "adapter_model.safetensors").read_bytes()
+        files = adapter_files(model, "base", "d" * length)
+        data = files["adapter_model.safetensors"]
+        (tmp_path / "adapter_model.safetensors").write_bytes(data)
         assert int.from_bytes(data[:8], "little") % 8 == 0
         with safe_open(tmp_path / "adapter_model.safetensors", framework="pt") as stream:
             assert stream.metadata() == {"format": "pt", "rowen": "d" * length}
@@ -32,4 +29,4 @@ def test_the_weights_bear_the_mark_and_are_whole(tiny_model: Path, tmp_path: Pat
         trained = {name.replace(".default", ""): value for name, value in model.named_parameters() if "lora_" in name}
         assert written.keys() == trained.keys()
         assert all(torch.equal(written[name], trained[name]) for name in written)
-    assert json.loads((tmp_path / "adapter_config.json").read_text())["base_model_name_or_path"] == "base"
+    assert json.loads(files["adapter_config.json"])["base_model_name_or_path"] == "base"

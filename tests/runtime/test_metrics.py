@@ -18,6 +18,8 @@ METRICS = Metrics(
     cut_rows=0,
     dropped_rows=0,
     training_losses=[3.0, 2.5],
+    evaluations=[(6, 2.2), (12, 2.0)],
+    best_step=None,
 )
 
 
@@ -38,6 +40,10 @@ def test_rows_that_did_not_fit_are_said_with_what_to_do(cut: int, dropped: int, 
     losses = "held-out loss 3.0000 (base) -> 2.0000 (adapter), " if held_out else ""
     kept = ", 4 held out" if held_out else ""
     assert metrics.sentence() == f"{losses}12 steps over 16 rows{kept}{said}"
+
+
+def test_the_step_of_the_best_adapter_is_said() -> None:
+    assert "2.0000 (adapter of step 6), " in replace(METRICS, best_step=6).sentence()
 
 
 def test_metrics_of_this_job_are_read(tmp_path: Path) -> None:

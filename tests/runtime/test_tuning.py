@@ -16,6 +16,8 @@ from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.tuner import Tuner
 from rowen.runtime.worker import Progress
 
+RESULT = ("adapter_model.safetensors", "adapter_config.json", "metrics.json")
+
 
 def test_it_learns_and_says_so(straight: tuple[Path, Ended]) -> None:
     output, ended = straight
@@ -30,6 +32,7 @@ def test_it_learns_and_says_so(straight: tuple[Path, Ended]) -> None:
         "adapter_config.json",
         "adapter_model.safetensors",
         "metrics.json",
+        "tensorboard",
     }
 
 
@@ -38,11 +41,11 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(
 ) -> None:
     draw = random.Random(3)
     job = spec(tiny_model, dataset, tmp_path / "out")
-    deaths = [("rename", draw.randint(2, 4)), ("report", draw.randint(3, 6)), ("report", draw.randint(3, 6))]
+    deaths = [("rename", draw.randint(2, 8)), ("report", draw.randint(3, 6)), ("report", draw.randint(3, 6))]
     for attempt, death in enumerate(deaths, start=1):
         assert tune(job, tmp_path, attempt=attempt, die=death).code == -signal.SIGKILL
     assert tune(job, tmp_path, attempt=9).code == 0
-    for name in ("adapter_model.safetensors", "adapter_config.json", "metrics.json"):
+    for name in RESULT:
         assert (tmp_path / "out" / name).read_bytes() == (straight[0] / name).read_bytes(), name
 
 
@@ -71,8 +74,8 @@ def test_without_its_metrics_a_job_is_run_anew(
     shutil.copytree(straight[0], tmp_path / "out")
     (tmp_path / "out" / "metrics.json").unlink()
     assert tune(spec(tiny_model, dataset, tmp_path / "out"), tmp_path).code == 0
-    for path in straight[0].iterdir():
-        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
+    for name in RESULT:
+        assert (tmp_path / "out" / name).read_bytes() == (straight[0] / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json"])
@@ -142,27 +145,30 @@ def test_a_result_on_another_model_is_not_complete(tiny_model: Path, dataset: Pa
     assert after["base_loss"] != before["base_loss"]
 
 
+BEFORE_A_CHECKPOINT = [("rename", 2), ("rename", 3)]
+
+
 @pytest.mark.parametrize(
     "death",
-    [("rename", 2), ("rename", 4), ("rename", 5), ("rename", 6), ("removal", 1)],
-    ids=["checkpoint", "weights", "configuration", "metrics", "removal of the checkpoint"],
+    [("rename", 2), ("rename", 3), ("rename", 6), ("rename", 7), ("rename", 8), ("removal", 1)],
+    ids=["events", "checkpoint", "weights", "configuration", "metrics", "removal of the checkpoint"],
 )
 def test_another_jobs_result_is_replaced_whatever_happens(
     death: tuple[str, int], straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
     shutil.copytree(straight[0], output)
-    old = {path.name: path.read_bytes() for path in output.iterdir()}
+    old = {name: (output / name).read_bytes() for name in RESULT}
     job = spec(tiny_model, dataset, output, epochs=1)
-    # The owner file, two checkpoints, the adapter's weights and its configuration, the metrics.
+    # The owner file, two times events and a checkpoint, the adapter's weights and its configuration, the metrics.
     assert tune(job, tmp_path, die=death).code == -signal.SIGKILL
-    assert (output / "checkpoint.safetensors").exists() is (death != ("rename", 2))
-    if death == ("rename", 2):
+    assert (output / "checkpoint.safetensors").exists() is (death not in BEFORE_A_CHECKPOINT)
+    if death in BEFORE_A_CHECKPOINT:
         assert {name: (output / name).read_bytes() for name in old} == old
     else:
         assert (output / "metrics.json").exists() is (death == ("removal", 1))
     assert tune(job, tmp_path, attempt=2).code == 0
-    assert {path.name for path in output.iterdir()} == old.keys()
+    assert {path.name for path in output.iterdir()} == {*old, "tensorboard"}
     assert json.loads((output / "metrics.json").read_text())["steps"] == 4
 
 

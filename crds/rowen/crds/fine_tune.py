@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from rowen.crds.apart import apart
 from rowen.crds.base import ApiModel, Name, rules
 from rowen.crds.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.trainer_arguments import TrainerArguments
 
 ALL_LINEAR = "all-linear"
 """In the place of module names: every linear layer but the output layer."""
@@ -76,7 +77,7 @@ class Learning(ApiModel):
     sequence_length: Annotated[int, Field(ge=8, le=131072)] = 128
     """Tokens per sequence; longer rows are cut, and counted in the result."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.001
-    """Learning rate of AdamW at its highest."""
+    """Learning rate at its highest."""
     schedule: Literal["Constant", "Linear", "Cosine"] = "Constant"
     """How the learning rate goes on after the warm-up: as it is, or down to 0."""
     warmup_fraction: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -95,6 +96,8 @@ class Learning(ApiModel):
     """Optimizer steps between two checkpoints."""
     weights_and_biases: WeightsAndBiases | None = None
     """Also shown there; TensorBoard's files are in the output folder in any case."""
+    arguments: TrainerArguments = TrainerArguments()
+    """What no other field names, e.g. `weight_decay: 0.01`."""
     seed: Annotated[int, Field(ge=0, le=2147483647)] = 0
     """Seed of the data order and of the adapter's first weights."""
 

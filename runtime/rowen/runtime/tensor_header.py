@@ -17,8 +17,13 @@ def read_header(stream: BinaryIO) -> tuple[dict[str, Any], int]:
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
-        raise ValueError(f"{stream.name} has no safetensors header")
+        raise ValueError("no safetensors header")
     return header, _LENGTH_BYTES + length
+
+
+def header_of(data: bytes) -> dict[str, Any]:
+    """The header of a file that is in memory. Raises `ValueError` for any other one."""
+    return read_header(BytesIO(data))[0]
 
 
 def add_metadata(data: bytes, key: str, value: str) -> bytes:

@@ -35,7 +35,7 @@ def run(model: Path, dataset: Path, output: Path, part: PoolPart | None) -> dict
     output.mkdir()
     job = spec(model, dataset, output)
     Tuner(job, model, Fence(output / ".rowen-owner", 1), Progress("steps", NoTenant()), part).run()
-    return {path.name: path.read_bytes() for path in output.iterdir() if path.name != ".rowen-owner"}
+    return {path.name: path.read_bytes() for path in output.iterdir() if path.is_file() and path.name != ".rowen-owner"}
 
 
 def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:

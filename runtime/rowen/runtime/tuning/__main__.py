@@ -6,10 +6,11 @@ from pathlib import Path
 
 from rowen.crds.worker import ExitCode, TuningSpec
 from rowen.runtime.device_memory import worker_part
-from rowen.runtime.failure import WorkerError, reading
+from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
+from rowen.runtime.tuning.data import source
 from rowen.runtime.tuning.output import OWNER_FILE, REPLACED_FILES, check_output
 from rowen.runtime.worker import Progress, attempt, read_spec, run
 
@@ -18,10 +19,7 @@ def tune(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the losses."""
     spec = read_spec(TuningSpec)
     model = model_folder(spec.base_model)
-    dataset = Path(spec.dataset.where)
-    with reading("DatasetMissing", dataset):
-        if not dataset.is_file():
-            raise WorkerError("DatasetMissing", f"no dataset file {dataset}")
+    source.files(Path(spec.dataset.where))
     folder = Path(spec.output.where)
     # Nothing is made or changed before this: the path may be a mistake.
     check_output(folder, model)

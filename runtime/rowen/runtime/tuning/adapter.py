@@ -10,9 +10,9 @@ from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from rowen.crds.fine_tune import ALL_LINEAR
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import WorkerError, input_failure, reading
-from rowen.runtime.files import write_atomically
 from rowen.runtime.tensor_header import add_metadata, read_header
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY
 
@@ -46,10 +46,13 @@ def load_base(folder: Path, *, mapped: bool = False) -> Any:
 
 def add_adapter(base: Any, spec: TuningSpec) -> PeftModel:
     """The base model with a fresh adapter whose first weights follow from the seed. Raises `WorkerError`."""
+    modules = list(spec.lora.target_modules)
     config = LoraConfig(
         r=spec.lora.rank,
         lora_alpha=spec.lora.alpha,
-        target_modules=list(spec.lora.target_modules),
+        lora_dropout=spec.lora.dropout,
+        use_rslora=spec.lora.rank_stabilized,
+        target_modules=ALL_LINEAR if modules == [ALL_LINEAR] else modules,
         task_type="CAUSAL_LM",
     )
     torch.manual_seed(spec.seed)
@@ -62,14 +65,15 @@ def add_adapter(base: Any, spec: TuningSpec) -> PeftModel:
     return adapted
 
 
-def write_adapter(folder: Path, model: PeftModel, base_model: str, digest: str) -> None:
-    """Writes the adapter of the job with that digest in PEFT's format. Raises `OSError`."""
+def adapter_files(model: PeftModel, base_model: str, digest: str) -> dict[str, bytes]:
+    """The adapter of the job with that digest in PEFT's format: contents by name."""
     config = model.peft_config["default"].to_dict() | {"inference_mode": True, "base_model_name_or_path": base_model}
     weights = {name: tensor.contiguous() for name, tensor in get_peft_model_state_dict(model).items()}
-    data = add_metadata(save(weights, metadata={"format": "pt"}), METADATA_KEY, digest)
-    write_atomically(folder / ADAPTER_FILE, data)
     text = json.dumps(config, indent=2, sort_keys=True, default=_plain)
-    write_atomically(folder / ADAPTER_CONFIG_FILE, text.encode())
+    return {
+        ADAPTER_FILE: add_metadata(save(weights, metadata={"format": "pt"}), METADATA_KEY, digest),
+        ADAPTER_CONFIG_FILE: text.encode(),
+    }
 
 
 def _load(folder: Path, dtype: torch.dtype) -> Any:

@@ -35,13 +35,18 @@ class Metrics:
     """Rows whose prompt alone fills the sequence."""
     training_losses: list[float]
     """Mean loss per token of each step."""
+    evaluations: list[tuple[int, float]]
+    """Step and held-out loss per token of each evaluation while it trained."""
+    best_step: int | None
+    """Step of the evaluation whose adapter is the result; None: that of the last step."""
 
     def sentence(self) -> str:
         """For a person."""
         rows = f"{self.steps} steps over {self.training_rows} rows"
         if self.base_loss is None or self.adapter_loss is None:
             return rows + self._too_long()
-        losses = f"held-out loss {self.base_loss:.4f} (base) -> {self.adapter_loss:.4f} (adapter)"
+        best = "" if self.best_step is None else f" of step {self.best_step}"
+        losses = f"held-out loss {self.base_loss:.4f} (base) -> {self.adapter_loss:.4f} (adapter{best})"
         return f"{losses}, {rows}, {self.held_out_rows} held out{self._too_long()}"
 
     def _too_long(self) -> str:

@@ -1,29 +1,33 @@
-"""The fine-tuning loop."""
+"""One attempt at a fine-tuning job."""
 
 import hashlib
-import json
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import structlog
 import torch
 from peft import PeftModel
+from transformers import TrainerCallback
 
 from rowen.crds.base import quantity_text
 from rowen.crds.worker import TuningSpec
-from rowen.runtime.failure import WorkerError, reading
+from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
-from rowen.runtime.files import has_file, write_atomically
 from rowen.runtime.memory.part import PoolPart
-from rowen.runtime.tuning import adapter, checkpoint, dataset, loss, order
-from rowen.runtime.tuning.checkpoint import Training
-from rowen.runtime.tuning.examples import Example, encode_rows
+from rowen.runtime.tuning import adapter
+from rowen.runtime.tuning.checkpoint import Checkpoint
+from rowen.runtime.tuning.data import source
+from rowen.runtime.tuning.data.dataset import Data, read_data
 from rowen.runtime.tuning.fingerprint import model_digest
-from rowen.runtime.tuning.metrics import METRICS_FILE, Metrics, read_metrics
-from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE
+from rowen.runtime.tuning.metrics import Metrics
+from rowen.runtime.tuning.results import Results
+from rowen.runtime.tuning.training.attempt import Attempt, resume_state
+from rowen.runtime.tuning.training.settings import trainer_settings
+from rowen.runtime.tuning.training.tracking import Events, weights_and_biases
+from rowen.runtime.tuning.training.trainer import Trainer
 from rowen.runtime.tuning.window.layers import layers_of, movable_tensors
 from rowen.runtime.tuning.window.places import handle_counts
 from rowen.runtime.tuning.window.saved_inputs import most_handles
@@ -42,45 +46,26 @@ class Tuner:
         """With a part of the pool the layers' weights are there, as many at a time as it grants; else in memory."""
         self._spec = spec
         self._model = model
-        self._fence = fence
         self._progress = progress
         self._part = part
-        self._folder = Path(spec.output.where)
         self._digest = job_digest(spec, model)
+        self._results = Results(Path(spec.output.where), fence, self._digest)
 
     def run(self) -> Metrics:
         """Trains from the last checkpoint to the end and writes the adapter. Raises `WorkerError`, `OSError`."""
-        done = read_metrics(self._folder, self._digest)
-        if done is not None and all(has_file(self._folder / name) for name in (ADAPTER_FILE, ADAPTER_CONFIG_FILE)):
+        done = self._results.finished()
+        if done is not None:
             log.info("the job was complete already")
-            self._fence.check()
-            # A kill may have come between the metrics and this.
-            checkpoint.remove(self._folder)
             self._progress.report(done.steps, done.steps)
             return done
-        spec = self._spec
-        rows = dataset.read_rows(Path(spec.dataset.where))
         tokenizer = adapter.load_tokenizer(self._model)
-        examples = encode_rows(rows, tokenizer, spec.sequence_length)
-        train, held_out = order.split(len(examples.kept), spec.held_out_fraction, spec.seed)
+        data = read_data(self._spec, Path(self._spec.dataset.where), tokenizer)
         base = adapter.load_base(self._model, mapped=self._part is not None)
-        batch_tokens = spec.batch_size * max(len(examples.kept[index].tokens) for index in train)
-        with self._placed(base, batch_tokens):
-            model = adapter.add_adapter(base, spec)
-            training = self._start(model)
-            self._train(model, training, examples.kept, train)
-            losses = _held_out_losses(model, [examples.kept[index] for index in held_out], spec.batch_size)
-        metrics = Metrics(
-            digest=self._digest,
-            steps=training.step,
-            **losses,
-            training_rows=len(train),
-            held_out_rows=len(held_out),
-            cut_rows=examples.cut_rows,
-            dropped_rows=examples.dropped_rows,
-            training_losses=training.losses,
-        )
-        self._finish(model, metrics)
+        with self._placed(base, self._spec.batch_size * max(data.lengths)):
+            model = adapter.add_adapter(base, self._spec)
+            metrics = self._learn(model, tokenizer, data)
+            files = adapter.adapter_files(model, self._spec.base_model.name_or_path, self._digest)
+        self._results.finish(files, metrics)
         return metrics
 
     @contextmanager
@@ -100,41 +85,52 @@ class Tuner:
             base.float()
             yield
 
-    def _start(self, model: PeftModel) -> Training:
-        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        optimizer = torch.optim.AdamW(weights.values(), lr=self._spec.learning_rate)
-        training = Training(adapter=weights, optimizer=optimizer, step=0, losses=[])
-        if checkpoint.restore(self._folder, self._digest, training):
-            log.info("resumed", step=training.step)
-        return training
+    def _learn(self, model: PeftModel, tokenizer: Any, data: Data) -> Metrics:
+        spec, saved = self._spec, self._results.checkpoint()
+        start = Checkpoint.from_bytes(saved, self._digest) if saved is not None else None
+        step = start.learned.step if start else 0
+        with tempfile.TemporaryDirectory(prefix="rowen-") as name, self._shown(Path(name)) as shown:
+            scratch = Path(name)
+            events = Events(scratch / "events")
+            attempt = Attempt(
+                start,
+                self._progress,
+                data.step_tokens,
+                lambda state: self._results.commit(state.to_bytes(self._digest), step, events.so_far()),
+                keep_best=spec.evaluation is not None and spec.evaluation.keep_best,
+            )
+            steps = spec.epochs * data.order.steps_per_epoch
+            settings = trainer_settings(spec, scratch, steps, recomputes=self._part is not None)
+            # The attempt comes last: what a checkpoint restores is not to be changed by the others.
+            callbacks = [events.callback(), *shown, attempt]
+            trainer = Trainer(model, settings, data, tokenizer, callbacks, packed=spec.packing, first_step=step)
+            done = resume_state(scratch, step, settings, data.order.steps_per_epoch) if step else None
+            trainer.train(resume_from_checkpoint=str(done) if done else None)
+        attempt.load_best(model)
+        return self._metrics(trainer, model, data, attempt)
 
-    def _train(self, model: PeftModel, training: Training, examples: list[Example], rows: list[int]) -> None:
-        spec = self._spec
-        total = spec.epochs * order.steps_per_epoch(len(rows), spec.batch_size)
-        self._progress.report(training.step, total)
-        model.train()
-        while training.step < total:
-            chosen = [examples[index] for index in order.batch(rows, spec.batch_size, training.step, spec.seed)]
-            training.optimizer.zero_grad(set_to_none=True)
-            summed, learned = loss.batch_loss(model, chosen)
-            mean = summed / learned
-            mean.backward()  # type: ignore[no-untyped-call]
-            training.optimizer.step()
-            training.losses.append(float(mean.detach()))
-            training.step += 1
-            self._progress.report(training.step, total, sum(len(example.tokens) for example in chosen))
-            if training.step % spec.checkpoint_steps == 0 or training.step == total:
-                self._fence.check()
-                checkpoint.store(self._folder, self._digest, training)
-                log.info("checkpoint", step=training.step, total=total, loss=training.losses[-1])
+    def _shown(self, scratch: Path) -> AbstractContextManager[list[TrainerCallback]]:
+        return weights_and_biases(self._spec.weights_and_biases, self._spec.job, self._digest, scratch)
 
-    def _finish(self, model: PeftModel, metrics: Metrics) -> None:
-        self._fence.check()
-        # Metrics of another job must not stand beside this one's adapter.
-        (self._folder / METRICS_FILE).unlink(missing_ok=True)
-        adapter.write_adapter(self._folder, model, self._spec.base_model.name_or_path, self._digest)
-        write_atomically(self._folder / METRICS_FILE, json.dumps(asdict(metrics), indent=1).encode())
-        checkpoint.remove(self._folder)
+    def _metrics(self, trainer: Trainer, model: PeftModel, data: Data, attempt: Attempt) -> Metrics:
+        adapter_loss = base_loss = None
+        if len(data.held_out):
+            adapter_loss = trainer.held_out_loss()
+            with model.disable_adapter():
+                base_loss = trainer.held_out_loss()
+        return Metrics(
+            digest=self._digest,
+            steps=attempt.learned.step,
+            base_loss=base_loss,
+            adapter_loss=adapter_loss,
+            training_rows=data.training_rows,
+            held_out_rows=len(data.held_out),
+            cut_rows=data.cut_rows,
+            dropped_rows=data.dropped_rows,
+            training_losses=attempt.learned.losses,
+            evaluations=attempt.learned.evaluations,
+            best_step=attempt.best_step,
+        )
 
 
 def _window(base: Any, part: PoolPart, batch_tokens: int) -> Window:
@@ -166,19 +162,16 @@ def job_digest(spec: TuningSpec, model: Path) -> str:
 
     Raises `WorkerError`.
     """
-    digest = hashlib.sha256(spec.model_dump_json(exclude={"job", "output", "checkpoint_steps"}).encode())
-    path = Path(spec.dataset.where)
-    with reading("DatasetMissing", path), path.open("rb") as stream:
-        digest.update(hashlib.file_digest(stream, "sha256").digest())
-    digest.update(model_digest(model).encode())
-    return digest.hexdigest()
+    text = spec.model_dump_json(exclude=_WITHOUT_EFFECT)
+    parts = (text, source.digest(Path(spec.dataset.where)), model_digest(model))
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
-def _held_out_losses(model: PeftModel, examples: list[Example], batch_size: int) -> dict[str, float | None]:
-    if not examples:
-        return {"base_loss": None, "adapter_loss": None}
-    model.eval()
-    adapted = loss.mean_loss(model, examples, batch_size)
-    with model.disable_adapter():
-        base = loss.mean_loss(model, examples, batch_size)
-    return {"base_loss": base, "adapter_loss": adapted}
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "job": True,
+    "output": True,
+    "checkpoint_steps": True,
+    "weights_and_biases": True,
+    "base_model": {"secret_name"},
+    "dataset": {"secret_name"},
+}

@@ -1,21 +1,20 @@
 """Which token ids the model is trained on, and which of them it learns."""
 
-from types import SimpleNamespace
-from typing import Any
+from functools import partial
 
 import pytest
-import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.tuning.dataset import Row
-from rowen.runtime.tuning.examples import Example, encode_rows
-from rowen.runtime.tuning.loss import batch_loss
+from rowen.runtime.tuning.data.encoding import Examples, RowEncoder, encode_rows
+from rowen.runtime.tuning.data.example import IGNORED, Example
+from rowen.runtime.tuning.data.rows import Text
 
 WORDS = ["<unk>", "<s>", "</s>", "my", "kettle", "leaks", "please", "descale", "it"]
 UNK, BOS, EOS, MY, KETTLE, LEAKS, PLEASE, DESCALE, IT = range(len(WORDS))
-ROW = Row("my kettle leaks", "please descale it")
+ROW = Text("my kettle leaks", "please descale it")
 PROMPT, COMPLETION = [MY, KETTLE, LEAKS], [PLEASE, DESCALE, IT]
 
 
@@ -31,25 +30,29 @@ def tokenizer(template: str | None, end: str | None = "</s>", start: str = "<s>"
     return PreTrainedTokenizerFast(tokenizer_object=words, bos_token=start, eos_token=end, unk_token="<unk>")
 
 
-def example(row: Row, of: PreTrainedTokenizerFast, sequence_length: int = 100) -> Example:
-    [found] = encode_rows([row], of, sequence_length).kept
+def encode(rows: list[Text], of: PreTrainedTokenizerFast, sequence_length: int) -> Examples:
+    encoder = RowEncoder(of, assistant_only=False)
+    return encode_rows([("row", partial(value, row)) for row in rows], encoder, sequence_length)
+
+
+def value(row: Text) -> dict[str, str]:
+    """The row as a file has it."""
+    return {"prompt": row.prompt, "completion": row.completion} if row.prompt else {"text": row.completion}
+
+
+def example(row: Text, of: PreTrainedTokenizerFast, sequence_length: int = 100) -> Example:
+    [found] = encode([row], of, sequence_length).kept
     return found
 
 
+def given(found: Example) -> list[int]:
+    return [token for token, label in zip(found.tokens, found.labels, strict=True) if label == IGNORED]
+
+
 def learned(found: Example) -> list[int]:
-    """The tokens that the loss is made of, found out by a model whose every token costs a power of two."""
-    costs = torch.tensor([2.0**number for number in range(len(WORDS))])
-
-    class Model:
-        def __call__(self, input_ids: torch.Tensor, **_: Any) -> SimpleNamespace:
-            return SimpleNamespace(logits=(-costs).expand(*input_ids.shape, len(WORDS)))
-
-    total, count = batch_loss(Model(), [found])
-    # What the softmax adds is the same for each token.
-    rest = round(float(total) - count * float(torch.logsumexp(-costs, 0)))
-    tokens = [number for number in range(len(WORDS)) if rest >> number & 1]
-    assert len(tokens) == count
-    return tokens
+    """The tokens that the trainer's loss is made of: those that something stands before."""
+    batch = DataCollatorForLanguageModeling(pad_token_id=0)([{"input_ids": found.tokens, "labels": found.labels}])
+    return sorted(label for label in batch["labels"][0, 1:].tolist() if label != IGNORED)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +61,8 @@ def learned(found: Example) -> list[int]:
 )
 def test_prompt_and_completion_are_one_sequence(template: str | None, start: list[int]) -> None:
     found = example(ROW, tokenizer(template))
-    assert found.tokens == [*start, *PROMPT, *COMPLETION, EOS]
-    assert found.tokens[: found.given_tokens] == [*start, *PROMPT]
+    assert list(found.tokens) == [*start, *PROMPT, *COMPLETION, EOS]
+    assert given(found) == [*start, *PROMPT]
     assert learned(found) == sorted([*COMPLETION, EOS])
 
 
@@ -75,36 +78,36 @@ def test_prompt_and_completion_are_one_sequence(template: str | None, start: lis
 def test_of_a_text_everything_is_learned_that_something_stands_before(
     template: str | None, start: list[int], targets: list[int]
 ) -> None:
-    found = example(Row("", "my kettle leaks"), tokenizer(template))
-    assert found.tokens == [*start, *PROMPT, EOS]
+    found = example(Text("", "my kettle leaks"), tokenizer(template))
+    assert list(found.tokens) == [*start, *PROMPT, EOS]
     assert learned(found) == sorted(targets)
 
 
 def test_without_an_end_token_there_is_none() -> None:
-    assert example(ROW, tokenizer("<s> $A", end=None)).tokens == [BOS, *PROMPT, *COMPLETION]
+    assert list(example(ROW, tokenizer("<s> $A", end=None)).tokens) == [BOS, *PROMPT, *COMPLETION]
 
 
 def test_one_token_may_begin_and_end_a_sequence() -> None:
     found = example(ROW, tokenizer("</s> $A", start="</s>"))
-    assert found.tokens == [EOS, *PROMPT, *COMPLETION, EOS]
-    assert found.given_tokens == 4
+    assert list(found.tokens) == [EOS, *PROMPT, *COMPLETION, EOS]
+    assert given(found) == [EOS, *PROMPT]
 
 
 def test_special_tokens_that_the_text_spells_out_are_not_doubled() -> None:
     of = tokenizer("<s> $A </s>")
-    written = example(Row("<s> my kettle leaks", "please descale it </s>"), of)
+    written = example(Text("<s> my kettle leaks", "please descale it </s>"), of)
     assert written == example(ROW, of)
-    text = example(Row("", "<s> my kettle leaks </s>"), of)
-    assert text.tokens == [BOS, *PROMPT, EOS]
+    text = example(Text("", "<s> my kettle leaks </s>"), of)
+    assert list(text.tokens) == [BOS, *PROMPT, EOS]
     assert learned(text) == sorted([*PROMPT, EOS])
 
 
 @pytest.mark.parametrize("completion", ["<s> kettle", "<s>", "<s> <s>", " "])
 def test_no_row_decides_what_begins_a_sequence(completion: str) -> None:
-    rows = [Row("my", completion), ROW]
+    rows = [Text("my", completion), ROW]
     for of in (tokenizer("<s> $A"), tokenizer("<s> $A </s>")):
-        assert encode_rows(rows, of, 100).kept[-1].tokens == [BOS, *PROMPT, *COMPLETION, EOS]
-    assert encode_rows(rows, tokenizer("$A </s>"), 100).kept[-1].tokens == [*PROMPT, *COMPLETION, EOS]
+        assert list(encode(rows, of, 100).kept[-1].tokens) == [BOS, *PROMPT, *COMPLETION, EOS]
+    assert list(encode(rows, tokenizer("$A </s>"), 100).kept[-1].tokens) == [*PROMPT, *COMPLETION, EOS]
 
 
 WHOLE = 1 + len(PROMPT) + len(COMPLETION) + 1
@@ -114,29 +117,29 @@ WHOLE = 1 + len(PROMPT) + len(COMPLETION) + 1
     ("sequence_length", "cut"), [(WHOLE, 0), (WHOLE - 1, 1), (1 + len(PROMPT) + 1, 1)], ids=["whole", "no end", "least"]
 )
 def test_rows_that_are_cut_are_counted(sequence_length: int, cut: int) -> None:
-    examples = encode_rows([ROW], tokenizer("<s> $A"), sequence_length)
+    examples = encode([ROW], tokenizer("<s> $A"), sequence_length)
     [found] = examples.kept
-    assert found.tokens == [BOS, *PROMPT, *COMPLETION, EOS][:sequence_length]
+    assert list(found.tokens) == [BOS, *PROMPT, *COMPLETION, EOS][:sequence_length]
     assert (examples.cut_rows, examples.dropped_rows) == (cut, 0)
 
 
 def test_rows_that_leave_nothing_are_dropped_and_not_counted_as_cut() -> None:
-    short = Row("my", "kettle")
-    examples = encode_rows([ROW, short, ROW], tokenizer("<s> $A"), 1 + len(PROMPT))
-    assert [found.tokens for found in examples.kept] == [[BOS, MY, KETTLE, EOS]]
+    short = Text("my", "kettle")
+    examples = encode([ROW, short, ROW], tokenizer("<s> $A"), 1 + len(PROMPT))
+    assert [list(found.tokens) for found in examples.kept] == [[BOS, MY, KETTLE, EOS]]
     assert (examples.cut_rows, examples.dropped_rows) == (0, 2)
 
 
-@pytest.mark.parametrize(("template", "row"), [("<s> $A", ROW), (None, Row("", "my"))])
-def test_a_dataset_of_such_rows_is_refused(template: str | None, row: Row) -> None:
+@pytest.mark.parametrize(("template", "row"), [("<s> $A", ROW), (None, Text("", "my"))])
+def test_a_dataset_of_such_rows_is_refused(template: str | None, row: Text) -> None:
     least = 1 + len(PROMPT) if row.prompt else 1
     with pytest.raises(WorkerError, match=rf"within {least} tokens; raise sequenceLength") as caught:
-        encode_rows([row], tokenizer(template), least)
+        encode([row], tokenizer(template), least)
     assert caught.value.reason == "DatasetMalformed"
 
 
-@pytest.mark.parametrize("row", [Row("my", " "), Row("", "my")])
-def test_a_row_too_short_to_learn_from_is_dropped(row: Row) -> None:
-    examples = encode_rows([row, ROW], tokenizer(None, end=None), 100)
-    assert [found.tokens for found in examples.kept] == [[*PROMPT, *COMPLETION]]
+@pytest.mark.parametrize("row", [Text("my", " "), Text("", "my")])
+def test_a_row_too_short_to_learn_from_is_dropped(row: Text) -> None:
+    examples = encode([row, ROW], tokenizer(None, end=None), 100)
+    assert [list(found.tokens) for found in examples.kept] == [[*PROMPT, *COMPLETION]]
     assert (examples.cut_rows, examples.dropped_rows) == (0, 1)

@@ -1,0 +1,73 @@
+"""The data of a job: tokenized sequences, and the batches of each step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+from datasets import Dataset, disable_progress_bars
+from trl.data_utils import pack_dataset
+
+from rowen.crds.fine_tune import Learning
+from rowen.runtime.tuning.data.encoding import RowEncoder, encode_rows
+from rowen.runtime.tuning.data.example import Example
+from rowen.runtime.tuning.data.order import Order, split
+from rowen.runtime.tuning.data.source import records
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a job learns from.
+
+    Sequences have `input_ids` and `labels` (a token's id, or -100 where it is not learned); where several rows lie in
+    one sequence, `seq_lengths` has the tokens of each.
+    """
+
+    training: Dataset
+    """Sequences that are learned."""
+    held_out: Dataset
+    """Sequences that the loss is measured on, a row in each."""
+    order: Order
+    """Which sequences each step learns."""
+    lengths: list[int]
+    """Tokens of each sequence that is learned."""
+    training_rows: int
+    cut_rows: int
+    """Rows of which only the beginning is learned."""
+    dropped_rows: int
+    """Rows of which nothing would be left to learn."""
+
+    def step_tokens(self, step: int) -> int:
+        """Tokens that a step works through, counted from 0."""
+        return sum(self.lengths[index] for batch in self.order.step(step) for index in batch)
+
+
+def read_data(learning: Learning, path: Path, tokenizer: Any) -> Data:
+    """The data under the path, for that tokenizer of transformers. Raises `WorkerError`."""
+    disable_progress_bars()
+    encoder = RowEncoder(tokenizer, assistant_only=learning.assistant_only_loss)
+    examples = encode_rows(records(path), encoder, learning.sequence_length)
+    train, held_out = split(len(examples.kept), learning.held_out_fraction, learning.seed)
+    training = _dataset([examples.kept[index] for index in train])
+    if learning.packing:
+        training = pack_dataset(training, learning.sequence_length, "bfd")
+    lengths = [len(tokens) for tokens in training["input_ids"]]
+    return Data(
+        training=training,
+        held_out=_dataset([examples.kept[index] for index in held_out]),
+        order=Order(len(lengths), learning.batch_size, learning.gradient_accumulation, learning.seed),
+        lengths=lengths,
+        training_rows=len(train),
+        cut_rows=examples.cut_rows,
+        dropped_rows=examples.dropped_rows,
+    )
+
+
+def _dataset(examples: Sequence[Example]) -> Dataset:
+    return Dataset.from_dict(
+        {
+            "input_ids": [numpy.asarray(example.tokens) for example in examples],
+            "labels": [numpy.asarray(example.labels) for example in examples],
+        }
+    )

@@ -1,0 +1,1 @@
+"""How a job learns: TRL's trainer, and what it tells and keeps meanwhile."""

@@ -1,0 +1,84 @@
+"""Where losses are shown while a job trains."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+from torch.utils.tensorboard import SummaryWriter
+from transformers import TrainerCallback
+from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
+
+from rowen.crds.fine_tune import WeightsAndBiases
+from rowen.crds.names import SECRETS_DIRECTORY
+from rowen.runtime.failure import WorkerError, reading
+
+log = structlog.get_logger()
+
+_KEY, _SERVER = "WANDB_API_KEY", "WANDB_BASE_URL"
+_START_SECONDS, _END_SECONDS = 60.0, 60.0
+
+
+class Events:
+    """TensorBoard's events of this attempt."""
+
+    def __init__(self, folder: Path) -> None:
+        """They are written into the folder, which is this process's own."""
+        self._writer = SummaryWriter(str(folder))
+        self._folder = folder
+
+    def callback(self) -> TrainerCallback:
+        """Writes what the trainer logs."""
+        return TensorBoardCallback(self._writer)  # type: ignore[no-untyped-call]
+
+    def so_far(self) -> bytes:
+        """All events until now."""
+        self._writer.flush()
+        [path] = self._folder.iterdir()
+        return path.read_bytes()
+
+
+@contextmanager
+def weights_and_biases(
+    wanted: WeightsAndBiases | None, job: str, digest: str, scratch: Path
+) -> Iterator[list[TrainerCallback]]:
+    """Callbacks that show the run there; all attempts at a job are one run.
+
+    The job does not depend on it: when the server is away this is said in the log. Raises `WorkerError` for a secret
+    that lacks its key.
+    """
+    if wanted is None:
+        yield []
+        return
+    secret = Path(SECRETS_DIRECTORY) / wanted.secret_name
+    key, server = _value(secret, _KEY), _value(secret, _SERVER)
+    if key is None:
+        raise WorkerError("SpecInvalid", f"weightsAndBiases.secretName: {wanted.secret_name} has no {_KEY}")
+    import wandb
+
+    settings = wandb.Settings(
+        api_key=key,
+        init_timeout=_START_SECONDS,
+        finish_timeout=_END_SECONDS,
+        console="off",
+    )
+    if server is not None:
+        settings.base_url = server
+    try:
+        run = wandb.init(
+            project=wanted.project, name=job or None, id=digest[:32], resume="allow", dir=scratch, settings=settings
+        )
+    except wandb.Error as error:
+        log.warning("Weights & Biases cannot be reached: nothing is shown there", error=str(error))
+        yield []
+        return
+    try:
+        yield [WandbCallback()]  # type: ignore[no-untyped-call]
+    finally:
+        run.finish()
+
+
+def _value(secret: Path, key: str) -> str | None:
+    path = secret / key
+    with reading("SpecInvalid", path):
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
