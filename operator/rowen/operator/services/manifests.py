@@ -14,7 +14,8 @@ from rowen.crds.online_service import Engine
 from rowen.crds.pod_overlay import overlaid_engine
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
-from rowen.operator.pods.volumes import claim_volumes, model_location, offline_environment
+from rowen.operator.pods.volumes import offline_environment
+from rowen.operator.services.engine_model import copy_container, engine_model, hub_environment, pod_volumes
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 PORT = 8000
@@ -73,7 +74,7 @@ def cluster_service(snapshot: ServiceSnapshot) -> dict[str, Any]:
 
 def engine_command(name: str, engine: Engine) -> list[str]:
     """The API server of vLLM. It finds Rowen's plugin by the environment that the device plugin sets."""
-    model = model_location(engine.model)
+    model = engine_model(engine.model)
     revision = ["--revision", model.revision] if model.revision else []
     return [
         "python", "-m", "vllm.entrypoints.openai.api_server",
@@ -114,14 +115,15 @@ def _probes() -> dict[str, Any]:
 
 
 def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
-    volumes, mounts = claim_volumes([engine.model.claim_name])
+    model, runtime = engine.model, snapshot.runtime_image
+    volumes, mounts = pod_volumes(model)
     memory = engine_share(engine)
     container = {
         "name": ENGINE_CONTAINER,
-        "image": engine.image or snapshot.runtime_image,
+        "image": engine.image or runtime,
         "imagePullPolicy": "IfNotPresent",
         "command": engine_command(snapshot.name, engine),
-        "env": [*offline_environment(engine.model), *memory.environment],
+        "env": [*offline_environment(model), *hub_environment(model), *memory.environment],
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         **_probes(),
         "resources": {
@@ -136,6 +138,7 @@ def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": pod_security_context(),
+        **({"initContainers": [copy_container(model, runtime)]} if model.uri else {}),
         "containers": [container],
         "volumes": volumes,
     }

@@ -89,7 +89,7 @@ class Store:
         """Writes an object where there is none, in one piece. False when another one is there."""
         path = self._path(name)
         try:
-            self._tried(name, lambda: self._files.pipe_file(path, data, mode="create"))
+            self._tried(name, lambda: self._files.pipe_file(path, data, mode="create", chunksize=_CHUNK_BYTES))
         except FileExistsError:
             # A try whose answer was lost may have written it.
             return self.read(name) == data
@@ -97,15 +97,17 @@ class Store:
 
     def create_from(self, file: Path, name: str = "") -> bool:
         """As `create`, with the content of a local file."""
+        path = self._path(name)
         try:
-            self._put(file, name, "create")
+            self._tried(name, lambda: self._files.put_file(str(file), path, mode="create", chunksize=_CHUNK_BYTES))
         except FileExistsError:
             return self.size(name) == file.stat().st_size and self._same(file, name)
         return True
 
-    def put(self, file: Path, name: str) -> None:
-        """Replaces an object by a local file, in one piece."""
-        self._put(file, name, "overwrite")
+    def put(self, name: str, data: bytes) -> None:
+        """Replaces an object, in one piece."""
+        path = self._path(name)
+        self._tried(name, lambda: self._files.pipe_file(path, data, chunksize=_CHUNK_BYTES))
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes objects, in order; those that are not there are passed over."""
@@ -126,10 +128,6 @@ class Store:
         if not self._tried(name, copied):
             message = f"{self.address(name)} changed while it was read"
             raise WorkerError("Failed", message, ExitCode.RETRY)
-
-    def _put(self, file: Path, name: str, mode: str) -> None:
-        path = self._path(name)
-        self._tried(name, lambda: self._files.put_file(str(file), path, mode=mode, chunksize=_CHUNK_BYTES))
 
     def _same(self, file: Path, name: str) -> bool:
         with file.open("rb") as local, self._files.open(self._path(name), "rb") as remote:
