@@ -1,4 +1,5 @@
-# The operator (`python -m rowen.operator`) and the scheduler (`python -m rowen.scheduler`).
+# The operator (`python -m rowen.operator`), the scheduler (`python -m rowen.scheduler`) and the batch gateway
+# (`python -m rowen.gateway`).
 # Needs Python 3.11 with venv and pip from its base.
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
@@ -25,6 +26,7 @@ COPY crds/rowen/crds /opt/rowen/code/rowen/crds
 COPY kube/rowen/kube /opt/rowen/code/rowen/kube
 COPY operator/rowen/operator /opt/rowen/code/rowen/operator
 COPY scheduler/rowen/scheduler /opt/rowen/code/rowen/scheduler
+COPY gateway/rowen/gateway /opt/rowen/code/rowen/gateway
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
 
 USER 65532:65532

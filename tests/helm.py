@@ -32,6 +32,10 @@ PLACEMENT: Values = {
     ]}}},
     "extraEnv": [{"name": "EXTRA", "value": "1"}],
 }  # fmt: skip
+BATCH_API: Values = {
+    "enabled": True, "tlsSecret": "gateway-tls",
+    "storage": {"uri": "s3://bucket/rowen", "secretName": "gateway-storage", "ports": [443, 9000]},
+}  # fmt: skip
 FULL: Values = {
     "image": {
         "controlplane": "example.test:5000/rowen/controlplane:1.2.3",
@@ -43,6 +47,7 @@ FULL: Values = {
     "commonLabels": {"team": "ml"},
     "operator": PLACEMENT,
     "scheduler": PLACEMENT,
+    "batchApi": {**PLACEMENT, **BATCH_API},
     "agent": {**PLACEMENT, "namespace": "harvest-agents", "devices": DEVICES},
     "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]},
     "monitoring": {"podMonitor": {"enabled": True}, "dashboards": {"enabled": True}, "rules": {"enabled": True}},
@@ -52,6 +57,9 @@ VALUE_SETS: dict[str, Values] = {
     "devices": {"agent": {"devices": DEVICES}},
     "no network policies": {"networkPolicy": {"enabled": False}},
     "full": FULL,
+    "batch API with the pod's identity": {
+        "batchApi": {**BATCH_API, "storage": {"uri": "gs://bucket"}, "jobSecretName": ""}
+    },
     "rights bound by hand": {"rbac": {"aggregate": False}},
     **{f"examples/helm/{path.name}": yaml.safe_load(path.read_text()) for path in EXAMPLES},
 }

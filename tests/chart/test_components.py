@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helm import DEVICES, pod_specs, render
+from helm import BATCH_API, DEVICES, Values, pod_specs, render
 
 from rowen.kube.settings import read_settings
 
@@ -12,10 +12,10 @@ GPU = {"node": "node-1", "id": "gpu0", "backend": "nvidia", "memory": "80Gi"}
 GPU["gpu"] = "GPU-8bd57e0a-1111-2222-3333-444455556666"
 
 
-def _environment(name: str) -> dict[str, str]:
+def _environment(name: str, values: Values | None = None) -> dict[str, str]:
     """A pod's environment as the kubelet would fill it in."""
     fields = {"metadata.namespace": "rowen-system", "spec.nodeName": "node-1"}
-    (container,) = pod_specs(render({}))[name]["containers"]
+    (container,) = pod_specs(render(values or {}))[name]["containers"]
     return {
         entry["name"]: entry.get("value") or fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
         for entry in container["env"]
@@ -56,3 +56,24 @@ def test_scheduler_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = read_settings(module.Settings)
     assert settings.namespace == "rowen-system"
     assert (settings.port, settings.api_port) == (9090, 9091)
+
+
+@pytest.mark.parametrize("secret", ["gateway-storage", ""])
+def test_gateway_settings(monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+    module = pytest.importorskip("rowen.gateway.settings")
+    values = {"batchApi": {**BATCH_API, "storage": {**BATCH_API["storage"], "secretName": secret}}}
+    for name, value in _environment("Deployment/rowen-gateway", values).items():
+        monkeypatch.setenv(name, value)
+    settings = read_settings(module.Settings)
+    pod = pod_specs(render(values))["Deployment/rowen-gateway"]
+    (container,) = pod["containers"]
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert (settings.storage_uri, settings.job_secret_name) == ("s3://bucket/rowen", "rowen-batch")
+    assert str(settings.tls_folder) in mounts
+    assert settings.port == container["ports"][0]["containerPort"]
+    if secret:
+        assert str(settings.storage_secret_folder) in mounts
+    else:
+        assert settings.storage_secret_folder is None
+    secrets = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets == {"gateway-tls", secret} - {""}

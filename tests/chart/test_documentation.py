@@ -7,7 +7,7 @@ from helm import CHART
 
 from rowen.crds.generate import REPOSITORY
 
-_ALIKE = ("scheduler", "agent")
+_ALIKE = ("scheduler", "agent", "batchApi")
 _PLACEMENT = ("priorityClassName", "nodeSelector", "tolerations", "affinity", "extraEnv", "resources")
 
 

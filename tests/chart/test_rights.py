@@ -7,6 +7,7 @@ from helm import NAMESPACE
 
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:rowen-operator"
 SCHEDULER = f"system:serviceaccount:{NAMESPACE}:rowen-scheduler"
+GATEWAY = f"system:serviceaccount:{NAMESPACE}:rowen-gateway"
 AGENT = "system:serviceaccount:rowen-agent:rowen-agent"
 
 MAY = [
@@ -73,6 +74,12 @@ MAY_NOT = [
     (SCHEDULER, "patch", "persistentvolumeclaims/status", "default"),
     (OPERATOR, "list", "persistentvolumeclaims", "default"),
     (AGENT, "list", "persistentvolumes", ""),
+    # It acts with its callers' tokens.
+    *[(GATEWAY, verb, "offlinejobs.rowen.dev", "default") for verb in ("get", "list", "create", "patch", "delete")],
+    (GATEWAY, "list", "onlineservices.rowen.dev", "default"),
+    (GATEWAY, "create", "tokenreviews.authentication.k8s.io", ""),
+    (GATEWAY, "create", "subjectaccessreviews.authorization.k8s.io", ""),
+    (GATEWAY, "get", "secrets", NAMESPACE),
     (SCHEDULER, "patch", "offlinejobs.rowen.dev", "default"),
     (SCHEDULER, "patch", "configmaps/other", NAMESPACE),
     (SCHEDULER, "get", "configmaps/rowen-profiles", "default"),

@@ -21,8 +21,11 @@ def _gpu(**fields: object) -> Values:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"image": {"agent": "rowen/agent:latest"}}, r"image.*agent"),
-        ({"image": {"agent": "rowen/agent"}}, r"image.*agent"),
+        ({"image": {"agent": "rowen/agent:latest"}}, r"image\.agent: .* a tag other than latest, or a digest, was exp"),
+        ({"image": {"runtime": "rowen/runtime"}}, r'image\.runtime: a full reference .* was expected, not "rowen/run'),
+        ({"image": {"controlplane": ""}}, r"image\.controlplane: a full reference"),
+        ({"image": {"agent": "rowen/agent@sha256:ab"}}, r"image\.agent: a full reference"),
+        ({"image": {"agent": 1}}, r"image.*agent"),
         ({"image": {"pullPolicy": "Sometimes"}}, r"image.*pullPolicy"),
         ({"rbac": {"aggregate": "no"}}, r"rbac.*aggregate"),
         ({"agnet": {}}, r"agnet"),
@@ -44,6 +47,10 @@ def _gpu(**fields: object) -> Values:
         (_device(harvestSlots=0), r"agent.*devices.*0.*harvestSlots"),
         (_device(slots=2), r"agent.*devices.*0.*slots"),
         ({"agent": {"devices": [{"node": "*"}]}}, r"agent.*devices.*0.*(id|cpus|memory)"),
+        ({"batchApi": {"enabled": True, "storage": {"uri": "s3://bucket"}}}, r"batchApi.*tlsSecret"),
+        ({"batchApi": {"enabled": True, "tlsSecret": "tls"}}, r"batchApi.*storage.*uri"),
+        ({"batchApi": {"storage": {"uri": "http://bucket"}}}, r"batchApi.*storage.*uri"),
+        ({"batchApi": {"jobSecretName": "A b"}}, r"batchApi.*jobSecretName"),
         ({"networkPolicy": {"apiServerPorts": [0]}}, r"networkPolicy.*apiServerPorts"),
         ({"monitoring": {"podMonitor": {"interval": "often"}}}, r"monitoring.*podMonitor.*interval"),
         ({"commonLabels": {"app.kubernetes.io/name": "x"}}, r"commonLabels"),
@@ -61,3 +68,9 @@ def test_old_kubernetes_is_refused() -> None:
     outcome = helm("template", "rowen", str(CHART), "--kube-version=1.29.0", values={})
     assert not outcome.ok
     assert "requires kubeVersion" in outcome.text
+
+
+def test_helm_knows_the_kubernetes_of_the_local_cluster() -> None:
+    """Without a cluster helm takes the version that it was built for, and the chart asks for 1.30."""
+    outcome = helm("template", "rowen", str(CHART), values={})
+    assert outcome.ok, outcome.text

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-PACKAGES = ("cluster", "crds", "demo", "kube", "node_agent", "operator", "runtime", "scheduler", "simulator")
+PACKAGES = ("cluster", "crds", "demo", "gateway", "kube", "node_agent", "operator", "runtime", "scheduler", "simulator")
 CLI = frozenset(
     f"rowen.scheduler.cli.{name}"
     for name in (
@@ -63,6 +63,7 @@ def imported(package: str, without: frozenset[str] = frozenset()) -> dict[str, s
         ("demo", "rowen.demo", IN_THE_RUNTIME_IMAGE),
         ("operator", "rowen.operator", frozenset()),
         ("scheduler", "rowen.scheduler", CLI),
+        ("gateway", "rowen.gateway", frozenset()),
         ("agent", "rowen.node_agent", frozenset()),
         ("simulator", "rowen.simulator", frozenset()),
         ("runtime", "rowen.runtime", frozenset()),

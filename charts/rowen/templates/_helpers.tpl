@@ -58,6 +58,16 @@ affinity:
 {{- end }}
 {{- end }}
 
+{{/* A component's image. Call with (dict "root" $ "name" NAME). A schema would refuse it without saying why. */}}
+{{- define "rowen.image" -}}
+{{- $image := index .root.Values.image .name }}
+{{- $full := regexMatch `^[^\s@]+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$` $image }}
+{{- if or (not $full) (hasSuffix ":latest" $image) }}
+{{- fail (printf "image.%s: a full reference with a tag other than latest, or a digest, was expected, not %q" .name $image) }}
+{{- end }}
+{{- $image }}
+{{- end }}
+
 {{- define "rowen.pullSecrets" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
