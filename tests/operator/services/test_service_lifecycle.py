@@ -11,6 +11,15 @@ from operator_process import OperatorProcess, eventually
 
 from rowen.kube.timestamps import rfc3339
 
+RESTRICTED = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+}
+"""What the namespace asks of pods."""
 ENGINE = {"model": {"claimName": "models", "path": "llama"}, "args": ["--max-model-len", "512"]}
 
 
@@ -173,13 +182,57 @@ async def test_tells_what_an_adopted_workload_lacks(operator: OperatorProcess, c
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["resources"] = {"limits": {"rowen.dev/online": "1"}, "requests": {"rowen.dev/online": "1"}}
     await apply(cluster.client, manifest, manager="user")
-    await cluster.wait_condition("HarvestEnabled", "NoLabel", name="chat", url="onlineservices")
+    await cluster.wait_condition("HarvestEnabled", "NoReport", name="chat", url="onlineservices")
+    manifest["spec"]["template"]["metadata"]["labels"]["rowen.dev/service"] = "other"
+    await apply(cluster.client, manifest, manager="user")
+    await cluster.wait_condition("HarvestEnabled", "OtherService", name="chat", url="onlineservices")
     manifest["spec"]["template"]["metadata"]["labels"]["rowen.dev/service"] = "chat"
     await apply(cluster.client, manifest, manager="user")
     await cluster.wait_condition("HarvestEnabled", "NoReport", name="chat", url="onlineservices")
     tenant = {**online(attached=False), "pod": f"{cluster.namespace}/chat-1"}
     await _report(cluster, device(online=tenant, harvestable=False))
     await cluster.wait_condition("HarvestEnabled", "NotAttached", name="chat", url="onlineservices")
+
+
+async def test_pods_of_an_adopted_workload_get_its_label_and_no_other_pod_does(
+    operator: OperatorProcess, controller_manager: None, cluster: FakeCluster
+) -> None:
+    manifest = _foreign(cluster)
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container |= {
+        "resources": {"limits": {"rowen.dev/online": "1"}, "requests": {"rowen.dev/online": "1"}},
+        **RESTRICTED,
+    }
+    await apply(cluster.client, manifest, manager="user")
+    (pod,) = await eventually(lambda: _pods(cluster, "app=chat"))
+    # A pod of a name that may be the workload's, and is not.
+    stranger = {**pod, "metadata": {"name": "chat-own", "namespace": cluster.namespace}}
+    await apply(cluster.client, {"apiVersion": "v1", "kind": "Pod", **_bare(stranger)}, manager="user")
+    reported = [
+        {"attached": False, "pod": f"{cluster.namespace}/{name}", **service}
+        # One has the label of a service that is gone.
+        for name, service in ((pod["metadata"]["name"], {"service": "gone"}), ("chat-own", {}), ("chat-away", {}))
+    ]
+    devices = [device(f"cpu{number}", online=each, harvestable=False) for number, each in enumerate(reported)]
+    await _report(cluster, *devices)
+    await _create(cluster, workloadRef={"kind": "Deployment", "name": "chat"})
+    (labelled,) = await eventually(lambda: _pods(cluster))
+    assert labelled["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert labelled["metadata"]["labels"] == {**pod["metadata"]["labels"], "rowen.dev/service": "chat"}
+    assert labelled["spec"] == pod["spec"]
+    await cluster.wait_condition("HarvestEnabled", "NoReport", name="chat", url="onlineservices")
+    (own,) = await read_named(cluster, "chat-own")
+    assert "rowen.dev/service" not in (own["metadata"].get("labels") or {})
+
+
+def _bare(pod: dict[str, Any]) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "theirs", **RESTRICTED}]
+    return {"metadata": pod["metadata"], "spec": {"containers": containers}}
+
+
+async def read_named(cluster: FakeCluster, name: str) -> list[dict[str, Any]]:
+    """The pod of that name."""
+    return [pod for pod in await _pods(cluster, "") if pod["metadata"]["name"] == name]
 
 
 def _foreign(cluster: FakeCluster) -> dict[str, Any]:
@@ -192,8 +245,8 @@ def _foreign(cluster: FakeCluster) -> dict[str, Any]:
     }
 
 
-async def _pods(cluster: FakeCluster) -> list[dict[str, Any]]:
-    found = await read(cluster.client, "v1", cluster.namespace, "pods", labelSelector="rowen.dev/service=chat")
+async def _pods(cluster: FakeCluster, selector: str = "rowen.dev/service=chat") -> list[dict[str, Any]]:
+    found = await read(cluster.client, "v1", cluster.namespace, "pods", labelSelector=selector)
     return list((found or {"items": []})["items"])
 
 
