@@ -12,12 +12,16 @@ from rowen.cluster.process.shell import run
 KUBERNETES = "1.34.4"
 MODULE = Path(__file__).parents[3] / "go"
 _VERSION = "k8s.io/component-base/version"
+_MAJOR, _MINOR, _ = KUBERNETES.split(".")
 # Without these a cluster calls itself v0.0.0, and charts that ask for a version refuse it.
 _FLAGS = (
-    "-s -w"
-    f" -X {_VERSION}.gitVersion=v{KUBERNETES}"
-    f" -X {_VERSION}.gitMajor={KUBERNETES.split('.')[0]}"
-    f" -X {_VERSION}.gitMinor={KUBERNETES.split('.')[1]}"
+    f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}"
+)
+# As helm's own Makefile does. Without them `helm template` takes the cluster for v1.20, and the chart refuses that.
+_HELM_FLAGS = " ".join(
+    f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
+    for package in ("chartutil", "lint/rules")
+    for part, number in (("Major", _MAJOR), ("Minor", _MINOR))
 )
 
 
@@ -30,10 +34,12 @@ class Group:
     packages: tuple[str, ...]
     version: str = ""
     folder: str = "."
+    flags: str = _FLAGS
+    """The linker's."""
 
     def stamp(self) -> str:
         """Changes when the group has to be built again."""
-        digest = hashlib.sha256("\0".join((*self.packages, self.version, _FLAGS)).encode())
+        digest = hashlib.sha256("\0".join((*self.packages, self.version, self.flags)).encode())
         if not self.version:
             for source in self._sources():
                 digest.update(source.read_bytes())
@@ -53,7 +59,7 @@ _NODE = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 SERVERS = Group("servers", ("kube-apiserver", "etcd"), (*_kubernetes("kube-apiserver"), "go.etcd.io/etcd/server/v3"))
 NODE = Group("node", (*_NODE, "pause", "criimage"), (*_kubernetes(*_NODE), "./pause", "./criimage"))
 KUBECTL = Group("kubectl", ("kubectl",), _kubernetes("kubectl"))
-HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0")
+HELM = Group("helm", ("helm",), ("helm.sh/helm/v3/cmd/helm",), "v3.22.0", flags=f"{_FLAGS} {_HELM_FLAGS}")
 KUBECONFORM = Group("kubeconform", ("kubeconform",), ("github.com/yannh/kubeconform/cmd/kubeconform",), "v0.8.0")
 # The S3 server of the tests; it serves folders.
 VERSITYGW = Group("versitygw", ("versitygw",), ("github.com/versity/versitygw/cmd/versitygw",), "v1.8.0")
@@ -78,9 +84,9 @@ def build(layout: Layout, group: Group) -> None:
     log = layout.logs / f"build-{group.name}.log"
     if group.version:
         packages = [f"{package}@{group.version}" for package in group.packages]
-        command = ["go", "install", "-trimpath", "-ldflags", "-s -w", *packages]
+        command = ["go", "install", "-trimpath", "-ldflags", group.flags, *packages]
     else:
-        command = ["go", "build", "-trimpath", "-ldflags", _FLAGS, "-o", f"{scratch}/", *group.packages]
+        command = ["go", "build", "-trimpath", "-ldflags", group.flags, "-o", f"{scratch}/", *group.packages]
     environment = {"GOBIN": str(scratch), "GOFLAGS": ""}
     run(command, timeout=3600, env=environment, cwd=MODULE / group.folder, log=log)
     if (scratch / "server").exists():
