@@ -88,7 +88,7 @@ def test_best_effort_takes_half_a_percent_and_no_less(idle: float, action: Actio
 
 
 def test_a_prediction_that_just_meets_the_promise_is_taken() -> None:
-    need = EXACT.promise("class", 0.3).need()
+    need = EXACT.promise("class", 0.3).need(0.0)
     for idle, action in ((need, Action.PLACE), (need - 1e-6, Action.WAIT)):
         found = outcome(run(node("n", device("n", idle=idle)), job("j", sla=0.3), history=EXACT), "j")
         assert found.action is action

@@ -454,7 +454,7 @@ def test_nodes_go_by_their_best_devices() -> None:
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_bound_that_just_meets_the_sla_is_looked_at(devices: int) -> None:
-    need = EXACT.promise("class", 0.3).need()
+    need = EXACT.promise("class", 0.3).need(0.0)
     parts = [
         *many(20, name="a", devices=devices, idle=1.0, memory=2 * GIB),
         *many(1, name="z", devices=devices, idle=need),
