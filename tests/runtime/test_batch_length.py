@@ -1,52 +1,53 @@
-"""How long an answer may be: the model's length cuts it, the memory refuses it."""
+"""Which answers the memory has cut: the model's own length cuts as it does online."""
+
+from typing import Any
 
 import pytest
 
-from rowen.runtime.batch.engine import Length, UnanswerableError, answer_tokens
+from rowen.runtime.batch.serving.length import Length, cut_by_memory
 
 WHOLE = Length(model=100, fitting=100)
 SHORT = Length(model=100, fitting=40)
 
 
+def cut(prompt: int, request: dict[str, Any], length: Length, ends: tuple[str, ...] = ("length",)) -> str | None:
+    answer = {"choices": [{"finish_reason": end} for end in ends], "usage": {"prompt_tokens": prompt}}
+    return cut_by_memory(request, answer, length)
+
+
 @pytest.mark.parametrize(
-    ("prompt", "wanted", "length", "tokens"),
+    ("prompt", "request_", "length", "ends"),
     [
-        (60, 40, WHOLE, 40),
-        (60, 41, WHOLE, 40),
-        (60, 39, WHOLE, 39),
-        (60, None, WHOLE, 40),
-        (99, 7, WHOLE, 1),
-        (30, 10, SHORT, 10),
-        (30, 9, SHORT, 9),
-        (30, None, SHORT, 10),
-        (39, 1, SHORT, 1),
+        (60, {"max_tokens": 41}, WHOLE, ("length",)),
+        (60, {"max_tokens": 1000}, WHOLE, ("length",)),
+        (30, {"max_tokens": 10}, SHORT, ("length",)),
+        (30, {"max_tokens": 9}, SHORT, ("length",)),
+        (30, {}, SHORT, ("length",)),
+        (30, {"max_tokens": None}, SHORT, ("length",)),
+        (39, {"max_tokens": 1}, SHORT, ("length",)),
+        (30, {"max_tokens": 50}, SHORT, ("stop",)),
+        (30, {"max_tokens": 50, "n": 2}, SHORT, ("stop", "stop")),
+        (30, {"max_tokens": 50, "prompt": ["a", "b"]}, SHORT, ("length", "length")),
     ],
 )
-def test_what_an_answer_may_have(prompt: int, wanted: int | None, length: Length, tokens: int) -> None:
-    assert answer_tokens(prompt, wanted, length) == tokens
+def test_what_is_not_cut(prompt: int, request_: dict[str, Any], length: Length, ends: tuple[str, ...]) -> None:
+    assert cut(prompt, request_, length, ends) is None
+
+
+@pytest.mark.parametrize("answer", [{"error": {"message": "x"}}, {"data": []}, {"choices": []}, [], None])
+def test_other_answers_are_not_cut(answer: object) -> None:
+    assert cut_by_memory({"max_tokens": 99}, answer, SHORT) is None
 
 
 @pytest.mark.parametrize(
-    ("prompt", "wanted", "length", "message"),
+    ("prompt", "request_", "ends"),
     [
-        (100, None, WHOLE, "the prompt has 100 tokens, the model takes 100"),
-        (101, 1, WHOLE, "the prompt has 101 tokens, the model takes 100"),
-        (40, None, SHORT, "the prompt has 40 tokens, the model takes 100, of which 40 fit into the job's memory"),
-        (
-            30, 11, SHORT,
-            "the prompt has 30 tokens and 11 more are wanted,"
-            " the model takes 100, of which 40 fit into the job's memory",
-        ),
-        (
-            39, 1000, SHORT,
-            "the prompt has 39 tokens and 1000 more are wanted,"
-            " the model takes 100, of which 40 fit into the job's memory",
-        ),
+        (30, {"max_tokens": 11}, ("length",)),
+        (30, {"max_completion_tokens": 11}, ("length",)),
+        (30, {"max_completion_tokens": 11, "max_tokens": 2}, ("length",)),
+        (30, {"max_tokens": 11, "n": 2}, ("stop", "length")),
     ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused_with_the_numbers(
-    prompt: int, wanted: int | None, length: Length, message: str
-) -> None:
-    with pytest.raises(UnanswerableError) as caught:
-        answer_tokens(prompt, wanted, length)
-    assert str(caught.value) == message
+)
+def test_what_the_memory_cut_is_told_in_numbers(prompt: int, request_: dict[str, Any], ends: tuple[str, ...]) -> None:
+    expected = "and 11 more are wanted, the model takes 100, of which 40 fit into the job's memory"
+    assert cut(prompt, request_, SHORT, ends) == f"the prompt has {prompt} tokens {expected}"

@@ -13,7 +13,15 @@ from transformers import AutoConfig
 
 from rowen.crds.worker import ExitCode
 from rowen.runtime.batch import precision
-from rowen.runtime.batch.memory import MAX_SEQUENCES, OVERHEAD_BYTES, cache_bytes, start_failure, useful_bytes
+from rowen.runtime.batch.memory import (
+    LEAST_SEQUENCES,
+    MOST_SEQUENCES,
+    OVERHEAD_BYTES,
+    cache_bytes,
+    sequences_in,
+    start_failure,
+    useful_bytes,
+)
 from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError
 
@@ -39,7 +47,7 @@ def test_it_takes_what_is_left(model: Path) -> None:
 
 
 def test_it_takes_no_more_than_it_can_use(model: Path) -> None:
-    assert cache_bytes(model, 2**50, "auto") == useful_bytes(CONFIG) == (16 * 8192 + 128) * 2 * 32 * 8 * 128 * 4
+    assert cache_bytes(model, 2**50, "auto") == useful_bytes(CONFIG) == (256 * 8192 + 128) * 2 * 32 * 8 * 128 * 4
 
 
 def test_too_little_memory_is_said_in_numbers(model: Path) -> None:
@@ -141,15 +149,44 @@ def test_a_cache_without_a_token_is_too_little_memory() -> None:
     # The text is of the version that is installed.
     source = (Path(vllm.origin).parent / "v1" / "core" / "kv_cache_utils.py").read_text()
     assert message[: message.index(":")] in source
-    failure = start_failure(ValueError(message), "weights and vLLM leave 4096 bytes")
-    assert isinstance(failure, WorkerError)
+    failure = start_failure("ValueError", message, "weights and vLLM leave 4096 bytes")
     assert (failure.reason, failure.code) == ("MemoryTooSmall", ExitCode.USER_ERROR)
     assert "4096 bytes" in failure.message
 
 
-def test_another_refusal_of_vllm_is_tried_again() -> None:
-    error = ValueError("Available memory on node 0 (1.0/2.0 GiB) on kv cache allocation is less than requested")
-    assert start_failure(error, "weights and vLLM leave 4096 bytes") is error
+@pytest.mark.parametrize(
+    ("kind", "reason", "code"),
+    [
+        ("TooLittleError", "MemoryTooSmall", ExitCode.USER_ERROR),
+        ("UnsuitableError", "ModelUnsuitable", ExitCode.USER_ERROR),
+        ("ValueError", "Failed", ExitCode.RETRY),
+    ],
+)
+def test_another_refusal_of_vllm_is_told(kind: str, reason: str, code: ExitCode) -> None:
+    failure = start_failure(kind, "the words of vLLM", "weights and vLLM leave 4096 bytes")
+    assert (failure.reason, failure.code) == (reason, code)
+    assert "the words of vLLM" in failure.message
+
+
+TOKEN_NUMBERS = 2 * 32 * 8 * 128
+
+
+@pytest.mark.parametrize(
+    ("tokens", "length", "dtype", "sequences"),
+    [
+        (100 * 512, 8192, "auto", 100),
+        (100 * 512 - 1, 8192, "auto", 99),
+        (100 * 512, 8192, "float32", 50),
+        (100 * 512, 256, "auto", 200),
+        (10**9, 8192, "auto", MOST_SEQUENCES),
+        (1, 8192, "auto", LEAST_SEQUENCES),
+    ],
+)
+def test_the_number_of_sequences_follows_the_cache(
+    tokens: int, length: int, dtype: str, sequences: int, model: Path
+) -> None:
+    (model / "config.json").write_text(json.dumps(CONFIG | {"max_position_embeddings": length}))
+    assert sequences_in(model, tokens * TOKEN_NUMBERS * 2, dtype) == sequences
 
 
 def configured(folder: Path, config: object) -> int:
@@ -161,7 +198,7 @@ def configured(folder: Path, config: object) -> int:
 
 def whole(length: int, layers: int, key_value_heads: int, head: int) -> int:
     # In whole blocks, and one of vLLM's own.
-    tokens = (1 + MAX_SEQUENCES * math.ceil(length / 128)) * 128
+    tokens = (1 + MOST_SEQUENCES * math.ceil(length / 128)) * 128
     return tokens * 2 * layers * key_value_heads * head * 4
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,8 @@ from runtime.trees import tree
 
 from rowen.crds.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.runtime.batch.__main__ import answer_all
-from rowen.runtime.batch.requests import read_requests
-from rowen.runtime.batch.results import Result, may_begin, read_result
+from rowen.runtime.batch.results import ReadResult, may_begin, read_result
+from rowen.runtime.batch.rows import Rows
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import NoTenant
 from rowen.runtime.worker import Progress
@@ -196,30 +196,35 @@ def test_what_is_written_is_parsed_once(volume: Path, monkeypatch: pytest.Monkey
     (volume / "out.jsonl").write_bytes(OUR_LINE)
     parsed = []
 
-    def counted(data: bytes, custom_ids: Mapping[int, str | None]) -> Result | None:
+    def counted(data: bytes, rows: Rows) -> ReadResult | None:
         parsed.append(data)
-        return read_result(data, custom_ids)
+        return read_result(data, rows)
 
-    monkeypatch.setattr("rowen.runtime.batch.output.read_result", counted)
+    monkeypatch.setattr("rowen.runtime.batch.file_output.read_result", counted)
     assert answer(volume, monkeypatch).reason == "ModelMissing"
     assert parsed == [OUR_LINE]
 
 
 @pytest.mark.parametrize(
-    ("content", "built"), [(b"notes", set()), (TORN_ANSWER, {"batch_req_1"}), (TORN_ERROR, {"batch_req_2"})]
+    ("content", "begins"),
+    [
+        (TORN_ANSWER, True),
+        (TORN_ANSWER[:-30], True),
+        (TORN_ANSWER.replace(b"200", b"400"), True),
+        (TORN_ERROR, True),
+        (b"", True),
+        (b'{"id": "bat', True),
+        (b'{"id": "batch_req_', True),
+        (b'{"id": "batch_req_3', True),
+        (b'{"id": "batch_req_3"', True),
+        (b'{"id": "batch_req_4"', False),
+        (b'{"id": "batch_req_0"', False),
+        (b'{"id": "batch_req_x', False),
+        (b'{"id": "batch_req_1x', False),
+        (b'{"id": "batch_req_' + b"1" * 40, False),
+        (b'{"id": "bot', False),
+        (b"notes", False),
+    ],
 )
-def test_results_are_built_only_for_requests_that_may_have_begun(
-    content: bytes, built: set[str], volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (volume / "out.jsonl").write_bytes(content)
-    requests = read_requests(volume / "in.jsonl")
-    found, dumps = [], json.dumps
-
-    def noted(value: dict[str, object], **named: bool) -> str:
-        found.append(value["id"])
-        return dumps(value, **named)
-
-    monkeypatch.setattr(json, "dumps", noted)
-    begun = [request for request in requests if may_begin(content, request)]
-    assert set(found) == built
-    assert {f"batch_req_{request.line}" for request in begun} == built
+def test_how_a_result_begins(content: bytes, begins: bool, volume: Path) -> None:
+    assert may_begin(content, Rows(volume / "in.jsonl")) is begins

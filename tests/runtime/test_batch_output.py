@@ -1,179 +1,247 @@
 """Each row is written exactly once, whatever happens."""
 
+import asyncio
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runtime.scripted_engine import ScriptedEngine
+from runtime.scripted_server import ScriptedServer
+from runtime.server import environment
 
-from rowen.runtime.batch.memory import MAX_SEQUENCES
-from rowen.runtime.batch.output import Output, read_written
-from rowen.runtime.batch.requests import Request, read_requests
+from rowen.runtime.batch.file_output import FileOutput, ResultFile, owner_file
+from rowen.runtime.batch.results import problem_result
+from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.runner import BatchRunner, write_problems
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.native import NoTenant
 from rowen.runtime.worker import Progress
 
-ROWS = 40
-BAD_LINE = 7
+ROWS = 400
+BAD_LINE, REFUSED_LINE = 7, 9
+REFUSED = frozenset({REFUSED_LINE})
+ALL = sorted(f"batch_req_{line}" for line in range(1, ROWS + 1))
 
 
 @pytest.fixture
-def requests(tmp_path: Path) -> list[Request]:
-    body = {"prompt": "x"}
+def source(tmp_path: Path) -> Path:
+    body = {"prompt": "x", "model": "mine"}
     lines = [
         json.dumps({"custom_id": f"r{number}", "method": "POST", "url": "/v1/completions", "body": body})
         for number in range(1, ROWS + 1)
     ]
     lines[BAD_LINE - 1] = "broken"
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    return read_requests(tmp_path / "in.jsonl")
+    return tmp_path / "in.jsonl"
 
 
-def opened(folder: Path, fence: Fence, requests: list[Request]) -> Output:
-    path = folder / "out.jsonl"
-    return Output(path, fence, requests, read_written(path, requests))
+def opened(source: Path, attempt: int = 1, errors: bool = False) -> FileOutput:
+    folder = source.parent
+    return FileOutput(source, Rows(source), folder / "out.jsonl", folder / "err.jsonl" if errors else None, attempt)
 
 
 def run(
-    requests: list[Request], folder: Path, engine: ScriptedEngine | None = None, attempt: int = 1
-) -> tuple[Progress, ScriptedEngine]:
-    engine = engine or ScriptedEngine()
-    progress = Progress("rows", NoTenant())
-    output = opened(folder, Fence(folder / "owner", attempt), requests)
-    try:
-        write_problems(requests, output)
-        BatchRunner(engine, output, progress, "m", 0).run(requests)
-    finally:
-        output.close()
-    return progress, engine
+    source: Path, server: ScriptedServer | None = None, attempt: int = 1, errors: bool = False
+) -> tuple[Progress, ScriptedServer]:
+    server = server or ScriptedServer()
+    progress, rows = Progress("rows", NoTenant()), Rows(source)
+    output = opened(source, attempt, errors)
+    write_problems(rows, output)
+    asyncio.run(BatchRunner(server, output, progress, "served").run(rows))
+    output.close()
+    return progress, server
 
 
-def ids(folder: Path) -> list[str]:
-    return [json.loads(line)["id"] for line in (folder / "out.jsonl").read_text().splitlines()]
+def ids(source: Path, name: str = "out.jsonl") -> list[str]:
+    return [json.loads(line)["id"] for line in source.with_name(name).read_text().splitlines()]
 
 
-def test_every_row_once_and_the_rest_in_spite_of_a_bad_line(requests: list[Request], tmp_path: Path) -> None:
-    progress, engine = run(requests, tmp_path)
-    assert sorted(ids(tmp_path)) == sorted(f"batch_req_{line}" for line in range(1, ROWS + 1))
-    assert (progress.completed, progress.total, progress.tokens) == (ROWS, ROWS, 5 * (ROWS - 1))
-    assert engine.most_at_once == MAX_SEQUENCES
-    bad = next(json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines() if "broken" not in line)
+def test_every_row_once_and_the_rest_in_spite_of_a_bad_line(source: Path) -> None:
+    progress, server = run(source, ScriptedServer(REFUSED))
+    assert sorted(ids(source)) == ALL
+    assert (progress.completed, progress.total) == (ROWS, ROWS)
+    assert server.most_at_once == 12
+    assert server.seen[1] == {"prompt": "x", "model": "served", "seed": 1}
+    lines = {value["id"]: value for value in map(json.loads, source.with_name("out.jsonl").read_text().splitlines())}
+    assert lines["batch_req_1"]["response"]["body"]["model"] == "mine"
+    bad, refused = lines[f"batch_req_{BAD_LINE}"], lines[f"batch_req_{REFUSED_LINE}"]
     assert bad["response"] is None
     assert bad["error"]["message"].startswith(f"in.jsonl:{BAD_LINE}: ")
+    assert (refused["error"], refused["response"]["status_code"]) == (None, 400)
+    assert refused["response"]["body"]["error"]["message"] == "too long"
+    assert not owner_file(source.with_name("out.jsonl")).exists()
 
 
-def test_torn_at_every_byte_of_the_last_lines_it_recovers(requests: list[Request], tmp_path: Path) -> None:
-    run(requests, tmp_path)
-    path = tmp_path / "out.jsonl"
+def test_failed_rows_have_a_file_of_their_own(source: Path) -> None:
+    run(source, ScriptedServer(REFUSED), errors=True)
+    assert sorted(ids(source, "err.jsonl")) == sorted([f"batch_req_{BAD_LINE}", f"batch_req_{REFUSED_LINE}"])
+    assert sorted(ids(source) + ids(source, "err.jsonl")) == ALL
+
+
+@pytest.mark.parametrize(
+    "body", [{"temperature": 0}, {"seed": 5}, {"seed": None}, {}], ids=["greedy", "own seed", "null", "none"]
+)
+def test_a_row_that_samples_has_a_seed(body: dict[str, object], tmp_path: Path) -> None:
+    row = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"} | body}
+    (tmp_path / "in.jsonl").write_text("\n" + json.dumps(row))
+    _, server = run(tmp_path / "in.jsonl")
+    assert server.seen[2].get("seed") == (None if "temperature" in body else body.get("seed") or 2)
+
+
+def test_a_route_that_is_not_served_is_named(source: Path) -> None:
+    source.write_text(source.read_text().replace("/v1/completions", "/v1/embeddings", 1))
+    _, server = run(source)
+    [line] = [line for line in source.with_name("out.jsonl").read_text().splitlines() if '"batch_req_1"' in line]
+    message = "line 1: url '/v1/embeddings': this model answers at /v1/completions"
+    assert json.loads(line)["error"] == {"code": "invalid_request", "message": message}
+    assert 1 not in server.seen
+
+
+def test_torn_at_any_byte_of_the_last_lines_it_recovers(source: Path) -> None:
+    run(source)
+    path = source.with_name("out.jsonl")
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
-    for cut in range(len(b"".join(lines[:-2])), len(whole)):
+    for cut in range(len(b"".join(lines[:-1])) - 3, len(whole), 7):
         path.write_bytes(whole[:cut])
-        run(requests, tmp_path, attempt=2)
-        assert sorted(ids(tmp_path)) == sorted(f"batch_req_{line}" for line in range(1, ROWS + 1))
+        run(source, attempt=2)
+        assert sorted(ids(source)) == ALL
 
 
-def test_a_crash_of_the_engine_loses_no_written_row(requests: list[Request], tmp_path: Path) -> None:
-    class Crashing(ScriptedEngine):
-        def step(self):  # type: ignore[no-untyped-def]
-            if len(self.seen) > 25:
-                raise RuntimeError("engine died")
-            return super().step()
-
-    with pytest.raises(RuntimeError):
-        run(requests, tmp_path, Crashing())
-    written = set(ids(tmp_path))
-    _, engine = run(requests, tmp_path, attempt=2)
-    assert len(ids(tmp_path)) == ROWS
-    assert not {f"batch_req_{line}" for line in engine.seen} & written
+@pytest.mark.parametrize("file", ["out.jsonl", "err.jsonl"])
+def test_a_crash_between_the_two_files_leaves_each_row_in_one(file: str, source: Path) -> None:
+    """A group goes into one file after the other; of the second any part may be missing."""
+    run(source, ScriptedServer(frozenset(range(2, ROWS, 3))), errors=True)
+    path = source.with_name(file)
+    path.write_bytes(path.read_bytes()[:-700])
+    _, server = run(source, ScriptedServer(frozenset(range(2, ROWS, 3))), attempt=2, errors=True)
+    assert 0 < len(server.seen) < 20
+    assert sorted(ids(source) + ids(source, "err.jsonl")) == ALL
+    assert ids(source, "err.jsonl").count("batch_req_2") == 1
 
 
-def test_a_row_that_the_model_cannot_take_gets_an_error(requests: list[Request], tmp_path: Path) -> None:
-    run(requests, tmp_path, ScriptedEngine(frozenset({3})))
-    [line] = [
-        value
-        for value in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-        if value["id"] == "batch_req_3"
-    ]
-    assert line["custom_id"] == "r3"
-    assert line["error"]["message"] == "line 3: too long"
+def test_a_row_in_both_files_is_no_jobs_output(source: Path) -> None:
+    run(source, ScriptedServer(REFUSED), errors=True)
+    source.with_name("err.jsonl").write_bytes(source.with_name("out.jsonl").read_bytes())
+    with pytest.raises(WorkerError, match="both have the result of line 1"):
+        opened(source, 2, errors=True)
 
 
-def test_a_superseded_attempt_writes_nothing_more(requests: list[Request], tmp_path: Path) -> None:
-    class Superseding(ScriptedEngine):
-        def step(self):  # type: ignore[no-untyped-def]
-            if len(self.seen) == 20:
-                Fence(tmp_path / "owner", 2)
-            return super().step()
+def test_one_file_cannot_be_both(source: Path) -> None:
+    source.with_name("err.jsonl").symlink_to("out.jsonl")
+    source.with_name("out.jsonl").touch()
+    with pytest.raises(WorkerError, match="is the output, too"):
+        opened(source, errors=True)
+
+
+def test_a_crash_of_the_server_loses_no_written_row(source: Path) -> None:
+    def crash(asked: int) -> None:
+        if asked > 300:
+            raise RuntimeError("engine died")
+
+    with pytest.raises(RuntimeError, match="engine died"):
+        run(source, ScriptedServer(at_each=crash))
+    written = set(ids(source))
+    _, server = run(source, attempt=2)
+    assert sorted(ids(source)) == ALL
+    assert not {f"batch_req_{line}" for line in server.seen} & written
+
+
+WORKER = """
+    import os, sys
+    from pathlib import Path
+    from runtime.test_batch_output import REFUSED, ScriptedServer, run
+    import rowen.runtime.batch.runner as runner
+    runner._GROUP_SECONDS = 0.0
+    def told(asked):
+        if asked % 5 == 0:
+            os.write(1, b".")
+    run(Path(sys.argv[1]), ScriptedServer(frozenset(range(1, 400, 3)), told), int(sys.argv[2]), errors=True)
+"""
+
+
+def test_killed_again_and_again_every_row_is_there_once(source: Path) -> None:
+    """Killed at any moment of its work, inside of a commit too."""
+    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(source)]
+    ends, kills = [-signal.SIGKILL], 0
+    while ends[-1] == -signal.SIGKILL:
+        process = subprocess.Popen([*command, str(kills + 1)], env=environment(), stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.read(2 + 8 * kills)
+        process.kill()
+        process.stdout.close()
+        ends.append(process.wait())
+        kills += 1
+        assert kills < 30
+    assert ends[-1] == 0
+    assert kills > 2
+    assert sorted(ids(source) + ids(source, "err.jsonl")) == ALL
+
+
+def test_a_superseded_attempt_writes_nothing_more(source: Path) -> None:
+    def supersede(asked: int) -> None:
+        if asked == 200:
+            Fence(owner_file(source.with_name("out.jsonl")), 2)
 
     with pytest.raises(WorkerError, match="attempt 2"):
-        run(requests, tmp_path, Superseding())
-    before = ids(tmp_path)
-    run(requests, tmp_path, attempt=3)
-    assert ids(tmp_path)[: len(before)] == before
-    assert len(ids(tmp_path)) == ROWS
+        run(source, ScriptedServer(at_each=supersede))
+    before = ids(source)
+    run(source, attempt=3)
+    assert ids(source)[: len(before)] == before
+    assert sorted(ids(source)) == ALL
 
 
-def test_another_inputs_results_are_not_touched(requests: list[Request], tmp_path: Path) -> None:
-    foreign = '{"id": "batch_req_1", "custom_id": "other", "response": null, "error": null}\n'
-    (tmp_path / "out.jsonl").write_text(foreign)
-    with pytest.raises(WorkerError) as caught:
-        run(requests, tmp_path)
+@pytest.mark.parametrize("name", ["out.jsonl", "err.jsonl"])
+def test_another_inputs_results_are_not_touched(name: str, source: Path) -> None:
+    foreign = '{"id": "batch_req_1", "custom_id": "other", "response": null, "error": {}}\n'
+    source.with_name(name).write_text(foreign)
+    with pytest.raises(WorkerError, match=f"{name}:1 is no result of this input") as caught:
+        run(source, errors=True)
     assert caught.value.reason == "OutputUnwritable"
-    assert (tmp_path / "out.jsonl").read_text() == foreign
+    assert source.with_name(name).read_text() == foreign
+    assert {path.name for path in source.parent.iterdir()} == {"in.jsonl", name}
 
 
-def test_a_full_disk_leaves_whole_lines(
-    requests: list[Request], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = 0
-    original = os.fsync
+def test_a_full_disk_leaves_whole_lines(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = opened(source)
+    rows = Rows(source)
+    results = [problem_result(rows.row(line), "x" * 100) for line in range(1, 9)]
+    output.append(results[:4])
+    original: Callable[[int], None] = os.fsync
 
     def full(descriptor: int) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        original(descriptor)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    output = opened(tmp_path, Fence(tmp_path / "owner", 1), requests)
     monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setattr(output, "_fence", type("Open", (), {"check": lambda self: None})())
+    monkeypatch.setattr(Fence, "check", lambda self: None)
     with pytest.raises(OSError, match="No space"):
-        BatchRunner(ScriptedEngine(), output, Progress("rows", NoTenant()), "m", 0).run(
-            [request for request in requests if request.problem is None]
-        )
-    assert (tmp_path / "out.jsonl").read_bytes().endswith(b"\n")
-    assert len(ids(tmp_path)) == 4
+        output.append(results[4:])
+    monkeypatch.setattr(os, "fsync", original)
+    assert ids(source) == [f"batch_req_{line}" for line in range(1, 5)]
+    assert [line for line in range(1, 9) if line in output.done] == [1, 2, 3, 4]
 
 
-def test_what_an_older_attempt_wrote_until_the_fence_was_taken_is_not_run_again(
-    requests: list[Request], tmp_path: Path
-) -> None:
-    path = tmp_path / "out.jsonl"
-    fence = Fence(tmp_path / "owner", 1)
-    older = opened(tmp_path, fence, requests)
-    seen = read_written(path, requests)
-    BatchRunner(ScriptedEngine(), older, Progress("rows", NoTenant()), "m", 0).run(requests[:3])
-    output = Output(path, Fence(tmp_path / "owner", 2), requests, seen)
-    assert output.done == {1, 2, 3}
-    assert len(ids(tmp_path)) == 3
+def test_what_an_older_attempt_wrote_until_the_fence_was_taken_is_not_run_again(source: Path) -> None:
+    rows = Rows(source)
+    older = opened(source)
+    seen = ResultFile(source.with_name("out.jsonl"), rows)
+    older.append([problem_result(rows.row(line), "x") for line in (1, 2, 3)])
+    assert not len(seen.written.lines)
+    seen.open(Fence(owner_file(source.with_name("out.jsonl")), 2))
+    assert [line for line in rows if line in seen.written.lines] == [1, 2, 3]
+    assert len(ids(source)) == 3
 
 
-def test_an_output_that_came_before_the_fence_is_read(requests: list[Request], tmp_path: Path) -> None:
-    nothing = read_written(tmp_path / "out.jsonl", requests)
-    run(requests, tmp_path)
-    output = Output(tmp_path / "out.jsonl", Fence(tmp_path / "owner", 2), requests, nothing)
-    assert len(output.done) == ROWS
-
-
-def test_an_output_that_went_before_the_fence_is_written_anew(requests: list[Request], tmp_path: Path) -> None:
-    run(requests, tmp_path)
-    whole = read_written(tmp_path / "out.jsonl", requests)
-    (tmp_path / "out.jsonl").unlink()
-    output = Output(tmp_path / "out.jsonl", Fence(tmp_path / "owner", 2), requests, whole)
-    assert not output.done
+def test_an_output_that_went_before_the_fence_is_written_anew(source: Path) -> None:
+    run(source)
+    seen = ResultFile(source.with_name("out.jsonl"), Rows(source))
+    source.with_name("out.jsonl").unlink()
+    seen.open(Fence(owner_file(source.with_name("out.jsonl")), 2))
+    assert not len(seen.written.lines)

@@ -1,77 +1,244 @@
-"""The batch worker with a real engine, as the operator starts it."""
+"""The batch worker with a real vLLM, as the operator starts it."""
 
 import json
-import re
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runtime.server import environment
+import torch
+from peft import LoraConfig, get_peft_model
+from runtime.server import START_SECONDS, environment
+from transformers import AutoModelForCausalLM, BertConfig, BertModel
 
 from rowen.crds.worker import BatchSpec, Location, ModelLocation
-from rowen.demo.samples import requests, write_lines
-from rowen.runtime.batch import precision
+from rowen.demo.samples import requests
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
+from rowen.runtime.batch.precision import FLOAT32
 from rowen.runtime.batch.weights import weights_bytes
 
-CACHE_NUMBERS = 5 * 128 * 2 * 2 * 32
+CACHE_BYTES = 5 * 128 * 2 * 2 * 32 * 4
 """Five blocks of 128 tokens: two layers, keys and values of 32 numbers. vLLM keeps one block to itself."""
-TAKES = "the model takes 1024, of which 512 fit into the job's memory"
-ODD: list[tuple[dict[str, Any], str]] = [
-    ({"prompt": list(range(10, 40)) * 40}, f"the prompt has 1200 tokens, {TAKES}"),
-    ({"prompt": [10] * 512}, f"the prompt has 512 tokens, {TAKES}"),
-    ({"prompt": [10] * 500, "max_tokens": 13}, f"the prompt has 500 tokens and 13 more are wanted, {TAKES}"),
-    ({"prompt": [10, -1]}, "vocabulary"),
-    ({"prompt": [10, 10**9]}, "vocabulary"),
-    ({"prompt": [10**26]}, "vocabulary"),
-    ({"prompt": "x", "stop": [""]}, "body.stop"),
+FITS = "the model takes 1024, of which 512 fit into the job's memory"
+SCHEMA = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
+MESSAGES = [{"role": "user", "content": "x"}]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": list(range(10, 40)) * 40}, "maximum context length is 512 tokens"),
+    ({"prompt": [10] * 500, "max_tokens": 13, "ignore_eos": True}, f"500 tokens and 13 more are wanted, {FITS}"),
+    ({"prompt": [10, -1]}, "body.prompt"),
+    ({"prompt": [10, 10**9]}, "out of vocabulary"),
+    ({"prompt": [10**26]}, "out of vocabulary"),
+    ({"prompt": "x", "stop": [""]}, "stop cannot contain an empty string"),
     ({"prompt": "x", "seed": 10**26}, "body.seed"),
-    ({"messages": [{"role": "user", "content": "a\ud800"}]}, "the chat template refuses the messages"),
+    ({"prompt": "x", "temperature": -1}, "temperature"),
+    ({"messages": [{"role": "user", "content": "a\ud800"}]}, "TextEncodeInput"),
+    ({"messages": []}, "messages"),
 ]
-"""Bodies that the model cannot answer, and what is said of each."""
-FITTING = [
+"""Bodies that vLLM refuses, and what it says."""
+ANSWERED: list[dict[str, Any]] = [
     {"prompt": [10, 11], "seed": 2**63 - 1},
-    {"prompt": [10, 11], "seed": -(2**63)},
     {"prompt": [10] * 500, "max_tokens": 12},
-    {"messages": [{"role": "user", "content": "x"}]},
+    {"prompt": "x", "n": 2, "max_tokens": 2},
+    {"prompt": "x", "max_tokens": 3, "logprobs": 2, "temperature": 0},
+    {"messages": MESSAGES, "max_tokens": 40, "response_format": FORMAT},
+    {"messages": MESSAGES, "max_tokens": 3, "logprobs": True, "top_logprobs": 2},
+    {"messages": MESSAGES, "max_tokens": 3, "min_tokens": 3, "chat_template_kwargs": {"unused": 1}},
 ]
 
 
-def _line(custom_id: str, body: dict[str, Any]) -> str:
-    url = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+def line(custom_id: str, body: dict[str, Any], url: str = "") -> str:
+    url = url or ("/v1/chat/completions" if "messages" in body else "/v1/completions")
     return json.dumps({"custom_id": custom_id, "method": "POST", "url": url, "body": body}) + "\n"
 
 
-@pytest.mark.timeout(600)
-def test_rows_are_answered_in_the_openai_format(tiny_model: Path, tmp_path: Path) -> None:
-    write_lines(tmp_path / "in.jsonl", requests(20))
-    with (tmp_path / "in.jsonl").open("a") as stream:
-        stream.write("broken\n")
-        stream.writelines(_line(f"odd-{number}", body) for number, (body, _) in enumerate(ODD))
-        stream.writelines(_line(f"fitting-{number}", body) for number, body in enumerate(FITTING))
-    dtype = precision.chosen(tiny_model)
-    cache_bytes = CACHE_NUMBERS * (4 if dtype == precision.FLOAT32 else 2)
-    job = BatchSpec(
-        model=ModelLocation(name_or_path=str(tiny_model)),
-        input=Location(where=str(tmp_path / "in.jsonl")),
-        output=Location(where=str(tmp_path / "out" / "results.jsonl")),
-        memory_bytes=OVERHEAD_BYTES + weights_bytes(tiny_model, dtype) + cache_bytes,
+def job(folder: Path, model: Path, lines: list[str], **more: Any) -> BatchSpec:
+    """A job of these lines, with two files."""
+    (folder / "in.jsonl").write_text("".join(lines))
+    spec = {
+        "model": ModelLocation(name_or_path=str(model)),
+        "input": Location(where=str(folder / "in.jsonl")),
+        "output": Location(where=str(folder / "out" / "results.jsonl")),
+        "errors": Location(where=str(folder / "out" / "errors.jsonl")),
+        "args": ["--dtype=float32"],
+        "memory_bytes": OVERHEAD_BYTES + weights_bytes(model, FLOAT32) + CACHE_BYTES,
+    }
+    return BatchSpec.model_validate(spec | more)
+
+
+@contextmanager
+def working(spec: BatchSpec, attempt: int = 1) -> Iterator["subprocess.Popen[str]"]:
+    """The worker, which is killed at the end with all of its processes."""
+    # One thread: where others compute, too, several wait for one another.
+    command = ["taskset", "-c", str(max(os.sched_getaffinity(0))), sys.executable, "-m", "rowen.runtime.batch"]
+    settings = environment(ROWEN_JOB_SPEC=spec.model_dump_json(by_alias=True), ROWEN_ATTEMPT=str(attempt))
+    process = subprocess.Popen(
+        command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    command = [sys.executable, "-m", "rowen.runtime.batch"]
-    settings = environment(ROWEN_JOB_SPEC=job.model_dump_json(by_alias=True), ROWEN_ATTEMPT="1")
-    ended = subprocess.run(command, env=settings, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    results = {value["id"]: value for value in map(json.loads, Path(job.output.where).read_text().splitlines())}
-    assert {line for line in range(1, 35) if results[f"batch_req_{line}"]["error"]} == set(range(21, 31))
-    assert len(results) == 34
-    for line, (_, said) in enumerate(ODD, start=22):
-        message = results[f"batch_req_{line}"]["error"]["message"]
-        assert re.search(rf"\b(line |in\.jsonl:){line}: ", message)
-        assert said in message
-    chat, completion = (results[f"batch_req_{line}"]["response"]["body"] for line in (1, 2))
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def done(spec: BatchSpec, attempt: int = 1, code: int = 0) -> str:
+    """What the worker says until it has ended in that way."""
+    with working(spec, attempt) as process:
+        _, said = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == code, said[-4000:]
+    return said
+
+
+def results(spec: BatchSpec) -> dict[str, dict[str, Any]]:
+    """By custom id."""
+    assert spec.errors is not None
+    lines = Path(spec.output.where).read_text() + Path(spec.errors.where).read_text()
+    values = [json.loads(each) for each in lines.splitlines()]
+    assert len({value["id"] for value in values}) == len(values)
+    return {value["custom_id"]: value for value in values}
+
+
+@pytest.mark.timeout(600)
+def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
+    lines = [json.dumps(row) + "\n" for row in requests(6)]
+    lines += [line(f"refused-{number}", body) for number, (body, _) in enumerate(REFUSED)]
+    lines += [line(f"answered-{number}", body) for number, body in enumerate(ANSWERED)]
+    lines += ["broken\n", line("elsewhere", {"input": "x"}, "/v1/embeddings")]
+    spec = job(tmp_path, tiny_model, lines)
+    assert f'"{len(lines)} rows, {len(REFUSED) + 2} of them errors (see errors.jsonl)"' in done(spec)
+    found = results(spec)
+    assert len(found) == len(lines)
+    assert spec.errors is not None
+    errors = [json.loads(each)["custom_id"] for each in Path(spec.errors.where).read_text().splitlines()]
+    assert sorted(map(str, errors)) == sorted(["None", "elsewhere", *(f"refused-{n}" for n in range(len(REFUSED)))])
+    for number, (_, said) in enumerate(REFUSED):
+        value = found[f"refused-{number}"]
+        assert (value["error"], value["response"]["status_code"]) == (None, 400)
+        assert said in str(value["response"]["body"]["error"]), number
+    assert found["elsewhere"]["response"] is None
+    assert (
+        "url '/v1/embeddings': this model answers at /v1/chat/completions, " in found["elsewhere"]["error"]["message"]
+    )
+    chat, completion = (found[f"request-000{number}"]["response"]["body"] for number in (0, 1))
     assert (chat["object"], chat["choices"][0]["message"]["role"]) == ("chat.completion", "assistant")
+    assert (chat["id"], chat["model"]) == ("chatcmpl-batch_req_1", "llama-demo")
     assert completion["object"] == "text_completion"
     assert completion["usage"]["completion_tokens"] > 0
-    assert '"34 rows, 10 of them errors (see results.jsonl)"' in ended.stderr
+    bodies = [found[f"answered-{number}"]["response"]["body"] for number in range(len(ANSWERED))]
+    assert bodies[0]["model"] == str(tiny_model)
+    assert bodies[1]["usage"]["prompt_tokens"] == 500
+    assert len(bodies[2]["choices"]) == 2
+    assert [len(top) for top in bodies[3]["choices"][0]["logprobs"]["top_logprobs"]] == [2, 2, 2]
+    assert json.loads(bodies[4]["choices"][0]["message"]["content"])["a"] in (1, 2)
+    assert len(bodies[5]["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
+
+
+@pytest.fixture
+def adapter(tiny_model: Path, tmp_path: Path) -> Path:
+    torch.manual_seed(3)
+    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_model), config).save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def engine_of(process: "subprocess.Popen[str]") -> int:
+    """The process in which vLLM computes."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return next(int(child) for child in children if "EngineCore" in Path(f"/proc/{child}/cmdline").read_text())
+
+
+@pytest.mark.timeout(900)
+def test_an_adapter_answers_and_every_row_once_though_the_engine_was_killed(
+    tiny_model: Path, adapter: Path, tmp_path: Path
+) -> None:
+    rows = [line(f"r{number}", {"prompt": [20 + number % 50] * 9, "max_tokens": 60}) for number in range(300)]
+    spec = job(tmp_path, tiny_model, rows, adapter=Location(where=str(adapter)))
+    output = Path(spec.output.where)
+    with working(spec) as process:
+        end = time.monotonic() + START_SECONDS
+        while not (output.exists() and output.stat().st_size):
+            assert process.poll() is None, process.communicate()[1][-4000:]
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.kill(engine_of(process), signal.SIGKILL)
+        _, said = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 1, said[-4000:]
+    assert "vLLM's engine has ended" in said
+    before = output.read_bytes()
+    assert before.count(b"\n") < 300
+    done(spec, attempt=2)
+    assert output.read_bytes().startswith(before)
+    assert len(results(spec)) == 300
+    assert spec.errors is not None
+    assert not Path(spec.errors.where).read_bytes()
+    greedy = [{"prompt": [20] * 9, "max_tokens": 20, "temperature": 0}, {"model": "any", "prompt": "x"}]
+    texts = {}
+    for name, chosen in (("plain", None), ("tuned", Location(where=str(adapter)))):
+        (tmp_path / name).mkdir()
+        other = job(tmp_path / name, tiny_model, [line(str(n), body) for n, body in enumerate(greedy)], adapter=chosen)
+        done(other)
+        first, second = (results(other)[custom_id]["response"]["body"] for custom_id in "01")
+        assert (first["model"], second["model"]) == (str(chosen.where if chosen else tiny_model), "any")
+        texts[name] = first["choices"][0]["text"]
+    assert texts["plain"] != texts["tuned"]
+
+
+@pytest.fixture
+def encoder(tiny_model: Path, tmp_path: Path) -> Path:
+    """A BERT of two layers with the Llama's tokenizer."""
+    folder = tmp_path / "encoder"
+    torch.manual_seed(4)
+    config = BertConfig(
+        vocab_size=1024, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128,
+        max_position_embeddings=256,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    for path in tiny_model.glob("token*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+@pytest.mark.timeout(600)
+def test_an_embedding_model_embeds_and_scores(encoder: Path, tmp_path: Path) -> None:
+    lines = [line(f"e{number}", {"model": "mine", "input": "a" * number}, "/v1/embeddings") for number in range(1, 4)]
+    lines.append(line("s", {"text_1": "a", "text_2": ["a", "b"]}, "/v1/score"))
+    lines.append(line("long", {"input": [9] * 300}, "/v1/embeddings"))
+    lines.append(line("chat", {"messages": MESSAGES}))
+    spec = job(tmp_path, encoder, lines)
+    done(spec)
+    found = results(spec)
+    for number in range(1, 4):
+        body = found[f"e{number}"]["response"]["body"]
+        assert (body["model"], body["object"], len(body["data"][0]["embedding"])) == ("mine", "list", 64)
+    assert len(found["s"]["response"]["body"]["data"]) == 2
+    assert found["long"]["response"]["status_code"] == 400
+    assert "url '/v1/chat/completions': this model answers at " in found["chat"]["error"]["message"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("more", "reason", "said"),
+    [
+        ({"args": ["--no-such-thing"]}, "SpecInvalid", "unrecognized arguments: --no-such-thing"),
+        ({"args": ["--max-num-seqs=few"]}, "SpecInvalid", "argument --max-num-seqs: invalid"),
+        ({"args": ["--served-model=x"]}, "SpecInvalid", "args: --served-model-name: the job decides that"),
+        ({"args": ["word"]}, "SpecInvalid", "args: 'word' belongs to no argument"),
+        ({"args": ["--help"]}, "SpecInvalid", "args: an argument that starts no server"),
+        ({"args": ["--enable-auto-tool-choice"]}, "SpecInvalid", "--enable-auto-tool-choice requires"),
+        ({"adapter": Location(where="/nothing")}, "ModelMissing", "adapter: /nothing holds no adapter_config.json"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_the_model_is_loaded(
+    more: dict[str, Any], reason: str, said: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = job(tmp_path, tiny_model, [line("a", {"prompt": "x"})], **more)
+    last = done(spec, code=64).splitlines()[-1]
+    assert (json.loads(last)["reason"], said in json.loads(last)["message"]) == (reason, True), last

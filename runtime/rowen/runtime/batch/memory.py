@@ -1,18 +1,25 @@
 """How much of a job's memory its key-value cache takes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rowen.crds.base import quantity_text
+from rowen.crds.worker import ExitCode
+from rowen.runtime.batch.precision import FLOAT32
 from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError, input_failure, is_passing, reading
 
-OVERHEAD_BYTES = 1536 * 2**20
-"""Interpreter, libraries and activations of a vLLM process, beside weights and cache."""
-MAX_SEQUENCES = 16
-"""Requests that are decoded together."""
+OVERHEAD_BYTES = 2048 * 2**20
+"""Interpreters, libraries and activations of vLLM's two processes, beside weights and cache."""
+MOST_SEQUENCES = 256
+"""Requests that are decoded together where the cache has room for them. More bring little, and need memory of their own
+for the logits."""
+LEAST_SEQUENCES = 4
+_TYPICAL_TOKENS = 512
+"""Of a prompt and its answer together. Where rows are longer, vLLM lets those wait for which there is no room."""
 
 _NOTHING_FITS = "Cannot auto-fit max_model_len"
 """How vLLM says so; it has no kind of error of its own for it."""
@@ -32,11 +39,8 @@ def cache_bytes(model: Path, memory_bytes: int, dtype: str) -> int:
     Raises `WorkerError` when the weights leave nothing, and when the configuration does not tell the model's size.
     """
     left = bytes_left(model, memory_bytes, dtype, 1)
-    try:
-        return min(left, useful_bytes(text_configuration(model)))
-    except (OSError, RecursionError, ValueError) as error:
-        message = f"the size of the cache cannot be told from {model / 'config.json'}: {error}"
-        raise input_failure("ModelMissing", message, error) from error
+    with _configured(model) as config:
+        return min(left, useful_bytes(config))
 
 
 def bytes_left(model: Path, memory_bytes: int, dtype: str, least: int) -> int:
@@ -51,11 +55,24 @@ def bytes_left(model: Path, memory_bytes: int, dtype: str, least: int) -> int:
     return left
 
 
-def start_failure(error: ValueError, given: str) -> Exception:
-    """What it means that vLLM does not start with the cache that it was given: its other errors may pass."""
-    if _NOTHING_FITS not in str(error):
-        return error
-    return WorkerError("MemoryTooSmall", f"{given}: not one token fits")
+def sequences_in(model: Path, cache_bytes: int, dtype: str) -> int:
+    """How many requests are decoded together with such a cache. Raises as `cache_bytes`."""
+    with _configured(model) as config:
+        # Other types than float32 have two bytes or fewer.
+        token_bytes = _token_numbers(config) * (_FLOAT32_BYTES if dtype == FLOAT32 else _FLOAT32_BYTES // 2)
+        tokens = min(_TYPICAL_TOKENS, _number(config, "max_position_embeddings"))
+    return max(LEAST_SEQUENCES, min(MOST_SEQUENCES, cache_bytes // token_bytes // tokens))
+
+
+def start_failure(kind: str, message: str, given: str) -> WorkerError:
+    """What it means that vLLM's process ends with such an error at its start, with the cache that it was given."""
+    if kind == "TooLittleError":
+        return WorkerError("MemoryTooSmall", message)
+    if kind == "UnsuitableError":
+        return WorkerError("ModelUnsuitable", message)
+    if _NOTHING_FITS in message:
+        return WorkerError("MemoryTooSmall", f"{given}: not one token fits")
+    return WorkerError("Failed", f"vLLM does not start: {kind}: {message}", ExitCode.RETRY)
 
 
 def useful_bytes(config: Mapping[str, Any]) -> int:
@@ -64,12 +81,9 @@ def useful_bytes(config: Mapping[str, Any]) -> int:
     Layers that look back over a window only are counted as if they kept everything. Raises `ValueError` that names
     the field.
     """
-    heads = _number(config, "num_attention_heads")
-    head = _optional(config, "head_dim") or _number(config, "hidden_size") // heads
-    key_value_heads = _optional(config, "num_key_value_heads") or heads
-    token = 2 * _number(config, "num_hidden_layers") * key_value_heads * head
-    blocks = 1 + MAX_SEQUENCES * -(-_number(config, "max_position_embeddings") // _BLOCK_TOKENS)
-    return blocks * _BLOCK_TOKENS * token * _FLOAT32_BYTES
+    token_bytes = _token_numbers(config) * _FLOAT32_BYTES
+    blocks = 1 + MOST_SEQUENCES * -(-_number(config, "max_position_embeddings") // _BLOCK_TOKENS)
+    return blocks * _BLOCK_TOKENS * token_bytes
 
 
 def text_configuration(model: Path) -> Mapping[str, Any]:
@@ -93,6 +107,23 @@ def text_configuration(model: Path) -> Mapping[str, Any]:
         fields = written | text if isinstance(text, dict) else written
         return {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
     return {name: getattr(config, name) for name in _FIELDS if getattr(config, name, None) is not None}
+
+
+@contextmanager
+def _configured(model: Path) -> Iterator[Mapping[str, Any]]:
+    """The model's configuration. Raises `WorkerError` where it does not tell what is asked of it."""
+    try:
+        yield text_configuration(model)
+    except (OSError, RecursionError, ValueError) as error:
+        message = f"the size of the cache cannot be told from {model / 'config.json'}: {error}"
+        raise input_failure("ModelMissing", message, error) from error
+
+
+def _token_numbers(config: Mapping[str, Any]) -> int:
+    """Of a token's keys and values over all layers. Raises `ValueError` that names the field."""
+    heads = _number(config, "num_attention_heads")
+    head = _optional(config, "head_dim") or _number(config, "hidden_size") // heads
+    return 2 * _number(config, "num_hidden_layers") * (_optional(config, "num_key_value_heads") or heads) * head
 
 
 def _optional(config: Mapping[str, Any], name: str) -> int | None:

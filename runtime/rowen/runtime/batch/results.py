@@ -1,28 +1,33 @@
 """Lines of the OpenAI batch output format."""
 
 import json
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from rowen.runtime.batch.requests import ChatRow, Request
+from rowen.runtime.batch.rows import Row, Rows
 
 _ID_PREFIX = "batch_req_"
+_OK = 200
 _NOT_OURS = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the model said to a request."""
-
-    text: str
-    finish_reason: Literal["stop", "length"]
-    prompt_tokens: int
-    completion_tokens: int
+_START = f'{{"id": "{_ID_PREFIX}'.encode()
+_NUMBER = re.compile(rb"(\d{1,18})(\"?)")
 
 
 @dataclass(frozen=True)
 class Result:
+    """What came of a row."""
+
+    line: int
+    """Of the input."""
+    data: bytes
+    """The line of the output, its newline included."""
+    failed: bool
+    """Whether it is an error: it has no response, or one whose status is not 200."""
+
+
+@dataclass(frozen=True)
+class ReadResult:
     """A written line, as far as the worker reads it again."""
 
     line: int
@@ -35,64 +40,49 @@ def result_id(line: int) -> str:
     return f"{_ID_PREFIX}{line}"
 
 
-def answer_line(request: Request, answer: Answer, model: str, created: int) -> bytes:
-    """The result of an answered request; `created` is a Unix time in seconds."""
-    chat = isinstance(request.row, ChatRow)
-    choice: dict[str, Any] = {"index": 0, "finish_reason": answer.finish_reason, "logprobs": None}
-    choice |= {"message": {"role": "assistant", "content": answer.text}} if chat else {"text": answer.text}
-    body = {
-        "id": f"{'chatcmpl' if chat else 'cmpl'}-{request.line}",
-        "object": "chat.completion" if chat else "text_completion",
-        "created": created,
-        "model": model,
-        "choices": [choice],
-        "usage": {
-            "prompt_tokens": answer.prompt_tokens,
-            "completion_tokens": answer.completion_tokens,
-            "total_tokens": answer.prompt_tokens + answer.completion_tokens,
-        },
-    }
-    return _line(request, _response(request, body), None)
+def response_result(row: Row, status: int, body: Any) -> Result:
+    """The result of a row that was answered with this status and JSON."""
+    response = {"status_code": status, "request_id": result_id(row.line), "body": body}
+    return Result(row.line, _line(row, response, None), status != _OK)
 
 
-def problem_line(request: Request, problem: str) -> bytes:
-    """The result of a request that cannot be answered."""
-    return _line(request, None, {"code": "invalid_request", "message": problem})
+def problem_result(row: Row, problem: str) -> Result:
+    """The result of a row that cannot be sent."""
+    return Result(row.line, _line(row, None, {"code": "invalid_request", "message": problem}), True)
 
 
-def read_result(data: bytes, custom_ids: Mapping[int, str | None]) -> Result | None:
-    """The result in a whole line; None when it belongs to no input line with that custom id."""
+def read_result(data: bytes, rows: Rows) -> ReadResult | None:
+    """The result in a whole line; None when it belongs to no row."""
     try:
         value = json.loads(data)
-        line = int(value["id"].removeprefix(_ID_PREFIX))
-        failed = value["error"] is not None
-        ours = value["id"] == result_id(line) and custom_ids[line] == value["custom_id"] and "response" in value
+        line, error, response = int(value["id"].removeprefix(_ID_PREFIX)), value["error"], value["response"]
+        failed = error is not None or response["status_code"] != _OK
+        ours = value["id"] == result_id(line) and rows.has(line, value["custom_id"])
     except _NOT_OURS:
         return None
-    return Result(line, failed) if ours else None
+    return ReadResult(line, failed) if ours else None
 
 
-def may_begin(data: bytes, request: Request) -> bool:
-    """Whether the bytes are how a result of the request begins."""
-    # Most files and most requests differ here already: nothing more is built for them.
-    start = f'{{"id": "{result_id(request.line)}"'.encode()
-    if data[: len(start)] != start[: len(data)]:
+def may_begin(data: bytes, rows: Rows) -> bool:
+    """Whether the bytes are how a result of one of the rows begins."""
+    if len(data) <= len(_START):
+        return _START.startswith(data)
+    number = _NUMBER.match(data, len(_START)) if data.startswith(_START) else None
+    if number is None:
         return False
-    answered = _line(request, _response(request, {}), None).rpartition(b"{}")[0]
-    refused = problem_line(request, "").rpartition(b'""')[0]
+    if not number[2]:
+        # The number itself is torn.
+        return number.end() == len(data)
+    line = int(number[1])
+    if not rows.has_line(line):
+        return False
+    row = rows.row(line)
+    answered = _line(row, {"status_code": _OK}, None).rpartition(f"{_OK}".encode())[0]
+    refused = problem_result(row, "").data.rpartition(b'""')[0]
     return any(data.startswith(head) or head.startswith(data) for head in (answered, refused))
 
 
-def _response(request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    return {"status_code": 200, "request_id": result_id(request.line), "body": body}
-
-
-def _line(request: Request, response: dict[str, Any] | None, error: dict[str, Any] | None) -> bytes:
-    value = {
-        "id": result_id(request.line),
-        "custom_id": request.custom_id,
-        "response": response,
-        "error": error,
-    }
+def _line(row: Row, response: dict[str, Any] | None, error: dict[str, Any] | None) -> bytes:
+    value = {"id": result_id(row.line), "custom_id": row.custom_id, "response": response, "error": error}
     # UTF-8 has no lone surrogates, JSON has: a custom id may hold one.
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"

@@ -1,66 +1,99 @@
-"""The batch loop: rows in, result lines out."""
+"""The batch loop: rows in, groups of results out."""
 
-from collections import deque
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import structlog
 
-from rowen.runtime.batch.engine import Engine, UnanswerableError
-from rowen.runtime.batch.memory import MAX_SEQUENCES
 from rowen.runtime.batch.output import Output
-from rowen.runtime.batch.requests import Request
-from rowen.runtime.batch.results import Answer, answer_line, problem_line
+from rowen.runtime.batch.results import Result, problem_result, response_result, result_id
+from rowen.runtime.batch.rows import Row, RowContent, Rows
+from rowen.runtime.batch.serving.length import cut_by_memory
+from rowen.runtime.batch.serving.server import Answer, Server
 from rowen.runtime.worker import Progress
 
 log = structlog.get_logger()
 
+_GROUP_SECONDS = 0.2
+"""How long results are gathered before they are written: so much work may have to be done again."""
+_GROUP_ROWS = 256
+_SAMPLING_ROUTES = ("/v1/chat/completions", "/v1/completions")
 
-def write_problems(requests: list[Request], output: Output) -> None:
-    """Writes the results of the lines that are no rows."""
-    lines = {
-        request.line: problem_line(request, request.problem)
-        for request in requests
-        if request.problem is not None and request.line not in output.done
-    }
-    if lines:
-        output.append(lines, failed=len(lines))
+
+def write_problems(rows: Rows, output: Output) -> None:
+    """Writes the results of the lines that are no rows. Raises `WorkerError`, `OSError`."""
+    missing = (problem_result(row, row.problem or "") for row in rows.problems() if row.line not in output.done)
+    while group := list(islice(missing, _GROUP_ROWS)):
+        output.append(group)
 
 
 class BatchRunner:
-    """Keeps the engine full and writes every answer as soon as it is complete."""
+    """Keeps the server busy, and writes what it answers in groups."""
 
-    def __init__(self, engine: Engine, output: Output, progress: Progress, model: str, created: int) -> None:
-        self._engine = engine
-        self._output = output
-        self._progress = progress
-        self._model = model
-        self._created = created
-        self._running: dict[int, Request] = {}
+    def __init__(self, server: Server, output: Output, progress: Progress, model: str) -> None:
+        """`model`: what the server calls the model that answers."""
+        self._server, self._output, self._progress, self._model = server, output, progress, model
+        # Some more than are worked on, so that no place is ever empty.
+        self._window = server.sequences + max(4, server.sequences // 4)
+        self._results: asyncio.Queue[Result | None] = asyncio.Queue(_GROUP_ROWS)
 
-    def run(self, requests: list[Request]) -> None:
+    async def run(self, rows: Rows) -> None:
         """Answers what is not done yet. Raises `WorkerError`, `OSError`."""
-        total = len(requests)
-        self._progress.report(len(self._output.done), total)
-        waiting = deque(request for request in requests if request.line not in self._output.done)
-        while waiting or self._running:
-            self._fill(waiting)
-            result = self._engine.step()
-            if result.answers:
-                self._write(result.answers)
-            self._progress.report(len(self._output.done), total, result.tokens)
+        waiting = (line for line in rows if line not in self._output.done)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._write(len(rows)))
+                async with asyncio.TaskGroup() as askers:
+                    for _ in range(min(self._window, len(rows))):
+                        askers.create_task(self._ask(rows, waiting))
+                await self._results.put(None)
+        except ExceptionGroup as errors:
+            raise _first(errors) from errors
 
-    def _fill(self, waiting: deque[Request]) -> None:
-        while waiting and len(self._running) < MAX_SEQUENCES:
-            request = waiting.popleft()
-            try:
-                self._engine.add(request)
-            except UnanswerableError as error:
-                log.warning("a row cannot be answered", line=request.line, error=str(error))
-                self._output.append({request.line: problem_line(request, f"line {request.line}: {error}")}, failed=1)
-            else:
-                self._running[request.line] = request
+    async def _ask(self, rows: Rows, waiting: Iterator[int]) -> None:
+        for line in waiting:
+            row = rows.row(line)
+            if row.content is not None:
+                await self._results.put(await self._result(row, row.content))
 
-    def _write(self, answers: dict[int, Answer]) -> None:
-        lines = {}
-        for line, answer in answers.items():
-            lines[line] = answer_line(self._running.pop(line), answer, self._model, self._created)
-        self._output.append(lines)
+    async def _result(self, row: Row, content: RowContent) -> Result:
+        if content.url not in self._server.routes:
+            served = ", ".join(self._server.routes)
+            return problem_result(row, f"line {row.line}: url {content.url!r}: this model answers at {served}")
+        answer = await self._server.ask(content.url, self._request(row.line, content), result_id(row.line))
+        cut = cut_by_memory(content.body, answer.body, self._server.length)
+        if cut is not None:
+            answer = Answer(400, {"error": {"message": cut, "type": "BadRequestError", "param": None, "code": 400}})
+        if isinstance(answer.body, dict) and "model" in answer.body and "model" in content.body:
+            answer.body["model"] = content.body["model"]
+        return response_result(row, answer.status, answer.body)
+
+    def _request(self, line: int, content: RowContent) -> dict[str, Any]:
+        """The row's body as it is sent: to the job's one model, and with a seed, so that all attempts agree."""
+        body = content.body | {"model": self._model}
+        if content.url in _SAMPLING_ROUTES and body.get("temperature") != 0 and body.get("seed") is None:
+            body["seed"] = line
+        return body
+
+    async def _write(self, total: int) -> None:
+        last = False
+        while not last:
+            group = [await self._results.get()]
+            await asyncio.sleep(_GROUP_SECONDS)
+            while not self._results.empty():
+                group.append(self._results.get_nowait())
+            last = None in group
+            results = [result for result in group if result is not None]
+            if results:
+                await asyncio.to_thread(self._output.append, results)
+                self._progress.report(len(self._output.done), total)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error: what the others are is in the log."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
