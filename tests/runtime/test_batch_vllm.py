@@ -39,7 +39,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "x", "seed": 10**26}, "body.seed"),
     ({"prompt": "x", "temperature": -1}, "temperature"),
     ({"messages": [{"role": "user", "content": "a\ud800"}]}, "TextEncodeInput"),
-    ({"messages": []}, "messages"),
+    ({"messages": []}, "empty conversation"),
 ]
 """Bodies that vLLM refuses, and what it says."""
 ANSWERED: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Why vLLM's engine did not start: told by its process to the one that waits, to which vLLM says only that it failed."""
+"""Why vLLM did not start: told by the engine's process to the one that waits, to which vLLM says only that it failed."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _FILE_ENV = "ROWEN_ENGINE_FAILURE"
 
 @contextmanager
 def told_failures(cache: str) -> Iterator[None]:
-    """Around the start of the engine. `cache`: how large it is, in words. Raises `WorkerError` for what it ended with."""
+    """Around the start of an engine. `cache`: how large it is, in words. Raises `WorkerError` for what ended it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failure.json"
         os.environ[_FILE_ENV] = str(path)
