@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from accounts import account, allow, bind, rule, token
 from apiserver import ApiServer, free_port
 from manifests import apply, apply_status
+from rich.console import Console
 from scheduler.cli.commands import failed, invoke
 from scheduler.stage import Clock, Stage
 from scheduler.test_process import alive, grant, settings
@@ -22,6 +24,7 @@ from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import list_all
+from rowen.scheduler.cli.explanation import show_answer
 
 JOB = """
 apiVersion: rowen.dev/v1alpha1
@@ -205,6 +208,24 @@ def test_what_is_no_service(monkeypatch: pytest.MonkeyPatch, api_server: ApiServ
         monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", "--scheduler", service,
         text=JOB,
     ).startswith("error: ")  # fmt: skip
+
+
+def test_of_a_job_that_has_a_place_that_is_told_first() -> None:
+    """That a new one would find none does not take it away."""
+    job = {
+        "namespace": "ns",
+        "name": "x",
+        "action": "wait",
+        "message": "why",
+        "present": {"node": "n", "devices": ["g0", "g1"]},
+    }
+    written = StringIO()
+    show_answer({"jobs": [job, {**job, "present": None}]}, 2, Console(file=written, width=40))
+    assert written.getvalue().splitlines() == [
+        "ns/x is on n/g0+g1 and stays there",
+        "a new one in its stead would not be placed: why",
+        "ns/x would not be placed: why",
+    ]
 
 
 @pytest.fixture

@@ -238,6 +238,8 @@ def test_what_if_a_job_that_is_there_is_changed(source: Source) -> None:
     )
     assert sorted(entry["name"] for entry in jobs) == ["x", "y"]
     assert (jobs[0]["name"], jobs[0]["action"], jobs[0]["node"]) == ("x", "place", "a")
+    assert jobs[0]["present"] == {"node": "a", "devices": ["cpu0"]}
+    assert "present" not in jobs[1]
 
 
 @pytest.mark.parametrize(

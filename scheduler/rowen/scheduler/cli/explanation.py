@@ -59,12 +59,19 @@ def show_answer(answer: Mapping[str, Any], added: int, console: Console) -> None
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     for job in answer["jobs"][:added]:
-        label = f"{job['namespace']}/{job['name']}"
+        subject, present = f"{job['namespace']}/{job['name']}", job.get("present")
+        if present:
+            say(f"{subject} is on {_place(present)} and stays there")
+            subject = "a new one in its stead"
         if job["action"] != "place":
-            say(f"{label} would not be placed: {job['message']}")
+            say(f"{subject} would not be placed: {job['message']}")
         else:
-            say(f"{label} would go to {job['node']}/{'+'.join(job['devices'])}: {_throughput(job)}")
+            say(f"{subject} would go to {_place(job)}: {_throughput(job)}")
         show_candidates([CandidateExplanation.from_wire(entry) for entry in job.get("candidates", ())], console)
+
+
+def _place(of: Mapping[str, Any]) -> str:
+    return f"{of['node']}/{'+'.join(of['devices'])}"
 
 
 def _throughput(job: Mapping[str, Any]) -> str:

@@ -99,6 +99,13 @@ class PredictionReply(ApiModel):
     explanation: ExplanationReply
 
 
+class PlaceReply(ApiModel):
+    """Where a job is."""
+
+    node: str
+    devices: list[str]
+
+
 class JobReply(ApiModel):
     """What would happen to one job."""
 
@@ -114,6 +121,8 @@ class JobReply(ApiModel):
     message: str
     candidates: list[CandidateReply] | None = None
     """Of a job that was added: the places that were looked at."""
+    present: PlaceReply | None = None
+    """Of a job that was added, where the one of its name is now and stays; the rest is of a new one in its stead."""
 
 
 class WhatIfReply(ApiModel):

@@ -27,7 +27,7 @@ from rowen.scheduler.serve.refusals import read_as, read_query
 from rowen.scheduler.serve.reviews import Reviewer
 from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.serve.turns import BusyError, Turns
-from rowen.scheduler.serve.whatif import absent, candidates, changed, predict, what_if
+from rowen.scheduler.serve.whatif import absent, candidates, changed, predict, present, what_if
 from rowen.scheduler.snapshot import JobView, Snapshot
 from rowen.scheduler.world.facts import new_job
 
@@ -71,10 +71,12 @@ def create_app(source: Source, reviewer: Reviewer) -> FastAPI:
         sight = await guest.jobs(request.namespaces)
         async with _turn(turns):
             added = [hypothetical(job, source.now(), number) for number, job in enumerate(request.add)]
-            world = _changed(_snapshot(source), added, request)
+            before = _snapshot(source)
+            world = _changed(before, added, request)
             decision = what_if(world, source.history, source.now(), source.policy)
             teller = Teller(world, source.history, sight)
-            return teller.decision(decision.outcomes, {job.uid for job in added})
+            held = present(before, added, request.remove_nodes)
+            return teller.decision(decision.outcomes, {job.uid: held.get(job.uid) for job in added})
 
     @app.get("/v1/explain/{namespace}/{name}", response_model_exclude_none=True)
     async def explain_job(

@@ -1,7 +1,7 @@
 """From decisions to answers, for one caller. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
@@ -14,12 +14,13 @@ from rowen.scheduler.serve.messages import (
     ExplainReply,
     ExplanationReply,
     JobReply,
+    PlaceReply,
     PredictionReply,
     WhatIfReply,
 )
 from rowen.scheduler.serve.sight import Sight, labels_of, neighbours
 from rowen.scheduler.serve.whatif import Prospect
-from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, Placement, Snapshot
 
 
 class Teller:
@@ -45,8 +46,11 @@ class Teller:
             explanation=ExplanationReply(message=message, candidates=self._candidates(choice.candidates)),
         )
 
-    def decision(self, outcomes: Iterable[Outcome], added: Collection[JobKey]) -> WhatIfReply:
-        """What one pass would decide: the jobs that were added first, the others of other namespaces as counts."""
+    def decision(self, outcomes: Iterable[Outcome], added: Mapping[JobKey, Placement | None]) -> WhatIfReply:
+        """What one pass would decide: the jobs that were added first, the others of other namespaces as counts.
+
+        `added`: where the job is that one stands for; None where there is no such job, or it has no place.
+        """
         seen: list[Outcome] = []
         others: Counter[str] = Counter()
         for outcome in outcomes:
@@ -55,7 +59,10 @@ class Teller:
             else:
                 others[outcome.action.value] += 1
         seen.sort(key=lambda outcome: outcome.job.uid not in added)
-        told = [self._job(outcome, whole=outcome.job.uid in added) for outcome in seen[:MOST_TOLD]]
+        told = [
+            self._added(outcome, added[outcome.job.uid]) if outcome.job.uid in added else self._job(outcome)
+            for outcome in seen[:MOST_TOLD]
+        ]
         return WhatIfReply(jobs=told, left_off=len(seen) - len(told), others=dict(sorted(others.items())))
 
     def job(self, job: JobView, page: Page, look: Callable[[Page], Iterable[Candidate]]) -> ExplainReply:
@@ -96,7 +103,14 @@ class Teller:
             replies.append(CandidateReply(**dict(told), jobs=list(beside.named), other_jobs=beside.others))
         return replies
 
-    def _job(self, outcome: Outcome, *, whole: bool) -> JobReply:
+    def _added(self, outcome: Outcome, held: Placement | None) -> JobReply:
+        more = {
+            "candidates": self._candidates(outcome.candidates, chosen=outcome.chosen),
+            "present": PlaceReply(node=held.node, devices=list(held.devices)) if held else None,
+        }
+        return self._job(outcome).model_copy(update=more)
+
+    def _job(self, outcome: Outcome) -> JobReply:
         placement = outcome.placement
         return JobReply(
             namespace=outcome.job.namespace,
@@ -107,7 +121,6 @@ class Teller:
             predicted_fraction=None if outcome.fraction is None else round(outcome.fraction, 3),
             predicted_tokens_per_second=self._rate(outcome),
             message=self._words(outcome.message),
-            candidates=self._candidates(outcome.candidates, chosen=outcome.chosen) if whole else None,
         )
 
     def _rate(self, outcome: Outcome) -> float | None:

@@ -1,9 +1,10 @@
 """Questions about a world that differs from the snapshot. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from rowen.scheduler.decision import Decision, decide
+from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import ahead
 from rowen.scheduler.placement.census import build_fleet
@@ -12,7 +13,7 @@ from rowen.scheduler.placement.search.choice import Page, fitting, survey, surve
 from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.policy import Policy
-from rowen.scheduler.snapshot import JobView, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, NodeView, Placement, PodKey, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def changed(
 ) -> Snapshot:
     """The snapshot with jobs added, and with jobs (`namespace/name`) and nodes gone as if they had never been.
 
-    A job that is added stands for the one of its name.
+    A job that is added stands for the one of its name: it is as old, and the other's place is free.
     """
     replaced = {*remove_jobs, *(job.label for job in add)}
     jobs = {uid: job for uid, job in snapshot.jobs.items() if job.label not in replaced}
@@ -73,10 +74,41 @@ def changed(
         if job.placement is not None and job.placement.node in remove_nodes:
             jobs[uid] = replace(job, placement=None)
     gone = snapshot.jobs.keys() - jobs.keys()
-    jobs |= {job.uid: job.within(snapshot.volumes) for job in add}
+    created = {snapshot.jobs[uid].label: snapshot.jobs[uid].created for uid in gone}
+    jobs |= {job.uid: replace(job.within(snapshot.volumes), created=created.get(job.label, job.created)) for job in add}
+    leaving = {(pod.namespace, pod.name): pod.memory for pod in snapshot.pods if pod.job in gone}
+    nodes = {name: _without(node, leaving) for name, node in snapshot.nodes.items() if name not in remove_nodes}
     pods = tuple(pod for pod in snapshot.pods if pod.job not in gone and pod.node not in remove_nodes)
-    nodes = {name: node for name, node in snapshot.nodes.items() if name not in remove_nodes}
     return replace(snapshot, nodes=nodes, jobs=jobs, pods=pods)
+
+
+def _without(node: NodeView, leaving: Mapping[PodKey, int]) -> NodeView:
+    """The node as it would report itself without these pods, which have so many bytes of their own on each device."""
+    if leaving.keys().isdisjoint(node.tenancies):
+        return node
+
+    def rest(device: DeviceView) -> DeviceView:
+        gone = {(each.namespace, each.pod) for each in device.tenants} & leaving.keys()
+        freed = sum(leaving[pod] for pod in gone)
+        return replace(
+            device,
+            tenants=tuple(each for each in device.tenants if (each.namespace, each.pod) not in gone),
+            available=tuple(amount + freed for amount in device.available),
+        )
+
+    return replace(node, devices=tuple(map(rest, node.devices)))
+
+
+def present(snapshot: Snapshot, add: Collection[JobView], remove_nodes: Collection[str]) -> Mapping[JobKey, Placement]:
+    """Where the jobs are that those which are added stand for, by the latter's key: there they stay meanwhile."""
+    held = {
+        job.label: job.placement
+        for job in snapshot.jobs.values()
+        if job.placement is not None
+        and job.placement.node not in remove_nodes
+        and not (job.finished or job.suspended or job.deleting)
+    }
+    return {job.uid: held[job.label] for job in add if job.label in held}
 
 
 def what_if(snapshot: Snapshot, history: History, now: float, policy: Policy) -> Decision:
