@@ -14,7 +14,7 @@ from rowen.crds.engine_args import BATCH_ARGS
 from rowen.runtime.batch.serving.adapter import Adapter
 from rowen.runtime.failure import WorkerError
 
-_FIXED = (
+FIXED = (
     "--enforce-eager",
     # As long as the model and the cache allow.
     "--max-model-len=auto",
@@ -23,6 +23,7 @@ _FIXED = (
     "--worker-cls=rowen.runtime.batch.serving.engine_core.BatchWorker",
     "--scheduler-cls=rowen.runtime.vllm.elastic.scheduler.ElasticScheduler",
 )
+"""The same for every job."""
 
 
 class _Parser(FlexibleArgumentParser):  # type: ignore[misc]
@@ -58,7 +59,7 @@ def server_arguments(
     model: Path, name: str, adapter: Adapter | None, dtype: str, sequences: int, cache_bytes: int, args: Sequence[str]
 ) -> Namespace:
     """All arguments. What `args` say of the number of sequences, their length and the precision goes before."""
-    decided = [f"--model={model}", f"--served-model-name={name}", *_FIXED]
+    decided = [f"--model={model}", f"--served-model-name={name}", *FIXED]
     decided += [f"--dtype={dtype}", f"--max-num-seqs={sequences}", f"--kv-cache-memory-bytes={cache_bytes}"]
     if adapter is not None:
         module = json.dumps({"name": adapter.name, "path": str(adapter.folder)})

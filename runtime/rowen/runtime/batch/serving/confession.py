@@ -1,4 +1,7 @@
-"""Why vLLM did not start: told by the engine's process to the one that waits, to which vLLM says only that it failed."""
+"""Why vLLM did not start: told by its engine's process to the one that waits, to which vLLM says only that it failed.
+
+What is told is the first error that vLLM logs there.
+"""
 
 import json
 import logging
@@ -36,8 +39,6 @@ def tell_failures() -> None:
 
 
 class _Confession(logging.Handler):
-    """Writes the first error that vLLM logs."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(logging.ERROR)
         self._path = path
