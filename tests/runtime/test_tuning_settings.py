@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from runtime.tuning_runs import Ended, spec, tune
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -153,9 +154,7 @@ def test_a_field_changes_what_is_learned_and_it_still_learns(
     assert found["adapter_loss"] < found["base_loss"]
     # What is measured is the same, whatever is learned.
     assert found["base_loss"] == pytest.approx(metrics(straight[0])["base_loss"], rel=1e-2)
-    assert all(
-        tensor.dtype.is_floating_point and tensor.itemsize == 4 for tensor in load_file(output / RESULT[0]).values()
-    )
+    assert {tensor.dtype for tensor in load_file(output / RESULT[0]).values()} == {torch.float32}
 
 
 def test_gradient_checkpointing_changes_no_bit(
@@ -187,7 +186,7 @@ def test_the_adapters_configuration_says_what_it_is(tiny_model: Path, dataset: P
     run(spec(tiny_model, dataset, tmp_path / "out", epochs=1, lora=lora), tmp_path)
     found = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert (found["r"], found["lora_alpha"], found["lora_dropout"], found["use_rslora"]) == (4, 8, 0.1, True)
-    assert set(found["target_modules"]) == {
+    assert {name.split(".")[-1] for name in found["target_modules"]} == {
         "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
     }  # fmt: skip
     with safe_open(tmp_path / "out" / RESULT[0], "pt") as stream:
@@ -199,7 +198,7 @@ def test_the_best_adapter_is_the_result_where_it_is_kept(
     keep_best: bool, tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     """At such a rate it learns first, and forgets then."""
-    change = {"learning_rate": 0.3, "evaluation": Evaluation(steps=1, keep_best=keep_best)}
+    change = {"learning_rate": 0.5, "epochs": 1, "evaluation": Evaluation(steps=1, keep_best=keep_best)}
     ended = run(spec(tiny_model, dataset, tmp_path / "out", **change), tmp_path)
     found = metrics(tmp_path / "out")
     losses = dict(found["evaluations"])

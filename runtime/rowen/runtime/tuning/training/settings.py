@@ -22,6 +22,7 @@ def trainer_settings(learning: Learning, scratch: Path, steps: int, *, recompute
     try:
         return SFTConfig(
             output_dir=str(scratch),
+            use_cpu=True,
             seed=learning.seed,
             num_train_epochs=learning.epochs,
             per_device_train_batch_size=learning.batch_size,
