@@ -117,7 +117,7 @@ def decide(snapshot: Snapshot, history: History, now: float, policy: Policy) -> 
     for uid, (placement, claim) in held.items():
         if uid not in found.losses:
             told = _silent_told(placement, waited_for) + _short_told(uid, placement, found, fleet)
-            outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, told))
+            outcomes.append(_keep(snapshot.jobs[uid], placement, fleet, claim, history, told))
     return Decision(tuple(outcomes), backoffs, waited_for)
 
 
@@ -166,12 +166,15 @@ def _hold(job: JobView) -> Outcome:
     return Outcome(job, Action.HOLD, "the job is being deleted" if job.deleting else "spec.suspend is set")
 
 
-def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, told: str) -> Outcome:
+def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, history: History, told: str) -> Outcome:
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
     standing = fleet.standing(claim)
-    before = find_condition(job.status.conditions, "Placed")
-    message += _memory_told(job, fleet) + short_now(standing.memory, before.message if before else "") + told
+    before, track = find_condition(job.status.conditions, "Placed"), history.tracks.get(job.uid)
+    # What it was measured to make meanwhile says more than what is known of its class.
+    made = track.speed if track is not None and track.assignment == placement.id else None
+    short = short_now(max(standing.memory, made or 0.0), before.message if before else "")
+    message += _memory_told(job, fleet) + short + told
     return Outcome(job, Action.KEEP, message, placement=placement, fraction=standing.fraction)
 
 

@@ -53,7 +53,7 @@ def test_the_table_holds_every_factor() -> None:
     told = shown(STATUS)
     for part in (
         "Waiting: [n] idle",
-        "soloTokensPerSecond 100",
+        "tokens per second: 100 alone on a device",
         "no candidate holds",
         "n/cpu0",
         "0.12",
@@ -105,6 +105,23 @@ def test_of_a_job_that_has_its_place_the_factors_are_told_as_those_of_its_placem
     }
     placed = shown(OfflineJobStatus.from_wire({**STATUS.to_wire(), "assignment": held}))
     assert placed.index(heading) < placed.index("no candidate holds")
+
+
+@pytest.mark.parametrize(
+    ("figures", "told"),
+    [
+        ({}, "tokens per second: not known yet\n"),
+        (
+            {"solo": 1200.0, "predicted": 480.0, "measured": 600.0},
+            "tokens per second: 1200 alone on a device, 480 predicted now, 600 measured (0.50 of that alone)\n",
+        ),
+        ({"measured": 600.0}, "tokens per second: 600 measured\n"),
+    ],
+)
+def test_throughput_is_told_in_words(figures: dict[str, float], told: str) -> None:
+    throughput = {f"{name}TokensPerSecond": value for name, value in figures.items()}
+    part = {"measuredFraction": 0.5} if "solo" in figures else {}
+    assert told in shown(OfflineJobStatus.from_wire({"throughput": {**throughput, **part}}))
 
 
 def test_a_job_that_was_not_seen_yet() -> None:

@@ -10,7 +10,7 @@ from rowen.crds.common import Condition
 from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.scheduler.decision import Action
 from rowen.scheduler.device import DeviceView
-from rowen.scheduler.history import History
+from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.evidence import MemoryEvidence
 from rowen.scheduler.model.memory import linear_need
 from rowen.scheduler.model.profile import PredictionError, Profile
@@ -87,6 +87,26 @@ def test_a_job_that_has_its_place_and_little_memory_says_so(available: tuple[int
     # Of one without a part of the pool, nothing is said.
     slight = outcome(run(node("n", lending("n", *available)), placed(slim("j"), "n")), "j")
     assert "memory is short" not in slight.message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "speed", "told"),
+    [
+        ("id-j", 0.9, ""),
+        ("id-j", 0.4, "with what the pool lends it now it makes less than half of its throughput"),
+        ("id-j", 0.04, "the pool lends it next to nothing now, so it may stand still until others need less"),
+        ("id-j", None, "the pool lends it next to nothing now, so it may stand still until others need less"),
+        ("an earlier one", 0.9, "the pool lends it next to nothing now, so it may stand still until others need less"),
+    ],
+)
+def test_a_job_that_was_measured_to_make_more_is_not_told_to_be_short(
+    assignment: str, speed: float | None, told: str
+) -> None:
+    """By its curve nothing is to be had; what it made in its time on this place decides."""
+    track = Track(assignment, "ns/j-1", "class", ("cpu",), 0.0, NOW, 0, 0.0, speed=speed)
+    history = replace(EXACT, tracks={"uid-j": track})
+    found = outcome(run(node("n", lending("n", 0)), placed(pooled("j"), "n"), history=history), "j")
+    assert found.message.partition("; memory is short: ")[2] == told
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job_status import CandidateExplanation, OfflineJobStatus
+from rowen.crds.offline_job_status import CandidateExplanation, OfflineJobStatus, Throughput
 from rowen.scheduler.cli.tables import table
 
 
@@ -29,7 +29,7 @@ def show(
         told = ": ".join(filter(None, (condition.reason, condition.message)))
         say(f"{condition.type:<10} {condition.status:<8} {told}")
     if status.throughput is not None:
-        say("; ".join(f"{name} {value:g}" for name, value in status.throughput.to_wire().items()))
+        say(_throughput_told(status.throughput))
     if alone is not None:
         say(f"{job}: {alone}")
         return
@@ -43,6 +43,17 @@ def show(
         say("As it was predicted when it was placed:")
     say(status.explanation.message)
     show_candidates(status.explanation.candidates if candidates is None else candidates, console)
+
+
+def _throughput_told(found: Throughput) -> str:
+    figures = {
+        "alone on a device": found.solo_tokens_per_second,
+        "predicted now": found.predicted_tokens_per_second,
+        "measured": found.measured_tokens_per_second,
+    }
+    told = ", ".join(f"{value:g} {name}" for name, value in figures.items() if value is not None) or "not known yet"
+    part = "" if found.measured_fraction is None else f" ({found.measured_fraction:.2f} of that alone)"
+    return f"tokens per second: {told}{part}"
 
 
 def show_candidates(candidates: Sequence[CandidateExplanation], console: Console) -> None:
