@@ -1,12 +1,19 @@
 """/v1/files by OpenAI's own client."""
 
+import asyncio
+import contextlib
+import json
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from accounts import account, rule, token
+from apiserver import ApiServer
 from gateway.conftest import Team
 from gateway.rig import MOST_BYTES, PREFIX, Gateway
+from gateway.rig import gateway as running
+from operator_process import eventually
 from s3 import S3Server
 
 
@@ -106,3 +113,70 @@ async def test_without_a_namespace_it_is_the_accounts_own(team: Team, gateway: G
 async def test_what_is_no_namespace_has_no_files(team: Team, gateway: Gateway, name: str) -> None:
     with pytest.raises(openai.NotFoundError, match="no name of a namespace"):
         gateway.client(team.token, name).files.list()
+
+
+async def test_a_body_that_ends_in_the_middle_leaves_nothing(team: Team, gateway: Gateway) -> None:
+    """As a caller that dies does."""
+    host, port = "127.0.0.1", gateway.port
+    _, writer = await asyncio.open_connection(host, port, ssl=gateway.trusted)
+    head = (
+        f"POST /namespaces/{team.namespace}/v1/files HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {team.token}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n{"half":'
+    )
+    writer.write(head.encode())
+    await writer.drain()
+    writer.close()
+    assert list(team.client.files.list()) == []
+
+
+async def test_a_killed_gateway_leaves_whole_files_or_none(
+    team: Team, api_server: ApiServer, s3_server: S3Server, gateway_bucket: str, tmp_path: Path
+) -> None:
+    """Killed while uploads come, again and again: what is listed afterwards is as it was sent."""
+    content = json.dumps({"text": "x" * 900_000}).encode()
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with running(api_server, s3_server, gateway_bucket, folder) as mortal:
+            client = mortal.client(team.token, team.namespace)
+
+            def send(client: openai.OpenAI = client) -> None:
+                with contextlib.suppress(openai.APIConnectionError):
+                    while True:
+                        client.files.create(file=("a.jsonl", content), purpose="batch")
+
+            sending = [asyncio.create_task(asyncio.to_thread(send)) for _ in range(3)]
+
+            async def more(known: int = number) -> bool:
+                return len(team.client.files.list().data) > known
+
+            await eventually(more)
+            mortal.process.kill()
+            await asyncio.gather(*sending)
+    files = list(team.client.files.list())
+    assert len(files) > 1
+    assert {file.bytes for file in files} == {len(content)}
+    assert all(team.client.files.content(file.id).read() == content for file in files)
+
+
+async def test_a_storage_that_is_away_is_told_so_and_found_again(
+    team: Team, api_server: ApiServer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    own = S3Server(tmp_path_factory.mktemp("own-s3"))
+    own.filesystem().call_s3("create_bucket", Bucket="own")
+    with running(api_server, own, "own", tmp_path) as found:
+        client = found.client(team.token, team.namespace)
+        made = client.files.create(file=("a.jsonl", b"1"), purpose="batch")
+        own.kill()
+        with pytest.raises(openai.InternalServerError, match="storage") as caught:
+            client.files.retrieve(made.id)
+        assert caught.value.status_code == 503
+        assert own.secret_key not in str(caught.value)
+        own.start()
+        assert client.files.content(made.id).read() == b"1"
+    log = (tmp_path / "gateway.log").read_text()
+    assert own.secret_key not in log
+    assert team.token not in log
+    own.kill()

@@ -9,6 +9,9 @@ from typing import Any
 
 import uvicorn
 
+_LAST_SECONDS = 10
+"""So long a server that ends waits for requests under way, and for callers by TLS to say that they have heard of it."""
+
 
 def http_server(app: Any, port: int, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
     """Serves an ASGI application on all addresses, in clear or by TLS alone."""
@@ -17,6 +20,7 @@ def http_server(app: Any, port: int, tls: ssl.SSLContext | None = None) -> uvico
         host="0.0.0.0",  # noqa: S104
         port=port,
         log_config=None,
+        timeout_graceful_shutdown=_LAST_SECONDS,
         ssl_context_factory=None if tls is None else lambda *_: tls,
     )
     server = uvicorn.Server(config)
