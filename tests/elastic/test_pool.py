@@ -28,7 +28,6 @@ import sys
 from vllm import EngineArgs
 made = EngineArgs.create_engine_config
 def asynchronous(self, *arguments, **named):
-    self.dtype = "float32"
     config = made(self, *arguments, **named)
     config.scheduler_config.async_scheduling = True
     return config
@@ -37,7 +36,7 @@ from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.worker import run
 sys.exit(run("rows", answer_all))
 """
-"""The batch worker with what vLLM switches off on a CPU, and in the precision that makes answers comparable."""
+"""The batch worker with what vLLM switches off on a CPU. Its engine is a process of its own, made from this config."""
 
 
 @pytest.fixture
@@ -118,6 +117,8 @@ def batch_job(rig: Rig, model: Path, rows: list[dict[str, Any]], folder: Path) -
         model=ModelLocation(name_or_path=str(model)),
         input=Location(where=str(folder / "in.jsonl")),
         output=Location(where=str(folder / "out.jsonl")),
+        # The precision that makes answers comparable.
+        args=["--dtype=float32"],
         memory_bytes=OVERHEAD_BYTES + weights_bytes(model, FLOAT32),
     )
     settings = environment(

@@ -36,23 +36,21 @@ async def answer_rest(spec: BatchSpec, rows: Rows, output: Output, progress: Pro
 
     given = given_arguments(spec.args)
     dtype = precision.chosen(model) if given.dtype == "auto" else given.dtype
-    cache, said = _cache(model, spec.memory_bytes, dtype)
-    sequences = sequences_in(model, cache, dtype)
+    cache = _own_cache_bytes(model, spec.memory_bytes, dtype)
+    sequences = sequences_in(model, pool_bytes() or cache, dtype)
     name = spec.model.name_or_path
     arguments = server_arguments(model, name, adapter, dtype, sequences, cache, spec.args)
 
     def computed(tokens: int) -> None:
         progress.report(len(output.done), len(rows), tokens)
 
-    async with serving(arguments, said, computed) as server:
+    async with serving(arguments, f"weights and vLLM leave {quantity_text(cache)} for the cache", computed) as server:
         await BatchRunner(server, output, progress, adapter.name if adapter else name).run(rows)
 
 
-def _cache(model: Path, memory_bytes: int, dtype: str) -> tuple[int, str]:
-    """How many bytes the cache has, and why, in words. Raises `WorkerError`."""
-    pool = pool_bytes()
-    if pool:
-        bytes_left(model, memory_bytes, dtype, 0)
-        return pool, f"memoryLimit leaves {quantity_text(pool)} of the device's pool"
-    cache = cache_bytes(model, memory_bytes, dtype)
-    return cache, f"weights and vLLM leave {quantity_text(cache)} for the cache"
+def _own_cache_bytes(model: Path, memory_bytes: int, dtype: str) -> int:
+    """Bytes of the cache in the job's own memory. Raises `WorkerError`."""
+    if pool_bytes():
+        # Used where the device turns out to have no pool. vLLM takes 0 for "as much as there is".
+        return max(1, bytes_left(model, memory_bytes, dtype, 0))
+    return cache_bytes(model, memory_bytes, dtype)

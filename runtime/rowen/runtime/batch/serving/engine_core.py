@@ -1,7 +1,9 @@
 """What the batch worker adds to the process in which vLLM computes."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from rowen.crds.names import POOL_BYTES_ENV
 from rowen.runtime.batch.serving.confession import tell_failures
 from rowen.runtime.device_memory import worker_part
 from rowen.runtime.vllm.elastic.attachment import attach
@@ -19,4 +21,7 @@ class BatchWorker(ElasticWorker):
         part = worker_part()
         if part is not None:
             attach(part)
+        else:
+            # No pool: the cache is in the job's own memory, and no larger than that.
+            os.environ.pop(POOL_BYTES_ENV, None)
         super().__init__(vllm_config, *args, **kwargs)
