@@ -58,6 +58,7 @@ class Gateway:
 
     port: int
     trusted: ssl.SSLContext
+    certificate: Path
     process: subprocess.Popen[bytes]
 
     def url(self, namespace: str | None) -> str:
@@ -99,7 +100,7 @@ def gateway(server: ApiServer, s3: S3Server, bucket: str, folder: Path, **more: 
         )
     try:
         _await(process, port, trusted)
-        yield Gateway(port, trusted, process)
+        yield Gateway(port, trusted, folder / "tls" / "tls.crt", process)
     finally:
         process.terminate()
         process.wait(30)

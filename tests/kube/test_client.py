@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from accounts import account, token
 from aiohttp import web
 from apiserver import ApiServer
 from kube.odd import Answer, Odd, body, hung, status, streamed
 
-from rowen.kube.client import Client, open_client
+from rowen.kube.client import Client, open_client, open_stranger
 from rowen.kube.errors import LoginError, RefusedError, UnreachableError
+from rowen.kube.kinds import SELF_REVIEWS
 
 PATH = "/api/v1/things"
 
@@ -57,6 +59,26 @@ async def test_bytes_that_are_no_text_are_no_answer(odd: Odd, odd_client: Client
     odd.say(PATH, streamed(b"\xff\xfe"))
     with pytest.raises(UnreachableError):
         await odd_client.text(PATH)
+
+
+async def test_a_stranger_is_nobody_until_it_bears_a_token(
+    api_server: ApiServer, kube: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a kubeconfig with a certificate the API server's address is taken, and whom to trust for it."""
+    await account(kube, namespace, "ann")
+    path = SELF_REVIEWS.path()
+    review = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    async with await open_stranger() as stranger:
+        with pytest.raises(RefusedError) as caught:
+            await stranger.call("POST", path, body=review)
+        assert caught.value.status in (401, 403)
+        ann = stranger.bearing(await token(kube, namespace, "ann"))
+        told = await ann.call("POST", path, body=review)
+        assert told["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:ann"
+        with pytest.raises(RefusedError) as caught:
+            await stranger.bearing("nonsense").call("POST", path, body=review)
+        assert caught.value.status == 401
 
 
 DEEP = '{"a":' * 3000 + "1" + "}" * 3000

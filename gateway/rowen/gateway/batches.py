@@ -132,21 +132,17 @@ def _batch(raw: dict[str, Any]) -> Batch:
 
 async def _engine(guest: Guest, model: str) -> Engine:
     """The engine of the OnlineService that the rows name. Raises `ApiError` with those that there are, `KubeError`."""
-    services = await list_all(guest.kube, ONLINE_SERVICES, namespace=guest.namespace)
-    engines = {
-        raw["metadata"]["name"]: engine
-        for raw in services
-        if (engine := OnlineServiceSpec.from_wire(raw["spec"]).engine) is not None
-    }
-    if model in engines:
-        return engines[model]
-    names = sorted(engines)
+    listed = await list_all(guest.kube, ONLINE_SERVICES, namespace=guest.namespace)
+    services = {raw["metadata"]["name"]: raw["spec"] for raw in listed}
+    engine = OnlineServiceSpec.from_wire(services[model]).engine if model in services else None
+    if engine is not None:
+        return engine
+    names = sorted(name for name, spec in services.items() if "engine" in spec)
     there = ", ".join(names[:_MOST_TOLD]) + (f" and {len(names) - _MOST_TOLD} more" if names[_MOST_TOLD:] else "")
-    adopted = any(raw["metadata"]["name"] == model for raw in services)
-    words = f"is adopted, so that its model is not known: {model!r}" if adopted else f"does not exist: {model[:64]!r}"
+    fault = "is adopted, so that its model is not known" if model in services else "does not exist"
     raise ApiError(
         400,
-        f"the rows' body.model names an OnlineService of namespace {guest.namespace}, and this one {words}; "
+        f"the rows' body.model names an OnlineService of namespace {guest.namespace}, and {model[:64]!r} {fault}; "
         f"there are: {there or 'none'}",
         param="body.model",
         code="model_not_found",

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -77,8 +77,8 @@ class Storage:
                 yield block
 
     def remove(self, prefix: str) -> None:
-        """Removes all objects below a prefix."""
-        with _told(prefix):
+        """Removes all objects below a prefix; where there are none it is done."""
+        with _told(prefix), suppress(FileNotFoundError):
             self._fs.rm(self._full(prefix), recursive=True)
 
     def _full(self, path: str) -> str:
