@@ -4,8 +4,7 @@ vLLM's scheduler interface is not public: of it no more is used than five method
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from rowen.runtime.log import get_logger
@@ -39,14 +38,13 @@ class Reports:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         device = online()
-        self._work = EngineWork(device)
+        self._work: EngineWork | None = EngineWork(device)
         if device is not None:
             device.pin()
 
     def add_request(self, *args: Any, **kwargs: Any) -> Any:
         """The engine has work from here on."""
-        with self._telling():
-            self._work.raise_busy()
+        self._tell(EngineWork.raise_busy)
         try:
             return self._own.add_request(*args, **kwargs)
         finally:
@@ -68,16 +66,13 @@ class Reports:
         """A step begins, where it computes anything."""
         begin_ns = time.monotonic_ns()
         output = self._own.schedule(*args, **kwargs)
-        with self._telling():
-            if output.total_num_scheduled_tokens > 0:
-                self._work.begin(id(output), begin_ns)
+        self._tell(lambda work: _begin(work, output, begin_ns))
         return output
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """A step has ended."""
         outputs = self._own.update_from_output(scheduler_output, *args, **kwargs)
-        with self._telling():
-            self._work.end(id(scheduler_output), time.monotonic_ns())
+        self._tell(lambda work: work.end(id(scheduler_output), time.monotonic_ns()))
         self._settle()
         return outputs
 
@@ -87,16 +82,22 @@ class Reports:
         return super()
 
     def _settle(self) -> None:
-        with self._telling():
-            self._work.settle(self._own.has_unfinished_requests())
+        self._tell(lambda work: work.settle(self._own.has_unfinished_requests()))
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _tell(self, what: Callable[[EngineWork], None]) -> None:
+        """Until it fails once."""
+        if self._work is None:
+            return
         try:
-            yield
+            what(self._work)
         except Exception as error:
+            self._work = None
             give_up("the engine's work cannot be told", error)
-            self._work = EngineWork(None)
+
+
+def _begin(work: EngineWork, output: Any, begin_ns: int) -> None:
+    if output.total_num_scheduled_tokens > 0:
+        work.begin(id(output), begin_ns)
 
 
 def give_up(what: str, error: Exception) -> None:
