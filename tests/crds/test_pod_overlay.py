@@ -126,7 +126,7 @@ OWN = {
         ("spec.containers[0].env[0].valueFrom: no", "spec.podTemplate.spec.containers[0].env[1].valueFrom: no"),
         # Rowen's own keep their numbers.
         ("spec.containers[0].env[1]: no", "spec.podTemplate.spec.containers[0].env[1]: no"),
-        ("spec.containers[0].env[9]: no", "spec.podTemplate.spec.containers[0].env[9]: no"),
+        ("spec.containers[0].env[3]: no", "spec.podTemplate.spec.containers[0].env[3]: no"),
         (
             "[spec.volumes[1].hostPath: no, spec.containers[0].volumeMounts[1].name: Not found]",
             "[spec.podTemplate.spec.volumes[0].hostPath: no,"
@@ -158,3 +158,11 @@ def test_of_a_deployment_the_pods_fields_are_told() -> None:
         'Deployment.apps "chat" is invalid: [spec.engine.podTemplate.spec.containers[0].env[0].name: no, '
         "spec.selector: no]; spec.engine.podTemplate.spec.affinity.x: field not declared"
     )
+
+
+def test_of_a_template_the_first_containers_entries_are_meant() -> None:
+    first, second = ({"env": [{"name": name} for name in names]} for names in (("A", "B"), ("B", "A")))
+    merged = {"containers": [{"env": [{"name": "X"}, *first["env"]]}, second]}
+    said = "spec.containers[0].env[1].name: no, spec.containers[1].env[1].name: no"
+    told = "spec.template.spec.containers[0].env[0].name: no, spec.template.spec.containers[1].env[1].name: no"
+    assert told_of(said, "spec.template", merged, {"containers": [first, second]}) == told

@@ -38,7 +38,7 @@ def overlaid(spec: Mapping[str, Any], template: PodTemplate[Any] | None) -> dict
 def overlaid_worker(spec: Mapping[str, Any], job: OfflineJobSpec) -> dict[str, Any]:
     """The PodSpec of a worker with the job's `podTemplate`; its container preloads the gate library first."""
     result = overlaid(spec, job.pod_template)
-    worker = result["containers"][0]
+    (worker,) = result["containers"]
     return {**result, "containers": [{**worker, "env": preloading_environment(worker)}]}
 
 
@@ -48,7 +48,7 @@ def overlaid_engine(spec: Mapping[str, Any], template: PodTemplate[Any] | None) 
     The device plugin names it, too, but a container's own environment overrides that.
     """
     result = overlaid(spec, template)
-    engine = result["containers"][0]
+    (engine,) = result["containers"]
     return {**result, "containers": [{**engine, "env": [_finding_plugin(entry) for entry in engine["env"]]}]}
 
 

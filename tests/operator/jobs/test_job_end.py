@@ -148,9 +148,10 @@ def test_after_its_deadline_a_job_fails_whether_it_runs_or_waits(pods: tuple[Pod
 
 
 def test_before_its_deadline_it_is_decided_again_when_that_is_due() -> None:
-    decision = active(107, pods=(running(),))
-    assert finished(decision)[:2] == ("False", "Unfinished")
-    assert decision.requeue_seconds == 7
+    for seconds in (101, 107):
+        decision = active(seconds, pods=(running(),))
+        assert finished(decision)[:2] == ("False", "Unfinished")
+        assert decision.requeue_seconds == seconds - 100
 
 
 @pytest.mark.parametrize(
