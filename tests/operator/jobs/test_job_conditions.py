@@ -134,6 +134,8 @@ STOPPED = "stopped 5 times so far by pod job-1's node"
         ((on(1, preemptions=5), on(2, preemptions=3, attached=False)), 0, ("False", "GateOpen", STOPPED)),
         ((on(1, preemptions=3), on(2, preemptions=5, gate_open=False)), 0, ("True", "GateClosed", STOPPED)),
         ((on(1, preemptions=5, gate_open=False),), 0, ("True", "GateClosed", STOPPED)),
+        ((on(1, preemptions=1),), 0, ("False", "GateOpen", "stopped once so far by pod job-1's node")),
+        ((on(1, preemptions=0),), 0, ("False", "GateOpen", "stopped 0 times so far by pod job-1's node")),
     ],
 )
 def test_preempted_by_the_report_of_its_node(

@@ -18,7 +18,7 @@ from rowen.operator.services.guard import (
     read_guard,
     written,
 )
-from rowen.operator.services.objective import Objective, Verdict
+from rowen.operator.services.objective import Objective, Verdict, dated
 from rowen.operator.services.proportions import Proportion
 
 LEVELS = ("Stopped", "Reduced", "Full")
@@ -45,7 +45,7 @@ SINGLY = "after 30 min at Stopped one job at a time is harvested again"
 def test_harvesting_is_reduced_then_stopped_then_tried_again() -> None:
     reduced = decide(NOTED, [HARM], NOW)
     assert (reduced.level, reduced.since, reduced.steps, reduced.cause) == ("Reduced", NOW, 1, "Harvest")
-    assert reduced.message == f"harvesting makes requests late: {HARM.told(NOW)}"
+    assert reduced.message == f"harvesting makes requests late: {dated([HARM], NOW)}"
     assert decide(reduced, [HARM], NOW + DWELL_SECONDS - 1) == reduced
     stopped = decide(reduced, [HARM], NOW + DWELL_SECONDS)
     assert (stopped.level, stopped.since, stopped.steps) == ("Stopped", NOW + DWELL_SECONDS, 2)
@@ -86,7 +86,7 @@ def test_without_a_comparison_the_steps_make_one() -> None:
     later = stopped.since + DWELL_SECONDS
     # The service misses it alone: harvesting comes back at once, step by step.
     back = decide(stopped, [OVERLOADED], later)
-    assert (back.level, back.message) == ("Reduced", f"harvesting is not the cause: {OVERLOADED.told(later)}")
+    assert (back.level, back.message) == ("Reduced", f"harvesting is not the cause: {dated([OVERLOADED], later)}")
     full = decide(back, [OVERLOADED], later + DWELL_SECONDS)
     assert (full.level, full.since) == ("Full", later + DWELL_SECONDS)
     # The next comparison is not made before the wait of two steps down; one that shows harm needs none.
@@ -107,7 +107,7 @@ def test_without_a_comparison_the_steps_make_one() -> None:
 )
 def test_one_window_alone_steps_nothing(reason: Objective, why: str) -> None:
     noted = decide(Guard(), [reason], NOW)
-    assert (noted.level, noted.since, noted.steps, noted.message) == ("Full", NOW, 0, f"{why}: {reason.told(NOW)}")
+    assert (noted.level, noted.since, noted.steps, noted.message) == ("Full", NOW, 0, f"{why}: {dated([reason], NOW)}")
     assert decide(noted, [HARM], NOW + DWELL_SECONDS - 1) == noted
     assert decide(noted, [reason], NOW + DWELL_SECONDS).level == "Reduced"
     # A disturbance that is over is forgotten, and so the next one is noted first, too.
@@ -130,7 +130,7 @@ def test_what_was_blamed_on_harvesting_and_is_missed_without_it_is_taken_back() 
     assert decide(stopped, [alone], NOW + DWELL_SECONDS - 1) == stopped
     back = decide(stopped, [alone], NOW + DWELL_SECONDS)
     assert (back.level, back.steps, back.cause) == ("Reduced", 1, "Service")
-    assert back.message == f"harvesting is not the cause: {alone.told(NOW + DWELL_SECONDS)}"
+    assert back.message == f"harvesting is not the cause: {dated([alone], NOW + DWELL_SECONDS)}"
     full = decide(back, [OVERLOADED], back.since + DWELL_SECONDS)
     assert (full.level, full.steps, full.cause) == ("Full", 0, "Service")
     assert decide(full, [OVERLOADED], full.since + DWELL_SECONDS) == Guard()

@@ -12,7 +12,7 @@ from operator_builders import device, online, report, requests
 from rowen.crds.latency_counts import BOUNDS_SECONDS, CELLS, LatencyCounts, RequestCounts, cell_of
 from rowen.crds.node_harvest import DeviceHarvest
 from rowen.crds.online_service import Slo
-from rowen.operator.services.objective import Objective, Verdict, objectives, objectives_by_type, worst
+from rowen.operator.services.objective import Objective, Verdict, dated, objectives, objectives_by_type, worst
 from rowen.operator.services.proportions import Proportion
 
 SLO = Slo.from_wire({"ttft": {"target": "500ms"}, "tpot": {"percentile": 90, "target": "50ms"}})
@@ -71,8 +71,9 @@ def test_fault_is_told_apart_by_device_type() -> None:
     fast_ttft, _, slow_ttft, _ = objectives_by_type(SLO, both)
     assert (fast_ttft.device_type, fast_ttft.without) == ("fast", Proportion(0, 2000))
     assert (slow_ttft.device_type, slow_ttft.beside) == ("slow", Proportion(400, 1000))
-    assert worst(objectives_by_type(SLO, both)) == (Verdict.UNTESTED, slow_ttft.told())
-    assert slow_ttft.told().startswith("in the last 10 min 400 of 1000 requests (40.0%) on slow beside offline")
+    assert worst(objectives_by_type(SLO, both)) == (Verdict.UNTESTED, (slow_ttft,))
+    assert slow_ttft.told().startswith("400 of 1000 requests (40.0%; p99 allows 1%) on slow beside offline work took")
+    assert slow_ttft.parts_told() == "400 of 1000 (40.0%) on slow beside offline work, too few without it to compare"
     assert objectives_by_type(SLO, both[1:]) == objectives(SLO, both[1:])
     assert objectives_by_type(SLO, ()) == ()
 
@@ -149,32 +150,68 @@ def test_whose_fault_it_is(objective: Objective, verdict: Verdict) -> None:
     assert objective.verdict() is verdict
 
 
-def test_the_gravest_verdict_is_told_with_its_figures() -> None:
+def test_the_gravest_verdict_rests_on_those_that_have_it() -> None:
     harmed, fine = p99(MANY, Proportion(1, 1000)), replace(p99(), latency="tpot")
-    text = (
-        "in the last 10 min 5 of 100 requests (5.0%) beside offline work took longer than 500 ms to the first token "
-        "(TTFT), and 1 of 1000 requests (0.1%) without it; p99 allows 1%"
-    )
-    assert worst([fine, harmed]) == (Verdict.HARVEST, text)
-    assert (
-        worst([harmed, replace(harmed, latency="tpot")])[1]
-        == f"{text}; {text.replace('to the first token (TTFT)', 'per output token (TPOT)')}"
-    )
-    assert worst([]) == (Verdict.NONE, "")
-    hour = p99(Proportion(9, 100), NOBODY, Proportion(1, 500)).told()
-    assert hour.endswith("(TTFT), and 1 of 500 requests (0.2%) without it in the last hour; p99 allows 1%")
-    assert p99(Proportion(9, 100)).told().endswith(", and too few were served without it to compare; p99 allows 1%")
-    assert p99(NOBODY, Proportion(5, 100)).told() == (
-        "in the last 10 min no request was served beside offline work, and 5 of 100 requests (5.0%) without it took "
-        "longer than 500 ms to the first token (TTFT); p99 allows 1%"
-    )
-    assert p99().told() == (
-        "in the last 10 min no request was served beside offline work, and too few were served without it to compare; "
-        "p99 allows 1%"
-    )
-    dated = p99(Proportion(9, 100), NOBODY, Proportion(1, 500)).told(at=0.0)
-    assert dated.startswith("in the 10 min before 1970-01-01T00:00:00Z 9 of 100 requests (9.0%) beside offline work ")
-    assert dated.endswith(" and 1 of 500 requests (0.2%) without it in the hour before; p99 allows 1%")
+    assert worst([fine, harmed]) == (Verdict.HARVEST, (harmed,))
+    both = harmed, replace(harmed, latency="tpot")
+    assert worst(both) == (Verdict.HARVEST, both)
+    assert worst([]) == (Verdict.NONE, ())
+
+
+@pytest.mark.parametrize(
+    ("objective", "told", "parts"),
+    [
+        (
+            p99(MANY, Proportion(1, 1000)),
+            "5 of 100 requests (5.0%; p99 allows 1%) beside offline work took longer than 500 ms to the first token "
+            "(TTFT), and 1 of 1000 (0.1%) without it",
+            "5 of 100 (5.0%) beside offline work, 1 of 1000 (0.1%) without it",
+        ),
+        (
+            p99(Proportion(9, 100), NOBODY, Proportion(1, 500)),
+            "9 of 100 requests (9.0%; p99 allows 1%) beside offline work took longer than 500 ms to the first token "
+            "(TTFT), and 1 of 500 (0.2%) without it in the hour before",
+            "all of them were served beside offline work, 1 of 500 (0.2%) without it in the last hour",
+        ),
+        (
+            p99(Proportion(9, 100), Proportion(1, 10)),
+            "9 of 100 requests (9.0%; p99 allows 1%) beside offline work took longer than 500 ms to the first token "
+            "(TTFT), and too few were served without it to compare",
+            "9 of 100 (9.0%) beside offline work, too few without it to compare",
+        ),
+        (
+            p99(NOBODY, Proportion(5, 100)),
+            "no request was served beside offline work, and 5 of 100 requests (5.0%; p99 allows 1%) without it took "
+            "longer than 500 ms to the first token (TTFT)",
+            "no request was served beside offline work",
+        ),
+        (
+            replace(p99(NOBODY, Proportion(5, 100)), device_type="slow"),
+            "no request was served on slow beside offline work, and 5 of 100 requests (5.0%; p99 allows 1%) without it "
+            "took longer than 500 ms to the first token (TTFT)",
+            "no request was served on slow beside offline work, 5 of 100 (5.0%) without it",
+        ),
+        (
+            p99(NOBODY, Proportion(1, 10), Proportion(5, 100)),
+            "no request was served beside offline work, and 5 of 100 requests (5.0%; p99 allows 1%) without it in the "
+            "hour before took longer than 500 ms to the first token (TTFT)",
+            "no request was served beside offline work, 5 of 100 (5.0%) without it in the last hour",
+        ),
+        (
+            p99(),
+            "no request was served beside offline work, and too few were served without it to compare",
+            "no request was served beside offline work, too few without it to compare",
+        ),
+    ],
+)
+def test_figures_are_told_apart_by_offline_work(objective: Objective, told: str, parts: str) -> None:
+    """`parts_told` stands behind the figures of all, and has none of them again."""
+    assert (objective.told(), objective.parts_told()) == (told, parts)
+
+
+def test_figures_that_stay_say_of_when_they_are() -> None:
+    both = p99(MANY), replace(p99(MANY), latency="tpot")
+    assert dated(both, 0.0) == f"in the 10 min before 1970-01-01T00:00:00Z {both[0].told()}; {both[1].told()}"
 
 
 def test_a_target_of_a_second_and_more_is_told_in_seconds() -> None:

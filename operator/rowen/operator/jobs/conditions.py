@@ -78,7 +78,8 @@ def preempted(snapshot: JobSnapshot, pod: PodView | None, now: float) -> Say:
     if not any(tenant.attached for _, tenant in places):
         return Say("Unknown", "NotAttached", f"no process of pod {pod.name} is behind the gate yet")
     count = max(tenant.preemptions for _, tenant in places)
-    message = f"stopped {count} times so far by pod {pod.name}'s node"
+    times = "once" if count == 1 else f"{count} times"
+    message = f"stopped {times} so far by pod {pod.name}'s node"
     if any(not device.gate_open for device, _ in places):
         return Say("True", "GateClosed", message)
     return Say("False", "GateOpen", message)

@@ -21,8 +21,8 @@ from rowen.operator.services.snapshot import ServiceSnapshot
 
 _BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
 _NOT_ATTACHED = (
-    "Rowen's plugin has not attached in the engine, or has failed there; lines that begin with `rowen:` in the engine's "
-    "log say why"
+    "Rowen's plugin has not attached in the engine, or has failed there; lines that begin with `rowen:` in the "
+    "engine's log say why"
 )
 _LEVELS: dict[HarvestLevel, str] = {
     "Full": "any offline work",
@@ -112,6 +112,7 @@ def observed(devices: Iterable[DeviceHarvest], target: LatencyTarget, latency: s
     return ObservedLatency(percentile=target.percentile, value_seconds=worst, target_seconds=bound)
 
 
+_RECENT = "in the last 10 min"
 _CAUSES = {
     Verdict.SERVICE: "harvesting is not the cause, as requests are late without offline work too",
     Verdict.UNTESTED: "whether harvesting is the cause is not known yet",
@@ -145,8 +146,8 @@ def slo_met(snapshot: ServiceSnapshot, objectives: Sequence[Objective], by_type:
     unclear = [objective for objective in asked if _missed(objective, before) is None]
     if unclear:
         shares = "; ".join(each.all_told() for each in unclear)
-        return Say("Unknown", "Unclear", f"{shares}; more requests will tell whether that is too many")
-    return Say("True", "Met", "; ".join(_kept_told(each) for each in asked))
+        return Say("Unknown", "Unclear", f"{_RECENT} {shares}; more requests will tell whether that is too many")
+    return Say("True", "Met", f"{_RECENT} {'; '.join(_kept_told(each) for each in asked)}")
 
 
 def _enough(objective: Objective, before: Condition | None) -> bool:
@@ -177,10 +178,13 @@ def _word(objective: Objective) -> str:
 
 
 def _late_told(late: Sequence[Objective], by_type: Sequence[Objective]) -> str:
+    told = f"{_RECENT} {'; '.join(_missed_told(each) for each in late)}"
     latencies = {each.latency for each in late}
-    verdict, figures = worst(each for each in by_type if each.latency in latencies)
-    cause = f"; {_CAUSES[verdict]}: {figures}" if verdict in _CAUSES else ""
-    return "; ".join(_missed_told(each) for each in late) + cause
+    verdict, judged = worst(each for each in by_type if each.latency in latencies)
+    if verdict not in _CAUSES:
+        return told
+    parts = (f"{each.latency.upper()}: {each.parts_told()}" if len(late) > 1 else each.parts_told() for each in judged)
+    return f"{told}; {_CAUSES[verdict]}: {'; '.join(parts)}"
 
 
 def _missed_told(objective: Objective) -> str:

@@ -20,7 +20,7 @@ from typing import Literal, get_args
 from rowen.crds.latency_counts import RECENT_SECONDS
 from rowen.crds.online_service import HarvestGuard, HarvestLevel, harvest_level
 from rowen.kube.timestamps import rfc3339, unix_seconds
-from rowen.operator.services.objective import Objective, Verdict, worst
+from rowen.operator.services.objective import Objective, Verdict, dated, worst
 
 Cause = Literal["Harvest", "Untested", "Service", "Again"]
 """Service: it was blamed on harvesting, and is missed without too. Again: on harvesting, right after that."""
@@ -102,8 +102,9 @@ def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared
         before = Guard()
     if lasted < DWELL_SECONDS:
         return before
+    verdict, judged = worst(objectives)
     # The message is there for as long as the level: it says of what time its figures are.
-    verdict, figures = worst(objectives, now)
+    figures = dated(judged, now)
     if before.level != "Stopped" and verdict in (Verdict.HARVEST, Verdict.UNTESTED):
         cause = _cause(before, verdict)
         if before.since is None:

@@ -104,25 +104,40 @@ class Objective:
                 return Verdict.HARVEST
         return Verdict.SERVICE if missed_without else Verdict.NONE
 
-    def told(self, at: float | None = None) -> str:
-        """Beside offline work and without, in a sentence that holds at `at` (Unix seconds); None: only now."""
-        minutes, hour = "in the last 10 min", "in the last hour"
-        if at is not None:
-            minutes, hour = f"in the 10 min before {rfc3339(at, 'seconds')}", "in the hour before"
-        base, where = self.compared, f" on {self.device_type}" if self.device_type else ""
-        others = "too few were served without it to compare"
-        if base is not None:
-            others = f"{_told(base)} without it{'' if base is self.without else f' {hour}'}"
+    def told(self) -> str:
+        """Beside offline work and without, after when it was."""
+        base, where = self.compared, self._where
+        hour = "" if base is self.without else " in the hour before"
+        others = f"{_told(base)} without it{hour}" if base is not None else "too few were served without it to compare"
         if self.beside.of:
-            text = f"{_told(self.beside)}{where} beside offline work {self._too_long()}, and {others}"
-        else:
-            late = f" {self._too_long()}" if base is not None else ""
-            text = f"no request was served{where} beside offline work, and {others}{late}"
-        return f"{minutes} {text}; {self._rule()}"
+            return f"{self._shares(self.beside)}{where} beside offline work {self._too_long()}, and {others}"
+        if base is None:
+            return f"no request was served{where} beside offline work, and {others}"
+        alone = f"{self._shares(base)} without it{hour} {self._too_long()}"
+        return f"no request was served{where} beside offline work, and {alone}"
 
     def all_told(self) -> str:
-        """Of all requests, in a sentence."""
-        return f"in the last 10 min {_told(self.all)} {self._too_long()}; {self._rule()}"
+        """All requests, after when it was."""
+        return f"{self._shares(self.all)} {self._too_long()}"
+
+    def parts_told(self) -> str:
+        """What `all_told` counts, apart by whether offline work was there: no figure a second time."""
+        base, where = self.compared, self._where
+        if not self.beside.of:
+            beside = f"no request was served{where} beside offline work"
+            if not where and base is self.without:
+                return beside
+        elif not where and not self.without.of:
+            beside = "all of them were served beside offline work"
+        else:
+            beside = f"{_told(self.beside)}{where} beside offline work"
+        if base is None:
+            return f"{beside}, too few without it to compare"
+        return f"{beside}, {_told(base)} without it{'' if base is self.without else ' in the last hour'}"
+
+    @property
+    def _where(self) -> str:
+        return f" on {self.device_type}" if self.device_type else ""
 
     def _too_long(self) -> str:
         what = {"ttft": "to the first token (TTFT)", "tpot": "per output token (TPOT)"}[self.latency]
@@ -130,12 +145,13 @@ class Objective:
         target = f"{seconds:g} s" if seconds >= 1.0 else f"{seconds * 1000:g} ms"
         return f"took longer than {target} {what}"
 
-    def _rule(self) -> str:
-        return f"p{self.percentile} allows {self.allowed:.0%}"
+    def _shares(self, part: Proportion) -> str:
+        allowed = f"p{self.percentile} allows {self.allowed:.0%}"
+        return f"{part.count} of {part.of} requests ({part.rate:.1%}; {allowed})"
 
 
 def _told(part: Proportion) -> str:
-    return f"{part.count} of {part.of} requests ({part.rate:.1%})"
+    return f"{part.count} of {part.of} ({part.rate:.1%})"
 
 
 def objectives(slo: Slo, devices: Iterable[DeviceHarvest]) -> tuple[Objective, Objective]:
@@ -168,8 +184,14 @@ def _objective(latency: Latency, target: LatencyTarget, devices: Iterable[Device
     return Objective(latency, target.percentile, seconds, beside, without, past)
 
 
-def worst(objectives: Iterable[Objective], at: float | None = None) -> tuple[Verdict, str]:
-    """The gravest verdict, with the figures of those that it rests on, as `Objective.told` has them."""
+def worst(objectives: Iterable[Objective]) -> tuple[Verdict, tuple[Objective, ...]]:
+    """The gravest verdict, and those that it rests on."""
     judged = [(objective.verdict(), objective) for objective in objectives]
     verdict = max((each for each, _ in judged), default=Verdict.NONE)
-    return verdict, "; ".join(objective.told(at) for each, objective in judged if each is verdict)
+    return verdict, tuple(objective for each, objective in judged if each is verdict)
+
+
+def dated(objectives: Iterable[Objective], at: float) -> str:
+    """Their figures, in a sentence that holds at `at` (Unix seconds) and afterwards."""
+    told = "; ".join(objective.told() for objective in objectives)
+    return f"in the 10 min before {rfc3339(at, 'seconds')} {told}"
