@@ -7,7 +7,9 @@ from kubectl import Kubectl
 
 from rowen.crds.generate import REPOSITORY
 
-EXAMPLES = sorted(path for folder in (".", "jobs") for path in (REPOSITORY / "examples" / folder).glob("*.yaml"))
+EXAMPLES = sorted(
+    path for folder in (".", "jobs", "adopted") for path in (REPOSITORY / "examples" / folder).glob("*.yaml")
+)
 
 
 def test_there_are_examples() -> None:

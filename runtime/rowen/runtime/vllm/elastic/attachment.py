@@ -40,8 +40,7 @@ def geometry_of(attached: Attachment, config: "KVCacheConfig") -> Geometry:
     """How the cache lies on the arena. Raises `UnsuitableError` when the worker did not put it there."""
     if attached.geometry is None:
         raise UnsuitableError(
-            "the scheduler finds no cache in the arena: the engine needs "
-            "--worker-cls rowen.runtime.vllm.elastic.worker.ElasticWorker and "
+            "the scheduler finds no cache in the arena: the engine needs vLLM's own worker (no --worker-cls) and "
             "--distributed-executor-backend vllm.v1.executor.uniproc_executor.UniProcExecutor"
         )
     laid = {(tensor.block_stride, config.num_blocks) for tensor in config.kv_cache_tensors}

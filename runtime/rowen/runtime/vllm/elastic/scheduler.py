@@ -1,4 +1,4 @@
-"""`ElasticScheduler`: vLLM's scheduler on a cache whose memory comes and goes (`--scheduler-cls`).
+"""`ElasticScheduler`: vLLM's scheduler on a cache whose memory comes and goes.
 
 Written against vLLM 0.32.0, whose scheduler interface is not public: test again on every bump.
 """

@@ -1,4 +1,4 @@
-"""`ElasticWorker`: vLLM's CPU worker with its key-value cache in the device's pool (`--worker-cls`).
+"""`ElasticWorker`: vLLM's CPU worker with its key-value cache in the device's pool.
 
 Written against vLLM 0.32.0. Without a part of the pool it is vLLM's worker.
 """
