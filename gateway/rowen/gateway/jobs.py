@@ -19,8 +19,10 @@ LABEL = "rowen.dev/batch-api"
 BATCH_ANNOTATION = "rowen.dev/batch"
 CANCELLED_ANNOTATION = "rowen.dev/batch-cancelled"
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score", "/v1/rerank")
-"""Of vLLM; others are its own to refuse, row by row."""
+ENDPOINTS = (
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/score", "/v1/rerank",
+)  # fmt: skip
+"""Those of vLLM that answer a batch."""
 _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400}
 _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 
