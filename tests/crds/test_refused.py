@@ -211,6 +211,27 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         changed(JOB, "spec.fineTune.lora.targetModules", ["all-linear", "q_proj"]),
         "spec.fineTune.lora: .*all-linear stands alone",
     ),
+    ("unknown argument", changed(JOB, "spec.fineTune.arguments", {"wieght_decay": 0.1}), "arguments.wieght_decay"),
+    (
+        "an argument that Rowen decides",
+        changed(JOB, "spec.fineTune.arguments", {"output_dir": "/x"}),
+        "spec.fineTune.arguments.output_dir",
+    ),
+    (
+        "an argument of another type",
+        changed(JOB, "spec.fineTune.arguments", {"weight_decay": "0.1"}),
+        "spec.fineTune.arguments.weight_decay",
+    ),
+    (
+        "an argument out of bounds",
+        changed(JOB, "spec.fineTune.arguments", {"adam_beta1": 1}),
+        "spec.fineTune.arguments.adam_beta1",
+    ),
+    (
+        "an optimizer that is none",
+        changed(JOB, "spec.fineTune.arguments", {"optim": "adam"}),
+        "spec.fineTune.arguments.optim.*adamw_torch",
+    ),
     (
         "evaluation of nothing",
         changed(changed(JOB, "spec.fineTune.heldOutFraction", 0), "spec.fineTune.evaluation", {"steps": 5}),
@@ -443,6 +464,10 @@ ACCEPTED: list[tuple[str, Manifest]] = [
             "spec.engine.podTemplate.spec.containers",
             [{"name": "engine", **CONTAINER}],
         ),
+    ),
+    (
+        "the trainer's arguments",
+        changed(JOB, "spec.fineTune.arguments", {"weight_decay": 0, "adam_beta2": 0.95, "optim": "adafactor"}),
     ),
     ("an empty pod template", pods("spec.containers", [])),
     ("a limit as large as memory", offline_job(memory="1Gi", memoryLimit="1024Mi")),

@@ -1,0 +1,92 @@
+"""Weights & Biases, without a server: in offline mode, and with one that is not there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runtime.tuning_runs import spec
+
+from rowen.crds.fine_tune import WeightsAndBiases
+from rowen.crds.worker import ExitCode
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.tuning.adapter import add_adapter, load_base, load_tokenizer
+from rowen.runtime.tuning.data.dataset import read_data
+from rowen.runtime.tuning.training import tracking
+from rowen.runtime.tuning.training.settings import trainer_settings
+from rowen.runtime.tuning.training.tracking import weights_and_biases
+from rowen.runtime.tuning.training.trainer import Trainer
+
+KEY = "0123456789abcdef" * 3
+WANTED = WeightsAndBiases(project="support", secret_name="wandb")
+DIGEST = "d" * 64
+
+
+@pytest.fixture
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "secrets" / "wandb"
+    folder.mkdir(parents=True)
+    (folder / "WANDB_API_KEY").write_text(KEY + "\n")
+    monkeypatch.setattr(tracking, "SECRETS_DIRECTORY", str(tmp_path / "secrets"))
+    return folder
+
+
+def test_a_run_is_shown_under_the_jobs_name(
+    secret: Path, tiny_model: Path, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    (tmp_path / "scratch").mkdir()
+    job = spec(tiny_model, dataset, tmp_path, epochs=1)
+    tokenizer = load_tokenizer(tiny_model)
+    data = read_data(job, dataset, tokenizer)
+    model = add_adapter(load_base(tiny_model), job)
+    settings = trainer_settings(job, tmp_path / "scratch", 4, recomputes=False)
+    with weights_and_biases(WANTED, "support-lora", DIGEST, tmp_path / "scratch") as callbacks:
+        Trainer(model, settings, data, tokenizer, callbacks, packed=False, first_step=0).train()
+    [run] = (tmp_path / "scratch/wandb").glob(f"offline-run-*-{DIGEST[:32]}/*.wandb")
+    written = run.read_bytes()
+    for name in (b"support-lora", b"train/loss", b"train/learning_rate"):
+        assert name in written
+    files = [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]
+    assert not any(KEY.encode() in path.read_bytes() for path in files)
+    assert KEY not in "".join(capfd.readouterr())
+
+
+def test_a_secret_without_a_key_is_named(secret: Path, tmp_path: Path) -> None:
+    (secret / "WANDB_API_KEY").unlink()
+    with (
+        pytest.raises(WorkerError, match=r"weightsAndBiases.secretName: wandb has no WANDB_API_KEY") as told,
+        weights_and_biases(WANTED, "job", DIGEST, tmp_path),
+    ):
+        pass
+    assert (told.value.reason, told.value.code) == ("SpecInvalid", ExitCode.USER_ERROR)
+
+
+AWAY = """
+import sys
+from pathlib import Path
+from rowen.crds.fine_tune import WeightsAndBiases
+from rowen.runtime.tuning.training import tracking
+tracking.SECRETS_DIRECTORY, tracking._START_SECONDS = sys.argv[1], 3.0
+wanted = WeightsAndBiases(project="support", secret_name="wandb")
+with tracking.weights_and_biases(wanted, "job", "d" * 64, Path(sys.argv[2])) as callbacks:
+    print("callbacks:", callbacks)
+"""
+
+
+def test_without_the_server_the_job_goes_on(secret: Path, tmp_path: Path) -> None:
+    (secret / "WANDB_BASE_URL").write_text("http://127.0.0.1:9")
+    ended = subprocess.run(
+        [sys.executable, "-c", AWAY, str(secret.parent), str(tmp_path)],
+        env={name: value for name, value in os.environ.items() if not name.startswith("WANDB_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert "callbacks: []" in ended.stdout
+    assert "cannot be reached: nothing is shown there" in ended.stdout
+    assert KEY not in ended.stdout
