@@ -21,11 +21,11 @@ from rowen.demo import samples
 from rowen.node_agent.memory.pool import HANDLE_BYTES, Pool
 from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.native import library_path
-from rowen.runtime.fence import Fence
 from rowen.runtime.memory.native_arena import NativeArena
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning import adapter
+from rowen.runtime.tuning.results.folder import FolderResults
 from rowen.runtime.tuning.tuner import Tuner
 from rowen.runtime.tuning.window.layers import layers_of, movable_tensors
 from rowen.runtime.tuning.window.places import find_places
@@ -150,9 +150,9 @@ class Tuning:
             checkpoint_steps=_MOST_STEPS,
             seed=0,
         )
-        fence = Fence(output / ".rowen-owner", 1)
+        results = FolderResults(output, self._model, 1)
         try:
-            Tuner(spec, self._model, fence, Progress("steps", _Steps(step)), part).run()
+            Tuner(spec, self._model, self._dataset, results, Progress("steps", _Steps(step)), part).run()
         except _EndedError:
             pass
         finally:

@@ -239,10 +239,10 @@ def test_a_large_file_that_is_damaged_is_named(start: bytes, model: Path) -> Non
 def test_the_job_changes_with_its_model(model: Path, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text('{"text": "a"}\n')
     job = spec(model, tmp_path / "data.jsonl", tmp_path / "out")
-    first = job_digest(job, model)
+    first = job_digest(job, model, tmp_path / "data.jsonl")
     change(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
-    assert job_digest(job, model) != first
+    assert job_digest(job, model, tmp_path / "data.jsonl") != first
     change(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
-    assert job_digest(job, model) == first
+    assert job_digest(job, model, tmp_path / "data.jsonl") == first
     (tmp_path / "data.jsonl").write_text('{"text": "b"}\n')
-    assert job_digest(job, model) != first
+    assert job_digest(job, model, tmp_path / "data.jsonl") != first

@@ -13,6 +13,7 @@ from rowen.crds.worker import Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.native import NoTenant
+from rowen.runtime.tuning.results.folder import FolderResults
 from rowen.runtime.tuning.tuner import Tuner
 from rowen.runtime.worker import Progress
 
@@ -92,10 +93,11 @@ def test_who_has_lost_a_complete_output_leaves_it_alone(
     straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(straight[0], tmp_path / "out")
+    results = FolderResults(tmp_path / "out", tiny_model, 1)
     (tmp_path / "out" / "checkpoint.safetensors").write_text("another's")
-    fence = Fence(tmp_path / "owner", 1)
-    Fence(tmp_path / "owner", 2)
-    tuner = Tuner(spec(tiny_model, dataset, tmp_path / "out"), tiny_model, fence, Progress("steps", NoTenant()))
+    Fence(tmp_path / "out" / ".rowen-owner", 2)
+    job = spec(tiny_model, dataset, tmp_path / "out")
+    tuner = Tuner(job, tiny_model, dataset, results, Progress("steps", NoTenant()))
     with pytest.raises(WorkerError) as caught:
         tuner.run()
     assert caught.value.reason == "Superseded"

@@ -60,14 +60,14 @@ def _work(job: str, attempt: int, die: tuple[str, int] | None, log: Path) -> Non
     os.environ |= {"ROWEN_JOB_SPEC": job, "ROWEN_ATTEMPT": str(attempt)}
     from rowen.runtime import worker
     from rowen.runtime.tuning import __main__ as entry
-    from rowen.runtime.tuning import results
+    from rowen.runtime.tuning.results.folder import FolderResults
 
     if die is not None:
         place, count = die
         places = {
             "report": (worker.Progress, "report"),
             "rename": (Path, "replace"),
-            "removal": (results.Results, "_remove_checkpoint"),
+            "removal": (FolderResults, "_remove_checkpoint"),
         }
         owner, name = places[place]
         _die_at(owner, name, count)

@@ -20,11 +20,11 @@ from structlog.testing import capture_logs
 
 from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.fence import Fence
 from rowen.runtime.memory import shortage
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.adapter import load_base
+from rowen.runtime.tuning.results.folder import FolderResults
 from rowen.runtime.tuning.tuner import Tuner
 from rowen.runtime.worker import Progress
 
@@ -34,8 +34,9 @@ HANDLE_BYTES = 16384
 def run(model: Path, dataset: Path, output: Path, part: PoolPart | None) -> dict[str, bytes]:
     output.mkdir()
     job = spec(model, dataset, output)
-    Tuner(job, model, Fence(output / ".rowen-owner", 1), Progress("steps", NoTenant()), part).run()
-    return {path.name: path.read_bytes() for path in output.iterdir() if path.is_file() and path.name != ".rowen-owner"}
+    results = FolderResults(output, model, 1)
+    Tuner(job, model, dataset, results, Progress("steps", NoTenant()), part).run()
+    return {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()}
 
 
 def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: Path) -> None:

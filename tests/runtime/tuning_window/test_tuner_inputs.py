@@ -10,9 +10,9 @@ from runtime.tuning_runs import spec
 from typing_extensions import override
 
 from rowen.demo.samples import Shape, write_model
-from rowen.runtime.fence import Fence
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.native import NoTenant
+from rowen.runtime.tuning.results.folder import FolderResults
 from rowen.runtime.tuning.tuner import Tuner
 from rowen.runtime.worker import Progress
 
@@ -83,8 +83,9 @@ class Robbed(Watched):
 def run(model: Path, dataset: Path, output: Path, part: PoolPart | None) -> dict[str, bytes]:
     output.mkdir()
     job = spec(model, dataset, output)
-    Tuner(job, model, Fence(output / ".rowen-owner", 1), Progress("steps", NoTenant()), part).run()
-    return {path.name: path.read_bytes() for path in output.iterdir() if path.is_file() and path.name != ".rowen-owner"}
+    results = FolderResults(output, model, 1)
+    Tuner(job, model, dataset, results, Progress("steps", NoTenant()), part).run()
+    return {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()}
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,16 @@ import os
 import sys
 from pathlib import Path
 
-from rowen.crds.worker import ExitCode, TuningSpec
+from rowen.crds.worker import ExitCode, Location, TuningSpec
 from rowen.runtime.device_memory import worker_part
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.fence import Fence
-from rowen.runtime.files import make_folder
 from rowen.runtime.model_source import model_folder
+from rowen.runtime.storage.inputs import local_copy
+from rowen.runtime.storage.store import is_address
 from rowen.runtime.tuning.data import source
-from rowen.runtime.tuning.output import OWNER_FILE, REPLACED_FILES, check_output
+from rowen.runtime.tuning.results.folder import FolderResults
+from rowen.runtime.tuning.results.results import Results
+from rowen.runtime.tuning.results.store import StoreResults
 from rowen.runtime.worker import Progress, attempt, read_spec, run
 
 
@@ -19,11 +21,10 @@ def tune(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the losses."""
     spec = read_spec(TuningSpec)
     model = model_folder(spec.base_model)
-    source.files(Path(spec.dataset.where))
-    folder = Path(spec.output.where)
-    # Nothing is made or changed before this: the path may be a mistake.
-    check_output(folder, model)
-    fence = Fence(make_folder(folder) / OWNER_FILE, attempt(), [folder / name for name in REPLACED_FILES])
+    dataset = local_copy(spec.dataset, "DatasetMissing")
+    source.files(dataset)
+    # Nothing is made or changed before this: the place may be a mistake.
+    results = _results(spec.output, model)
     # A thread that waits for the others must not spin on a CPU that these or other tenants could use.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import torch
@@ -35,14 +36,19 @@ def tune(progress: Progress) -> str:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
     try:
-        metrics = Tuner(spec, model, fence, progress, worker_part()).run()
+        metrics = Tuner(spec, model, dataset, results, progress, worker_part()).run()
     except WorkerError as error:
-        # Nothing of Rowen's is there: whatever the user puts there later is not to be taken for it.
-        if error.code is ExitCode.USER_ERROR and not any((folder / name).exists() for name in REPLACED_FILES):
-            fence.release()
+        if error.code is ExitCode.USER_ERROR:
+            results.give_up()
         raise
-    fence.release()
     return metrics.sentence()
+
+
+def _results(output: Location, model: Path) -> Results:
+    """Takes the output for this attempt. Raises `WorkerError`, `OSError`."""
+    if is_address(output.where):
+        return StoreResults(output, attempt())
+    return FolderResults(Path(output.where), model, attempt())
 
 
 if __name__ == "__main__":

@@ -30,15 +30,19 @@ def check_output(folder: Path, model: Path) -> None:
         return
     if folder.samefile(model):
         raise WorkerError("OutputUnwritable", f"{folder} is the base model's folder; name another output folder")
-    owned = has_owner(folder / OWNER_FILE)
+    check_files(folder, str(folder), owned=has_owner(folder / OWNER_FILE))
+
+
+def check_files(folder: Path, shown: str, *, owned: bool) -> None:
+    """As `check_output`, of the files in a folder that people know as `shown`; `owned` by an attempt of Rowen's."""
     ours = {name: is_ours(folder / name) for name, is_ours in _TELLING.items() if has_file(folder / name)}
     for name in (METRICS_FILE, CHECKPOINT_FILE):
         is_ours = ours.get(name, True)
         if is_ours is False or (is_ours is None and not owned):
-            raise _unknown(folder / name)
+            raise _unknown(f"{shown}/{name}")
     for name in (ADAPTER_CONFIG_FILE, ADAPTER_FILE):
         if has_file(folder / name) and not (owned or any(ours.values())):
-            raise _unknown(folder / name)
+            raise _unknown(f"{shown}/{name}")
 
 
 def _is_marked(path: Path) -> bool | None:
@@ -55,6 +59,6 @@ def _is_marked(path: Path) -> bool | None:
 _TELLING = {METRICS_FILE: is_metrics, CHECKPOINT_FILE: _is_marked, ADAPTER_FILE: _is_marked}
 
 
-def _unknown(path: Path) -> WorkerError:
+def _unknown(path: str) -> WorkerError:
     message = f"{path} is not known to be a result of this job; move it away, or name another output folder"
     return WorkerError("OutputUnwritable", message)

@@ -15,7 +15,6 @@ from transformers import TrainerCallback
 from rowen.crds.base import quantity_text
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.fence import Fence
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.tuning import adapter
 from rowen.runtime.tuning.checkpoint import Checkpoint
@@ -23,7 +22,7 @@ from rowen.runtime.tuning.data import source
 from rowen.runtime.tuning.data.dataset import Data, read_data
 from rowen.runtime.tuning.fingerprint import model_digest
 from rowen.runtime.tuning.metrics import Metrics
-from rowen.runtime.tuning.results import Results
+from rowen.runtime.tuning.results.results import Results
 from rowen.runtime.tuning.training.attempt import Attempt, resume_state
 from rowen.runtime.tuning.training.settings import trainer_settings
 from rowen.runtime.tuning.training.tracking import Events, weights_and_biases
@@ -41,25 +40,35 @@ class Tuner:
     """One attempt at a job."""
 
     def __init__(
-        self, spec: TuningSpec, model: Path, fence: Fence, progress: Progress, part: PoolPart | None = None
+        self,
+        spec: TuningSpec,
+        model: Path,
+        dataset: Path,
+        results: Results,
+        progress: Progress,
+        part: PoolPart | None = None,
     ) -> None:
-        """With a part of the pool the layers' weights are there, as many at a time as it grants; else in memory."""
+        """`model` and `dataset` are local, wherever the spec has them from.
+
+        With a part of the pool the layers' weights are there, as many at a time as it grants; else in memory.
+        """
         self._spec = spec
         self._model = model
         self._progress = progress
         self._part = part
-        self._digest = job_digest(spec, model)
-        self._results = Results(Path(spec.output.where), fence, self._digest)
+        self._dataset = dataset
+        self._digest = job_digest(spec, model, dataset)
+        self._results = results
 
     def run(self) -> Metrics:
         """Trains from the last checkpoint to the end and writes the adapter. Raises `WorkerError`, `OSError`."""
-        done = self._results.finished()
+        done = self._results.finished(self._digest)
         if done is not None:
             log.info("the job was complete already")
             self._progress.report(done.steps, done.steps)
             return done
         tokenizer = adapter.load_tokenizer(self._model)
-        data = read_data(self._spec, Path(self._spec.dataset.where), tokenizer)
+        data = read_data(self._spec, self._dataset, tokenizer)
         base = adapter.load_base(self._model, mapped=self._part is not None)
         with self._placed(base, self._spec.batch_size * max(data.lengths)):
             model = adapter.add_adapter(base, self._spec)
@@ -96,7 +105,7 @@ class Tuner:
                 start,
                 self._progress,
                 data.step_tokens,
-                lambda state: self._results.commit(state.to_bytes(self._digest), step, events.so_far()),
+                lambda state: self._results.commit(state.to_bytes(self._digest), self._digest, step, events.so_far()),
                 keep_best=spec.evaluation is not None and spec.evaluation.keep_best,
             )
             steps = spec.epochs * data.order.steps_per_epoch
@@ -157,13 +166,13 @@ def _too_little(part: PoolPart, needed: int) -> WorkerError:
     return WorkerError("MemoryTooSmall", f"{message}: {part.remedy}, or leave memoryLimit out")
 
 
-def job_digest(spec: TuningSpec, model: Path) -> str:
+def job_digest(spec: TuningSpec, model: Path, dataset: Path) -> str:
     """Identifies what the result depends on: the spec, the dataset's bytes and the base model's files.
 
     Raises `WorkerError`.
     """
     text = spec.model_dump_json(exclude=_WITHOUT_EFFECT)
-    parts = (text, source.digest(Path(spec.dataset.where)), model_digest(model))
+    parts = (text, source.digest(dataset), model_digest(model))
     return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 

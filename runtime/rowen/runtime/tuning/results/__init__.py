@@ -1,0 +1,1 @@
+"""Where a fine-tuning job's checkpoints and result go."""
