@@ -47,7 +47,7 @@ class OnlineTenant(ReadModel):
     service: Annotated[str, Field(max_length=253)] | None = None
     """Its OnlineService: the one that the pod's label `rowen.dev/service` names."""
     attached: bool = True
-    """Whether the engine's plugin has attached; without it nothing is harvested. Absent: it has."""
+    """Whether the engine's plugin has attached, and has not failed; else nothing is harvested. Absent: so it is."""
     ttft: Quantiles | None = None
     """Time to first token. This and the two below: of all the node's devices of the same type that serve the same
     service, told with the first of them."""
