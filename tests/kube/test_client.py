@@ -196,6 +196,14 @@ async def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, text: str) -> N
         await open_client(str(path))
 
 
+@pytest.mark.parametrize("text", ["", "hello", "[]", "current-context: a\ncontexts: 5"])
+async def test_a_kubeconfig_of_another_shape_is_told_what_was_expected(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(LoginError, match="an object with clusters, users, contexts and current-context was expected"):
+        await open_client(str(path))
+
+
 async def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(LoginError):

@@ -222,6 +222,10 @@ async def _configured(kubeconfig: str | None, context: str | None) -> tuple[ApiC
                 )
             namespace = loader.current_context["context"].get("namespace")
         return ApiClient(configuration), namespace or "default"
+    except (TypeError, AttributeError, KeyError) as error:
+        # An empty file, say: the client's own words are of its insides.
+        expected = "an object with clusters, users, contexts and current-context was expected"
+        raise LoginError(expected) from error
     except Exception as error:
         raise LoginError(str(error) or type(error).__name__) from error
 

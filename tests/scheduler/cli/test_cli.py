@@ -269,6 +269,13 @@ def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert f"{path} cannot be used as a kubeconfig: " in explain(monkeypatch, path, "j")
 
 
+def test_an_empty_kubeconfig_is_told_what_was_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert explain(monkeypatch, "/dev/null", "j") == (
+        "error: /dev/null cannot be used as a kubeconfig: an object with clusters, users, contexts and current-context "
+        "was expected"
+    )
+
+
 def test_a_missing_kubeconfig_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "none"

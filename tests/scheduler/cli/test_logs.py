@@ -158,6 +158,37 @@ async def test_without_a_pod_it_says_why(
     assert line == f"error: {told}"
 
 
+@pytest.mark.parametrize(
+    ("conditions", "why"),
+    [
+        (
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": 'pvc "data" not found'}],
+            ': Unschedulable: pvc "data" not found',
+        ),
+        ([], ""),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["-f"]])
+async def test_of_a_pod_that_is_on_no_node_it_says_why(
+    stage: Stage,
+    api_server: ApiServer,
+    monkeypatch: pytest.MonkeyPatch,
+    conditions: list[dict[str, str]],
+    why: str,
+    options: list[str],
+) -> None:
+    """The API server answers that its log is empty."""
+    await stage.job("j")
+    await attempt(stage, "j", 1, "", "j-1")
+    meta = {"name": "j-1", "namespace": stage.namespace}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"conditions": conditions}}
+    await apply_status(stage.client, pod, manager="test")
+    line = await asyncio.to_thread(
+        failed, monkeypatch, api_server.kubeconfig, "logs", "j", "-n", stage.namespace, *options
+    )
+    assert line == f"error: j: pod j-1 is on no node yet, so it has written nothing{why}"
+
+
 async def test_a_kubelet_that_is_away_is_told(
     stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,21 @@ async def test_a_user_of_one_namespace_gets_what_they_may_read(
         assert f"serviceaccount:{stage.namespace}:ann" in line
 
 
+async def test_a_namespace_that_is_not_there_is_told(
+    stage: Stage, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not to who may not know; one that has nothing in it is there."""
+    line = await asyncio.to_thread(failed, monkeypatch, api_server.kubeconfig, "status", "-n", "nope")
+    assert line == "error: there is no namespace nope"
+    assert "none" in await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "status", "-n", "kube-system")
+    await account(stage.client, stage.namespace, "ann")
+    await allow(stage.client, stage.namespace, "ann", rule("rowen.dev", ["offlinejobs"], ["list"]))
+    config = await kubeconfig(stage, api_server, "ann")
+    await stage.delete(API_VERSION, "onlineservices/chat", stage.namespace)
+    told = await asyncio.to_thread(invoke, monkeypatch, config, "status", "-n", stage.namespace)
+    assert f"jobs in namespace {stage.namespace}: none" in told
+
+
 def test_what_excludes_one_another(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "exclude one another" in failed(monkeypatch, api_server.kubeconfig, "status", "-A", "-n", "default")
     assert "not with -o json" in failed(monkeypatch, api_server.kubeconfig, "top", "--watch", "-o", "json")

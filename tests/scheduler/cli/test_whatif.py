@@ -176,7 +176,7 @@ def test_a_date_in_a_template_is_text(monkeypatch: pytest.MonkeyPatch, api_serve
     """YAML makes a date of it, JSON and so the API know none."""
     text = JOB.replace("image: none", "image: none, env: [{name: DAY, value: 2026-01-01}]")
     line = failed(monkeypatch, api_server.kubeconfig, "whatif", "-f", "-", "--service-account", "none", text=text)
-    assert "serviceaccounts" in line
+    assert line == "error: there is no service account none in namespace default"
 
 
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api_server: ApiServer) -> None:

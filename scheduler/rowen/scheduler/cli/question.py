@@ -17,7 +17,7 @@ from rowen.crds.template_pod import template_pod_spec
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS, PODS
-from rowen.kube.objects import create
+from rowen.kube.objects import NOT_FOUND, create
 from rowen.kube.pauses import pause_seconds
 from rowen.kube.resource import Resource
 from rowen.scheduler.cli.lookup import left_alone
@@ -200,7 +200,12 @@ async def caller_token(client: Client, account: str | None, namespace: str) -> s
     if account is not None:
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{checked('name of a service account', account)}/token"
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        answer = await client.call("POST", path, body={**asked, "spec": {"expirationSeconds": _TOKEN_SECONDS}})
+        try:
+            answer = await client.call("POST", path, body={**asked, "spec": {"expirationSeconds": _TOKEN_SECONDS}})
+        except RefusedError as error:
+            if error.status != NOT_FOUND:
+                raise
+            raise CommandError(f"there is no service account {account} in namespace {namespace}") from error
         return str(answer["status"]["token"])
     token = await client.token()
     if token is None:

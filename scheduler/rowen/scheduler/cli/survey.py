@@ -14,7 +14,7 @@ from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.crds.online_service import OnlineServiceStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
-from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES
+from rowen.kube.kinds import LEASES, NAMESPACES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES
 from rowen.kube.objects import NOT_FOUND, get, list_all
 from rowen.kube.resource import Resource
 from rowen.kube.timestamps import unix_seconds
@@ -56,7 +56,11 @@ class Overview:
 
 
 async def overview(client: Client, scope: Scope, now: float) -> Overview:
-    """Everything that may be read. Raises `KubeError` where nothing may."""
+    """Everything that may be read.
+
+    Raises `CommandError` where the namespace of the scope is known not to be there, and `KubeError` where nothing may
+    be read.
+    """
     namespace, jobs = await _jobs(client, scope)
     unread: list[str] = []
 
@@ -70,6 +74,8 @@ async def overview(client: Client, scope: Scope, now: float) -> Overview:
             return []
 
     services, harvests = await asyncio.gather(listed(ONLINE_SERVICES, namespace), listed(NODE_HARVESTS, None))
+    if scope.namespace is not None and not jobs and not services:
+        await _check(client, scope.namespace)
     heard = await heartbeats(client, scope.agents, now, unread) if harvests else {}
     leaders = {name: await _leader(client, scope.system, f"rowen-{name}", now, unread) for name in _COMPONENTS}
     return Overview(
@@ -113,6 +119,17 @@ async def _jobs(client: Client, scope: Scope) -> tuple[str | None, list[Raw]]:
                 raise
     where = scope.namespace or client.namespace
     return where, await list_all(client, OFFLINE_JOBS, namespace=where, most_seconds=LIMIT_SECONDS)
+
+
+async def _check(client: Client, namespace: str) -> None:
+    """Of a namespace that is not there every list is empty. Raises `CommandError`; not where it may not be read."""
+    try:
+        await get(client, NAMESPACES, None, namespace)
+    except RefusedError as error:
+        if error.status == NOT_FOUND:
+            raise CommandError(f"there is no namespace {namespace}") from error
+        if error.status != FORBIDDEN:
+            raise
 
 
 async def _leader(client: Client, namespace: str, name: str, now: float, unread: list[str]) -> str:

@@ -31,7 +31,10 @@ class Worker:
 
 
 async def workers(client: Client, job: str, namespace: str | None, *, previous: bool) -> list[Worker]:
-    """The pods of the job's last attempt, or of the one before. Raises `CommandError`, `KubeError`."""
+    """The pods of the job's last attempt, or of the one before. Raises `CommandError`, `KubeError`.
+
+    The former too where one of them is on no node yet, with the reason.
+    """
     async with asyncio.timeout(LIMIT_SECONDS):
         raw = await find(client, job, namespace)
         meta = raw["metadata"]
@@ -44,6 +47,10 @@ async def workers(client: Client, job: str, namespace: str | None, *, previous: 
         raise CommandError(f"{job}: there is no pod of an attempt before {attempts[-1]}")
     wanted = attempts[-2] if previous else attempts[-1]
     found = [pod for pod in pods if _attempt(pod) == wanted]
+    for pod in found:
+        # Of a pod that no kubelet has, the API server answers with an empty log.
+        if not pod["spec"].get("nodeName"):
+            raise CommandError(f"{job}: {_unscheduled(pod)}")
     names = sorted((pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]) for pod in found)
     return [Worker(meta["namespace"], pod, container) for pod, container in names]
 
@@ -82,6 +89,14 @@ def _attempt(pod: Raw) -> int:
         return int((pod["metadata"].get("labels") or {}).get(ATTEMPT_LABEL, ""))
     except ValueError:
         return 0
+
+
+def _unscheduled(pod: Raw) -> str:
+    """Why there is no log of it, by kube-scheduler's condition."""
+    told = f"pod {pod['metadata']['name']} is on no node yet, so it has written nothing"
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    why: Raw = next((each for each in conditions if each["type"] == "PodScheduled" and each["status"] != "True"), {})
+    return ": ".join((told, *(why[part] for part in ("reason", "message") if why.get(part))))
 
 
 def _no_pod(job: str, raw: Raw) -> str:
