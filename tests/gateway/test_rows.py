@@ -1,0 +1,96 @@
+"""What is said of a file before anything runs."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from rowen.gateway import rows
+from rowen.gateway.rows import MOST_FAULTS, MOST_ID_CHARACTERS, Fault, FaultsError, Rows, read_rows
+
+ENDPOINT = "/v1/completions"
+
+
+def line(custom_id: object = "a", **changes: Any) -> str:
+    row = {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": {"model": "m"}} | changes
+    return json.dumps(row)
+
+
+def read(*lines: str, most: int = 10) -> Rows:
+    return read_rows(io.BytesIO("\n".join(lines).encode()), ENDPOINT, most)
+
+
+def faults(*lines: str, most: int = 10) -> list[Fault]:
+    with pytest.raises(FaultsError) as caught:
+        read(*lines, most=most)
+    assert str(caught.value) == "; ".join(map(str, caught.value.faults))
+    return caught.value.faults
+
+
+def test_a_batch() -> None:
+    assert read(line("a"), "", line("b"), "  ") == Rows(2, "m")
+    assert read(*(line(str(n)) for n in range(10))).count == 10
+    assert read(line("x" * MOST_ID_CHARACTERS), line("b", body={"model": "m", "stream": False})).count == 2
+
+
+def test_blank_lines_are_counted_as_lines_and_not_as_rows() -> None:
+    (fault,) = faults(line("a"), "", line("a"))
+    assert fault == Fault(3, "duplicate_custom_id", "custom_id was used on line 1 already", "custom_id")
+    assert str(fault) == "line 3: custom_id was used on line 1 already"
+    assert fault.to_wire() == {
+        "code": "duplicate_custom_id", "line": 3, "message": fault.message, "param": "custom_id"
+    }  # fmt: skip
+
+
+def test_without_rows_it_is_none() -> None:
+    for nothing in ([], ["", " "]):
+        (fault,) = faults(*nothing)
+        assert (fault.line, fault.code, str(fault)) == (None, "empty_file", "the file has no rows")
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "", "x" * (MOST_ID_CHARACTERS + 1)])
+def test_a_custom_id_is_a_text_of_some_length(wrong: object) -> None:
+    assert [(fault.line, fault.code) for fault in faults(line("a"), line(wrong))] == [(2, "invalid_custom_id")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({"method": "post"}, ["invalid_method"]),
+        ({"method": "GET", "url": "/v1/score"}, ["invalid_method", "invalid_url"]),
+        ({"body": None}, ["invalid_body"]),
+        ({"body": {"model": ""}}, ["missing_model"]),
+        ({"body": {"model": 1, "stream": True}}, ["invalid_body", "missing_model"]),
+        ({"body": {"model": "other"}}, ["mismatched_model"]),
+    ],
+)
+def test_each_fault_of_a_row_is_told(changes: dict[str, Any], codes: list[str]) -> None:
+    found = faults(line("a"), line("b", **changes))
+    assert [fault.code for fault in found] == codes
+    assert {fault.line for fault in found} == {2}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "1", '"a"', "[" * 200_000])
+def test_a_line_is_an_object(text: str) -> None:
+    assert [(fault.line, fault.code) for fault in faults(text, line())] == [(1, "invalid_json_line")]
+
+
+def test_the_rows_are_counted_and_no_more_are_read() -> None:
+    assert [(fault.line, fault.code) for fault in faults(*(line(str(n)) for n in range(9)), most=3)] == [
+        (4, "too_many_rows")
+    ]
+
+
+def test_not_all_faults_are_told() -> None:
+    found = faults(*["{"] * (MOST_FAULTS + 10), most=1000)
+    assert [fault.line for fault in found] == list(range(1, MOST_FAULTS + 1))
+    twice = line("x", method="GET", url="u", body=0)
+    assert len(faults(*[twice] * MOST_FAULTS, most=1000)) == MOST_FAULTS
+
+
+def test_a_line_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_LINE_BYTES", len(line()))
+    assert read(line()).count == 1
+    (fault,) = faults(line("ab"), line("c"))
+    assert (fault.line, fault.code) == (1, "line_too_long")
