@@ -32,5 +32,5 @@ def results(namespace: str, path: str) -> list[dict[str, Any]]:
 def check_answered_once(namespace: str, path: str, rows: list[dict[str, Any]]) -> None:
     """Asserts that the result file holds an answer to each row, no error, and nothing twice."""
     found = results(namespace, path)
-    assert [entry for entry in found if entry.get("error") is not None] == []
+    assert [entry for entry in found if entry["error"] or entry["response"]["status_code"] != 200] == []
     assert sorted(entry["custom_id"] for entry in found) == sorted(row["custom_id"] for row in rows)

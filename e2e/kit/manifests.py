@@ -73,6 +73,7 @@ def batch(name: str, namespace: str, model_path: str, requests: str, results: st
                 "input": {"claimName": "data", "path": requests},
                 "output": {"claimName": "data", "path": results},
             },
+            "memory": "2560Mi",
             **fields,
         },
     )

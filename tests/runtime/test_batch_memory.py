@@ -174,10 +174,10 @@ TOKEN_NUMBERS = 2 * 32 * 8 * 128
 @pytest.mark.parametrize(
     ("tokens", "length", "dtype", "sequences"),
     [
-        (100 * 512, 8192, "auto", 100),
-        (100 * 512 - 1, 8192, "auto", 99),
-        (100 * 512, 8192, "float32", 50),
-        (100 * 512, 256, "auto", 200),
+        (100 * 256, 8192, "auto", 100),
+        (100 * 256 - 1, 8192, "auto", 99),
+        (100 * 256, 8192, "float32", 50),
+        (100 * 256, 128, "auto", 200),
         (10**9, 8192, "auto", MOST_SEQUENCES),
         (1, 8192, "auto", LEAST_SEQUENCES),
     ],

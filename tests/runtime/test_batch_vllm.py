@@ -15,7 +15,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from runtime.server import START_SECONDS, environment
-from transformers import AutoModelForCausalLM, BertConfig, BertModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel
 
 from rowen.crds.worker import BatchSpec, Location, ModelLocation
 from rowen.demo.samples import requests
@@ -51,6 +51,7 @@ ANSWERED: list[dict[str, Any]] = [
     {"messages": MESSAGES, "max_tokens": 3, "logprobs": True, "top_logprobs": 2},
     {"messages": MESSAGES, "max_tokens": 3, "min_tokens": 3, "chat_template_kwargs": {"unused": 1}},
 ]
+GREEDY: dict[str, Any] = {"prompt": [20, 30, 40] * 3, "max_tokens": 20, "temperature": 0}
 
 
 def line(custom_id: str, body: dict[str, Any], url: str = "") -> str:
@@ -141,12 +142,11 @@ def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
     assert len(bodies[5]["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
 
 
-@pytest.fixture
-def adapter(tiny_model: Path, tmp_path: Path) -> Path:
-    torch.manual_seed(3)
-    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
-    get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_model), config).save_pretrained(tmp_path / "adapter")
-    return tmp_path / "adapter"
+def greedy(model: Any, folder: Path) -> str:
+    """What the model says to a prompt, without vLLM."""
+    tokens = model.generate(torch.tensor([GREEDY["prompt"]]), max_new_tokens=GREEDY["max_tokens"], do_sample=False)
+    text = AutoTokenizer.from_pretrained(folder).decode(tokens[0, len(GREEDY["prompt"]) :], skip_special_tokens=True)
+    return str(text)
 
 
 def engine_of(process: "subprocess.Popen[str]") -> int:
@@ -156,11 +156,15 @@ def engine_of(process: "subprocess.Popen[str]") -> int:
 
 
 @pytest.mark.timeout(900)
-def test_an_adapter_answers_and_every_row_once_though_the_engine_was_killed(
-    tiny_model: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_an_adapter_answers_and_every_row_once_though_the_engine_was_killed(tiny_model: Path, tmp_path: Path) -> None:
+    base = AutoModelForCausalLM.from_pretrained(tiny_model)
+    plain = greedy(base, tiny_model)
+    torch.manual_seed(3)
+    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
+    tuned = get_peft_model(base, config)
+    tuned.save_pretrained(tmp_path / "adapter")
     rows = [line(f"r{number}", {"prompt": [20 + number % 50] * 9, "max_tokens": 60}) for number in range(300)]
-    spec = job(tmp_path, tiny_model, rows, adapter=Location(where=str(adapter)))
+    spec = job(tmp_path, tiny_model, [*rows, line("greedy", GREEDY)], adapter=Location(where=str(tmp_path / "adapter")))
     output = Path(spec.output.where)
     with working(spec) as process:
         end = time.monotonic() + START_SECONDS
@@ -173,22 +177,15 @@ def test_an_adapter_answers_and_every_row_once_though_the_engine_was_killed(
     assert process.returncode == 1, said[-4000:]
     assert "vLLM's engine has ended" in said
     before = output.read_bytes()
-    assert before.count(b"\n") < 300
+    assert before.count(b"\n") <= 300
     done(spec, attempt=2)
     assert output.read_bytes().startswith(before)
-    assert len(results(spec)) == 300
-    assert spec.errors is not None
-    assert not Path(spec.errors.where).read_bytes()
-    greedy = [{"prompt": [20] * 9, "max_tokens": 20, "temperature": 0}, {"model": "any", "prompt": "x"}]
-    texts = {}
-    for name, chosen in (("plain", None), ("tuned", Location(where=str(adapter)))):
-        (tmp_path / name).mkdir()
-        other = job(tmp_path / name, tiny_model, [line(str(n), body) for n, body in enumerate(greedy)], adapter=chosen)
-        done(other)
-        first, second = (results(other)[custom_id]["response"]["body"] for custom_id in "01")
-        assert (first["model"], second["model"]) == (str(chosen.where if chosen else tiny_model), "any")
-        texts[name] = first["choices"][0]["text"]
-    assert texts["plain"] != texts["tuned"]
+    found = results(spec)
+    assert len(found) == 301
+    assert {value["response"]["status_code"] for value in found.values()} == {200}
+    body = found["greedy"]["response"]["body"]
+    assert body["choices"][0]["text"] == greedy(tuned, tiny_model) != plain
+    assert body["model"] == str(tmp_path / "adapter")
 
 
 @pytest.fixture
@@ -221,24 +218,3 @@ def test_an_embedding_model_embeds_and_scores(encoder: Path, tmp_path: Path) -> 
     assert len(found["s"]["response"]["body"]["data"]) == 2
     assert found["long"]["response"]["status_code"] == 400
     assert "url '/v1/chat/completions': this model answers at " in found["chat"]["error"]["message"]
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("more", "reason", "said"),
-    [
-        ({"args": ["--no-such-thing"]}, "SpecInvalid", "unrecognized arguments: --no-such-thing"),
-        ({"args": ["--max-num-seqs=few"]}, "SpecInvalid", "argument --max-num-seqs: invalid"),
-        ({"args": ["--served-model=x"]}, "SpecInvalid", "args: --served-model-name: the job decides that"),
-        ({"args": ["word"]}, "SpecInvalid", "args: 'word' belongs to no argument"),
-        ({"args": ["--help"]}, "SpecInvalid", "args: an argument that starts no server"),
-        ({"args": ["--enable-auto-tool-choice"]}, "SpecInvalid", "--enable-auto-tool-choice requires"),
-        ({"adapter": Location(where="/nothing")}, "ModelMissing", "adapter: /nothing holds no adapter_config.json"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_before_the_model_is_loaded(
-    more: dict[str, Any], reason: str, said: str, tiny_model: Path, tmp_path: Path
-) -> None:
-    spec = job(tmp_path, tiny_model, [line("a", {"prompt": "x"})], **more)
-    last = done(spec, code=64).splitlines()[-1]
-    assert (json.loads(last)["reason"], said in json.loads(last)["message"]) == (reason, True), last

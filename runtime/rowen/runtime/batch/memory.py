@@ -18,7 +18,7 @@ MOST_SEQUENCES = 256
 """Requests that are decoded together where the cache has room for them. More bring little, and need memory of their own
 for the logits."""
 LEAST_SEQUENCES = 4
-_TYPICAL_TOKENS = 512
+_TYPICAL_TOKENS = 256
 """Of a prompt and its answer together. Where rows are longer, vLLM lets those wait for which there is no room."""
 
 _NOTHING_FITS = "Cannot auto-fit max_model_len"
