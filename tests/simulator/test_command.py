@@ -71,7 +71,7 @@ def test_jobs_that_no_node_can_hold_are_told_before_anything_runs(tmp_path: Path
     classes = [
         {"name": "wide", "devices": 3},
         {"name": "fits", "devices": 2, "memory_bytes": 16 << 30},
-        {"name": "large", "memory_bytes": (16 << 30) + 1},
+        {"name": "large", "memory_bytes": 32 << 30},
     ]
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps(classes))
@@ -79,16 +79,26 @@ def test_jobs_that_no_node_can_hold_are_told_before_anything_runs(tmp_path: Path
     assert (run.exit_code, run.stderr.splitlines()) == (
         1,
         [
-            f"error: {path}, job class wide: devices: at most 2, as a node has (--devices), was expected, not 3",
-            f"error: {path}, job class large: memory_bytes: at most 17179869184 (16Gi), as the engine leaves on "
-            "a device, was expected, not 17179869185",
+            f"error: {path}, job class 1 (wide): devices: at most 2, as a node has (--devices), was expected, not 3",
+            f"error: {path}, job class 3 (large): memory_bytes: at most 17179869184 (16Gi), as the engine leaves on "
+            "a device, was expected, not 34359738368 (32Gi)",
         ],
     )
     run = CliRunner().invoke(app, [*SMALL, "--device-memory", "64Gi"])
-    assert [line[:43] for line in run.stderr.splitlines()] == [
-        "error: the default jobs, job class batch: m",
-        "error: the default jobs, job class tune: me",
+    assert [line.partition(": memory_bytes: ")[0] for line in run.stderr.splitlines()] == [
+        "error: the default jobs, job class 1 (batch)",
+        "error: the default jobs, job class 2 (tune)",
     ]
+
+
+def test_that_no_job_arrived_is_told_first() -> None:
+    told = "No job arrived, so nothing was harvested: "
+    run = CliRunner().invoke(app, [*SMALL, "--demand", "0", "--first-jobs", "0"])
+    assert run.exit_code == 0, run.output
+    assert run.stdout.startswith(told)
+    run = CliRunner().invoke(app, [*SMALL, "--demand", "0", "--first-jobs", "1"])
+    assert run.exit_code == 0, run.output
+    assert told not in run.stdout
 
 
 def test_an_engine_larger_than_the_device_is_told(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def never_placed(kind: JobClass, devices: int, room_bytes: int) -> str:
         return f"devices: at most {devices}, as a node has (--devices), was expected, not {kind.devices}"
     if kind.memory_bytes > room_bytes:
         left = f"at most {room_bytes} ({quantity_text(room_bytes)}), as the engine leaves on a device,"
-        return f"memory_bytes: {left} was expected, not {kind.memory_bytes}"
+        return f"memory_bytes: {left} was expected, not {kind.memory_bytes} ({quantity_text(kind.memory_bytes)})"
     return ""
 
 

@@ -63,6 +63,17 @@ def test_panels_fill_the_picture_whether_or_not_memory_was_taken(reclaims):
     assert sum(axes.get_position().height for axes in figure.axes) > 0.6
 
 
+def test_the_objective_is_named_above_the_panel_where_no_point_is():
+    late = [outcome(START + at, ttft=0.6) for at in range(60)]
+    figure = compose(drawing(late, [((START, START + 60), "online")]))
+    figure.draw_without_rendering()
+    panel = figure.axes[-1]
+    legend = panel.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["SLO: p99 ≤ 500 ms"]
+    assert legend.get_window_extent().y0 >= panel.get_window_extent().y1
+    assert not panel.texts
+
+
 def test_memory_that_nobody_has_does_not_dwarf_the_rest():
     crowded = stack([reading(0.0, used=10, offline=85, free=5), reading(20.0, offline=90, free=10)], 0.0, 30.0)
     assert memory_top(crowded) == 100.0

@@ -88,7 +88,7 @@ def test_way_and_stop_together_are_not_the_services():
 def test_offline_work_is_to_blame_where_those_that_met_it_are_the_slow_ones():
     found = blame([*some(200, 0.1), *some(40, 0.1, met=True), *some(10, 0.9, met=True)], P99)
     assert found.cause is Cause.TENANT
-    assert "10 of 50 requests that met a stop of offline work, 0 of the 200 others" in found.because
+    assert "10 of 50 requests sent before offline work stood still, 0 of the 200 others" in found.because
 
 
 def test_offline_work_is_to_blame_where_those_served_beside_it_are_the_slow_ones():
@@ -102,7 +102,7 @@ def test_one_slow_request_is_no_evidence():
     """One request of a hundred is slow, and it met a stop, as three fast ones did."""
     found = blame([*some(96, 0.1), *some(3, 0.1, met=True), *some(1, 60.0, met=True)], P99)
     assert found.cause is Cause.UNKNOWN
-    assert "1 of 4 requests that met a stop of offline work, 0 of the 96 others: queueing alone" in found.because
+    assert "1 of 4 requests sent before offline work stood still, 0 of the 96 others: queueing alone" in found.because
 
 
 def test_counts_may_be_larger_than_floats():
@@ -160,7 +160,7 @@ def test_the_service_is_to_blame_where_those_that_met_no_stop_are_slow():
     found = blame(samples, P99)
     assert found.cause is Cause.SERVICE
     for part in (
-        "1 of 80 requests that met a stop",
+        "1 of 80 requests sent before offline work stood still",
         "5 of the 250 others",
         "at most 0.8 ms",
         "found 7 others in flight",

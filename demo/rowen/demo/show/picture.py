@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rowen.demo.traffic.replay import Outcome
 from rowen.demo.verdict.memory import OWNERS, Owner, PoolReading, Stack, stack, taken, within
@@ -30,6 +30,10 @@ _OWNER_LABELS: dict[Owner, str] = {
     "free": "nobody",
 }
 _SLO_COLOR = "#d62728"
+_BESIDE_TITLE: dict[str, Any] = {
+    "loc": "lower right", "bbox_to_anchor": (1, 1), "frameon": False, "fontsize": 9, "borderaxespad": 0.1,
+}  # fmt: skip
+"""Where a panel's legend is."""
 _TICKS_MS = [step * 10**power for power in range(6) for step in (1, 2, 5)]
 
 
@@ -151,7 +155,7 @@ def _draw_memory(memory: Stack, axes, drawing: Drawing) -> None:  # type: ignore
     axes.set_ylim(0, top)
     axes.set_ylabel("MiB")
     axes.set_title("Whose the device's pool of memory is", loc="left", fontsize=11)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=5, frameon=False, fontsize=9, borderaxespad=0.1)
+    axes.legend(ncols=5, **_BESIDE_TITLE)
 
 
 def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
@@ -160,8 +164,8 @@ def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
     slo = drawing.ttft.seconds * 1000
     colors = [_SLO_COLOR if value > slo else _COLORS["online"] for value in values]
     axes.scatter([arrival - drawing.start for arrival, _ in answered], values, s=11, c=colors, linewidths=0)
-    axes.axhline(slo, color=_SLO_COLOR, linestyle="--", linewidth=1.2)
-    axes.text(1, slo, f" SLO: p{drawing.ttft.percentile} ≤ {slo:.0f} ms", color=_SLO_COLOR, va="bottom", fontsize=9)
+    told = f"SLO: p{drawing.ttft.percentile} ≤ {slo:.0f} ms"
+    line = axes.axhline(slo, color=_SLO_COLOR, linestyle="--", linewidth=1.2, label=told)
     failed = [outcome.arrival - drawing.start for outcome in drawing.outcomes if outcome.error is not None]
     axes.scatter(failed, [slo] * len(failed), marker="x", color=_SLO_COLOR)
     axes.set_ylabel("TTFT (ms)")
@@ -178,4 +182,6 @@ def _draw_ttft(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
         loc="left",
         fontsize=11,
     )
+    # Beside the title: within the panel it would lie below the points.
+    axes.legend(handles=[line], **_BESIDE_TITLE)
     axes.grid(axis="y", alpha=0.3)

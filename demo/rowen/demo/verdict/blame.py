@@ -19,6 +19,8 @@ _FEWEST = 20
 _CHANCE = 0.05
 # Two groups are compared, and where slow ones are rare chance is judged too low: together below one in twenty.
 _ACCUSED = 0.005
+_MET = "sent before offline work stood still"
+"""Requests that met a stop, whether or not they closed the gate themselves."""
 
 
 class Cause(StrEnum):
@@ -130,7 +132,7 @@ def blame(samples: Sequence[Sample], target: Target, doubt: str = "") -> Finding
 
 def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
     groups = {
-        "that met a stop of offline work": lambda sample: sample.exposure.met_stop,
+        _MET: lambda sample: sample.exposure.met_stop,
         "served with offline work on the device": lambda sample: sample.exposure.tenant,
     }
     doubts = []
@@ -145,7 +147,7 @@ def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
     if doubts:
         return Finding(Cause.UNKNOWN, doubts[0])
     split = _Split.of(samples, target, lambda sample: sample.exposure.met_stop)
-    told = f"above it were {split.told('that met a stop of offline work')}"
+    told = f"above it were {split.told(_MET)}"
     others = [sample.served - sample.way for sample in samples if not sample.exposure.met_stop]
     if len(others) < _least(target):
         return Finding(Cause.UNKNOWN, f"{told}: too few of those to compare with")

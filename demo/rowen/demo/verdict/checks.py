@@ -186,7 +186,7 @@ def at_most_one_each(per_request: Sequence[int]) -> Check:
     if not per_request:
         return Check(name, False, "the agent recorded no request")
     met = sum(1 for count in per_request if count == 1)
-    evidence = f"{len(per_request)} requests: {met} met one, most met by any is {max(per_request)}"
+    evidence = f"{len(per_request)} requests: {met} preempted offline work once, the most of any is {max(per_request)}"
     return Check(name, max(per_request) <= 1, evidence)
 
 

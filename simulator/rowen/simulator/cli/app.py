@@ -166,9 +166,13 @@ def _check_room(shape: Shape, engine: Engine, kinds: Sequence[JobClass], jobs: s
             f"the engine's memory_bytes and pool_bytes are {quantity_text(online)} together, a device has "
             f"{quantity_text(shape.memory_bytes)}"
         )
-    refusals = [(kind.name, never_placed(kind, shape.devices_per_node, room)) for kind in kinds]
-    if any(why for _, why in refusals):
-        _fail(*(f"{jobs}, job class {name}: {why}" for name, why in refusals if why))
+    refusals = [
+        f"{jobs}, job class {number} ({kind.name}): {why}"
+        for number, kind in enumerate(kinds, 1)
+        if (why := never_placed(kind, shape.devices_per_node, room))
+    ]
+    if refusals:
+        _fail(*refusals)
 
 
 def _write(outcome: Outcome, found: dict[str, Any], folder: Path) -> None:
@@ -188,6 +192,10 @@ def _fail(*faults: str) -> NoReturn:
 
 def show(found: dict[str, Any], console: Console) -> None:
     """Prints the figures for people."""
+    if not found["counts"]["jobs"]:
+        console.print(
+            "No job arrived, so nothing was harvested: --first-jobs, --demand, --nodes or --hours bring more."
+        )
     table = Table(show_edge=False, show_header=False)
     for name, value in {**found["figures"], **found["counts"]}.items():
         shown = "-" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
