@@ -21,13 +21,13 @@ def owns(workload: Manifest, pod: Manifest) -> bool:
     ReplicaSets.
     """
     metadata = pod["metadata"]
-    controllers = [each for each in metadata.get("ownerReferences") or () if each.get("controller")]
-    if metadata["namespace"] != workload["metadata"]["namespace"] or not controllers:
+    controller = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    if metadata["namespace"] != workload["metadata"]["namespace"] or controller is None:
         return False
-    controller, name = controllers[0], workload["metadata"]["name"]
-    if not str(controller.get("apiVersion")).startswith("apps/"):
+    if not controller["apiVersion"].startswith("apps/"):
         return False
     if workload["kind"] == "StatefulSet":
         return bool(controller["kind"] == "StatefulSet" and controller["uid"] == workload["metadata"]["uid"])
     digest = (metadata.get("labels") or {}).get(_HASH_LABEL)
-    return bool(digest and controller["kind"] == "ReplicaSet" and controller["name"] == f"{name}-{digest}")
+    name = f"{workload['metadata']['name']}-{digest}"
+    return bool(digest and controller["kind"] == "ReplicaSet" and controller["name"] == name)
