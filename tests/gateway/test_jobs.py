@@ -81,6 +81,7 @@ def test_what_is_no_record(text: str) -> None:
         (["--port=9000", "--a"], ["--a"]),
         (["--a", "--tensor_parallel_size", "2"], ["--a"]),
         (["-tp", "2", "x", "--a", "y"], ["--a", "y"]),
+        (["x"], ["x"]),
         ([], []),
     ],
 )

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rowen.gateway import rows
-from rowen.gateway.rows import MOST_FAULTS, MOST_ID_CHARACTERS, Fault, FaultsError, Rows, read_rows
+from rowen.gateway.rows import Fault, FaultsError, Rows, read_rows
 
 ENDPOINT = "/v1/completions"
+MOST_FAULTS, MOST_ID_CHARACTERS, MOST_LINE_BYTES = 20, 512, 16 * 2**20
 
 
 def line(custom_id: object = "a", **changes: Any) -> str:
@@ -76,10 +76,28 @@ def test_a_line_is_an_object(text: str) -> None:
     assert [(fault.line, fault.code) for fault in faults(text, line())] == [(1, "invalid_json_line")]
 
 
-def test_the_rows_are_counted_and_no_more_are_read() -> None:
-    assert [(fault.line, fault.code) for fault in faults(*(line(str(n)) for n in range(9)), most=3)] == [
-        (4, "too_many_rows")
-    ]
+class Counted(io.BytesIO):
+    """Counts the lines that were asked for."""
+
+    asked = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.asked += 1
+        return super().readline(size)
+
+
+@pytest.mark.parametrize(("text", "asked"), [(line, 4), ("{", MOST_FAULTS)])
+def test_no_more_is_read_than_is_told_of(text: Any, asked: int) -> None:
+    lines = [text if isinstance(text, str) else text(str(n)) for n in range(100)]
+    file = Counted("\n".join(lines).encode())
+    with pytest.raises(FaultsError):
+        read_rows(file, ENDPOINT, 3 if asked == 4 else 1000)
+    assert file.asked == asked
+
+
+def test_the_rows_are_counted() -> None:
+    found = faults(*(line(str(n)) for n in range(9)), most=3)
+    assert [(fault.line, fault.code) for fault in found] == [(4, "too_many_rows")]
 
 
 def test_not_all_faults_are_told() -> None:
@@ -89,8 +107,13 @@ def test_not_all_faults_are_told() -> None:
     assert len(faults(*[twice] * MOST_FAULTS, most=1000)) == MOST_FAULTS
 
 
-def test_a_line_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_LINE_BYTES", len(line()))
-    assert read(line()).count == 1
-    (fault,) = faults(line("ab"), line("c"))
+def test_a_long_name_is_told_in_part() -> None:
+    (fault,) = faults(line("a", body={"model": "x" * 100}), line("b"))
+    assert f"'{'x' * 64}'" in fault.message
+
+
+def test_a_line_is_not_read_for_ever() -> None:
+    longest = line("a").ljust(MOST_LINE_BYTES)
+    assert read(longest).count == 1
+    (fault,) = faults(f"{longest} ", line("b"))
     assert (fault.line, fault.code) == (1, "line_too_long")

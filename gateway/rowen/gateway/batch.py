@@ -71,11 +71,11 @@ class Batch:
 
     @property
     def ended(self) -> int | None:
-        """When it ended, in Unix seconds."""
+        """When it ended, in Unix seconds, where it has."""
         if self.finished is not None:
             return _seconds(self.job.completion_time or self.finished.last_transition_time)
         suspended = find_condition(self.job.conditions, "Suspended")
-        return _seconds(suspended.last_transition_time) if suspended and self.status == "cancelled" else None
+        return _seconds(suspended.last_transition_time) if suspended else None
 
     def to_wire(self, results: Results) -> dict[str, Any]:
         """The object; `results` are those of an ended batch."""

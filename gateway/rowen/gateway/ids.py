@@ -18,7 +18,7 @@ _JOB = re.compile(rf"batch-({_STEM})")
 
 def new_stem(now: float) -> str:
     """Of something that is made now (Unix seconds): milliseconds in 11 digits, and 64 bits of chance."""
-    return f"{int(now * 1000):011x}{secrets.token_hex(8)}"
+    return f"{round(now * 1000):011x}{secrets.token_hex(8)}"
 
 
 def made_at(stem: str) -> int:

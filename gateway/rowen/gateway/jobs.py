@@ -30,7 +30,7 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 class BatchRequest(BaseModel):
     """What creates a batch; fields as OpenAI has them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid")
 
     input_file_id: Annotated[str, Field(max_length=128)]
     endpoint: Annotated[str, Field(max_length=64)]
@@ -89,7 +89,7 @@ def batch_job(namespace: str, name: str, record: BatchRecord, engine: Engine, ad
             "namespace": namespace,
             "name": name,
             "labels": {LABEL: "true"},
-            "annotations": {BATCH_ANNOTATION: json.dumps(record.to_wire(), ensure_ascii=False)},
+            "annotations": {BATCH_ANNOTATION: json.dumps(record.to_wire())},
         },
         "spec": {
             "batchInference": batch,
