@@ -283,6 +283,11 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         offline_job(fineTune=None, batchInference=changed(BATCH, "errors", BATCH["output"])),
         "spec.batchInference: .*errors must not be the same place as output",
     ),
+    (
+        "errors in object storage beside an output on a volume",
+        offline_job(fineTune=None, batchInference=changed(BATCH, "errors", {"uri": "s3://bucket/errors.jsonl"})),
+        "spec.batchInference: .*errors and output must both be on a volume or both in object storage",
+    ),
     ("rank zero", changed(JOB, "spec.fineTune.lora.rank", 0), "spec.fineTune.lora.rank"),
     ("learning rate zero", changed(JOB, "spec.fineTune.learningRate", 0), "spec.fineTune.learningRate"),
     ("no device", offline_job(devices=0), "spec.devices.*greater than or equal to 1"),

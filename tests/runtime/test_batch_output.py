@@ -158,8 +158,8 @@ WORKER = """
     import os, sys
     from pathlib import Path
     from runtime.test_batch_output import REFUSED, ScriptedServer, run
-    import rowen.runtime.batch.runner as runner
-    runner._GROUP_SECONDS = 0.0
+    from rowen.runtime.batch.file_output import FileOutput
+    FileOutput.group_seconds = 0.0
     def told(asked):
         if asked % 5 == 0:
             os.write(1, b".")

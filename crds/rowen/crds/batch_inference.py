@@ -9,6 +9,12 @@ from rowen.crds.base import ApiModel, rules
 from rowen.crds.engine_args import BATCH_MESSAGE, BATCH_PATTERN
 from rowen.crds.place import InputPlace, ModelSource, OutputPlace
 
+# Of a crash between two kinds of storage nobody could tell what was written.
+_ALIKE = (
+    "!has(self.errors) || has(self.errors.uri) == has(self.output.uri)",
+    "errors and output must both be on a volume or both in object storage",
+)
+
 
 class BatchInference(ApiModel):
     """Batch inference over a file in the OpenAI batch format, through vLLM's own routes."""
@@ -31,6 +37,7 @@ class BatchInference(ApiModel):
             apart("output", "input"),
             apart("errors", "input"),
             apart("errors", "output"),
+            _ALIKE,
             (f"!self.args.exists(arg, arg.matches('{BATCH_PATTERN}'))", BATCH_MESSAGE),
         )
     )

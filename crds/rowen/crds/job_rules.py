@@ -49,11 +49,7 @@ def _broken(model: ApiModel) -> Iterator[str]:
         case Lora() if len(model.target_modules) > 1 and ALL_LINEAR in model.target_modules:
             yield f"targetModules: {ALL_LINEAR} stands alone"
         case BatchInference():
-            yield from _apart("output", model.output, "input", model.input)
-            yield from _apart("errors", model.errors, "input", model.input)
-            yield from _apart("errors", model.errors, "output", model.output)
-            if decided_args(model.args):
-                yield BATCH_MESSAGE
+            yield from _of_batch(model)
         case WorkloadProfile():
             yield from _of_profile(model)
         case InputPlace() | OutputPlace():
@@ -96,6 +92,16 @@ def _of_profile(profile: WorkloadProfile) -> Iterator[str]:
         yield "memoryCurve must not fall: with more memory a job is not slower"
     if not any(fraction > 0.0 for _, fraction in points):
         yield "memoryCurve must have a fraction above 0"
+
+
+def _of_batch(batch: BatchInference) -> Iterator[str]:
+    yield from _apart("output", batch.output, "input", batch.input)
+    yield from _apart("errors", batch.errors, "input", batch.input)
+    yield from _apart("errors", batch.errors, "output", batch.output)
+    if batch.errors is not None and (batch.errors.uri is None) != (batch.output.uri is None):
+        yield "errors and output must both be on a volume or both in object storage"
+    if decided_args(batch.args):
+        yield BATCH_MESSAGE
 
 
 def _of_place(place: InputPlace | OutputPlace) -> Iterator[str]:

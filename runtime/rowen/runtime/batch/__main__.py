@@ -6,18 +6,22 @@ from pathlib import Path
 
 from rowen.crds.worker import BatchSpec
 from rowen.runtime.batch.file_output import FileOutput
+from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.runner import write_problems
+from rowen.runtime.batch.store_output import StoreOutput
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.storage.inputs import local_copy
+from rowen.runtime.storage.store import is_address
 from rowen.runtime.worker import Progress, attempt, read_spec, run
 
 
 def answer_all(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the row counts."""
     spec = read_spec(BatchSpec)
-    source = Path(spec.input.where)
+    source = local_copy(spec.input, "InputMissing")
     rows = Rows(source)
-    errors = Path(spec.errors.where) if spec.errors else None
-    output = FileOutput(source, rows, Path(spec.output.where), errors, attempt())
+    output = _output(spec, source, rows)
     progress.report(len(output.done), len(rows))
     write_problems(rows, output)
     if len(output.done) < len(rows):
@@ -29,6 +33,17 @@ def answer_all(progress: Progress) -> str:
     output.close()
     failed = f", {output.failed} of them errors (see {Path((spec.errors or spec.output).where).name})"
     return f"{len(rows)} rows{failed if output.failed else ''}"
+
+
+def _output(spec: BatchSpec, source: Path, rows: Rows) -> Output:
+    """Takes the output for this attempt. Raises `WorkerError`, `OSError`."""
+    addresses = {is_address(place.where) for place in (spec.output, spec.errors) if place is not None}
+    if len(addresses) > 1:
+        raise WorkerError("SpecInvalid", "output and errors are both on a volume, or both in object storage")
+    if addresses == {True}:
+        return StoreOutput(rows, spec.output, spec.errors, attempt())
+    errors = Path(spec.errors.where) if spec.errors else None
+    return FileOutput(source, rows, Path(spec.output.where), errors, attempt())
 
 
 if __name__ == "__main__":

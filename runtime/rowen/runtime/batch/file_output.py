@@ -84,6 +84,8 @@ class ResultFile:
 class FileOutput(Output):
     """One file, or two of which the second has the failed rows."""
 
+    group_seconds = 0.2
+
     def __init__(self, source: Path, rows: Rows, path: Path, errors: Path | None, attempt: int) -> None:
         """Takes the output for this attempt.
 

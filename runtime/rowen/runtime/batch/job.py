@@ -13,6 +13,7 @@ from rowen.runtime.batch.runner import BatchRunner
 from rowen.runtime.batch.serving.adapter import read_adapter
 from rowen.runtime.device_memory import pool_bytes
 from rowen.runtime.model_source import model_folder
+from rowen.runtime.storage.inputs import local_copy
 from rowen.runtime.worker import Progress
 
 _START_SECONDS = 7 * 24 * 3600
@@ -22,7 +23,7 @@ _START_SECONDS = 7 * 24 * 3600
 async def answer_rest(spec: BatchSpec, rows: Rows, output: Output, progress: Progress) -> None:
     """Answers the rows that have no result. Raises `WorkerError`, `OSError`."""
     model = model_folder(spec.model)
-    adapter = read_adapter(Path(spec.adapter.where)) if spec.adapter else None
+    adapter = read_adapter(local_copy(spec.adapter, "ModelMissing")) if spec.adapter else None
     # Read when torch and vLLM are loaded.
     os.environ |= {
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",

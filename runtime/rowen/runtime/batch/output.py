@@ -36,6 +36,8 @@ class Output(Protocol):
     """Input lines whose result is written."""
     failed: int
     """How many of them are errors."""
+    group_seconds: float
+    """How long results are gathered before they are written: so much work may have to be done again."""
 
     def append(self, results: Sequence[Result]) -> None:
         """Appends a group of results and makes them last; none of their lines is done yet.

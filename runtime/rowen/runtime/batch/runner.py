@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -16,8 +17,6 @@ from rowen.runtime.worker import Progress
 
 log = structlog.get_logger()
 
-_GROUP_SECONDS = 0.2
-"""How long results are gathered before they are written: so much work may have to be done again."""
 _GROUP_ROWS = 256
 _SAMPLING_ROUTES = ("/v1/chat/completions", "/v1/completions")
 
@@ -80,15 +79,21 @@ class BatchRunner:
     async def _write(self, total: int) -> None:
         last = False
         while not last:
-            group = [await self._results.get()]
-            await asyncio.sleep(_GROUP_SECONDS)
-            while not self._results.empty():
-                group.append(self._results.get_nowait())
-            last = None in group
+            group = await self._gathered()
+            last = group[-1] is None
             results = [result for result in group if result is not None]
             if results:
                 await asyncio.to_thread(self._output.append, results)
                 self._progress.report(len(self._output.done), total)
+
+    async def _gathered(self) -> list[Result | None]:
+        """What comes in the output's time, as far as it goes into a group and up to the end."""
+        group = [await self._results.get()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._output.group_seconds):
+                while group[-1] is not None and len(group) < _GROUP_ROWS:
+                    group.append(await self._results.get())
+        return group
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -81,6 +81,9 @@ class Store:
 
     def read(self, name: str = "", longest_bytes: int | None = None) -> bytes | None:
         """The content of an object, or how it begins; None when there is none."""
+        if longest_bytes is not None and not (size := self.size(name)):
+            # Servers refuse a range of nothing.
+            return None if size is None else b""
         path = self._path(name)
         data: bytes | None = self._tried(name, lambda: self._files.cat_file(path, end=longest_bytes), missing=_none)
         return data
