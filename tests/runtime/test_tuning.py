@@ -4,12 +4,14 @@ import json
 import random
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from runtime.tuning_runs import Ended, spec, tune
+from typing_extensions import override
 
-from rowen.crds.worker import Location
+from rowen.crds.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.native import NoTenant
@@ -102,6 +104,39 @@ def test_who_has_lost_a_complete_output_leaves_it_alone(
         tuner.run()
     assert caught.value.reason == "Superseded"
     assert (tmp_path / "out" / "checkpoint.safetensors").exists()
+
+
+class Overtaken(NoTenant):
+    """A newer attempt takes the output after the third step."""
+
+    def __init__(self, take: Callable[[], object]) -> None:
+        self._take = take
+
+    @override
+    def progress(self, completed: int, total: int, tokens: int) -> None:
+        if completed == 3:
+            self._take()
+
+
+def test_who_loses_the_output_while_it_trains_ends_at_its_next_commit(
+    straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    job = spec(tiny_model, dataset, output)
+    results = FolderResults(output, tiny_model, 1)
+    seen: list[bytes] = []
+
+    def take() -> None:
+        FolderResults(output, tiny_model, 2)
+        seen.append((output / "checkpoint.safetensors").read_bytes())
+
+    tuner = Tuner(job, tiny_model, dataset, results, Progress("steps", Overtaken(take)))
+    with pytest.raises(WorkerError) as caught:
+        tuner.run()
+    assert (caught.value.reason, caught.value.code) == ("Superseded", ExitCode.RETRY)
+    assert [(output / "checkpoint.safetensors").read_bytes()] == seen
+    assert tune(job, tmp_path, attempt=2).code == 0
+    assert all((output / name).read_bytes() == (straight[0] / name).read_bytes() for name in RESULT)
 
 
 @pytest.mark.parametrize("header", [b"", b'{"__metadata__": {"rowen": "{"}}'], ids=["none", "state that is no JSON"])

@@ -18,6 +18,8 @@ from runtime.tuning_window.models import layers
 from safetensors.torch import load_file, save_file
 from structlog.testing import capture_logs
 
+from rowen.crds.fine_tune import Evaluation, Lora
+from rowen.crds.trainer_arguments import TrainerArguments
 from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.memory import shortage
@@ -31,9 +33,9 @@ from rowen.runtime.worker import Progress
 HANDLE_BYTES = 16384
 
 
-def run(model: Path, dataset: Path, output: Path, part: PoolPart | None) -> dict[str, bytes]:
+def run(model: Path, dataset: Path, output: Path, part: PoolPart | None, **changes: Any) -> dict[str, bytes]:
     output.mkdir()
-    job = spec(model, dataset, output)
+    job = spec(model, dataset, output, **changes)
     results = FolderResults(output, model, 1)
     Tuner(job, model, dataset, results, Progress("steps", NoTenant()), part).run()
     return {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()}
@@ -46,6 +48,23 @@ def test_it_ends_with_the_same_bytes(tiny_model: Path, dataset: Path, tmp_path: 
     assert found.keys() == {"adapter_config.json", "adapter_model.safetensors", "metrics.json"}
     assert arena.mapped == set()
     assert 0 < arena.grant < 64
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packing": True, "sequence_length": 128, "batch_size": 2},
+        {"lora": Lora(rank=4, alpha=8, dropout=0.2, target_modules=["all-linear"]), "gradient_accumulation": 2},
+        {"precision": "BFloat16"},
+        {"gradient_checkpointing": True},
+        {"evaluation": Evaluation(steps=1), "arguments": TrainerArguments(label_smoothing_factor=0.1)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_however_it_learns(changes: dict[str, Any], tiny_model: Path, dataset: Path, tmp_path: Path) -> None:
+    part = PoolPart(LocalArena(64, HANDLE_BYTES, 12), 64)
+    found = run(tiny_model, dataset, tmp_path / "window", part, epochs=1, **changes)
+    assert found == run(tiny_model, dataset, tmp_path / "plain", None, epochs=1, **changes)
 
 
 @pytest.mark.parametrize(
