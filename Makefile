@@ -83,7 +83,7 @@ e2e: images ## End-to-end tests on the cluster
 	@$(PYTHON) -m pytest e2e -o timeout=900
 
 # The short ones first: what is wrong shows early. QUICK=1 for a look at each.
-BENCHMARKS := placement lemix preempt reclaim headroom prediction window harvest_memory controlplane node_model interference fleet
+BENCHMARKS := placement lemix preempt reclaim headroom prediction window jobs harvest_memory controlplane node_model interference fleet
 MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 
