@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own-trainer.yaml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "jobs" / "own-trainer.yaml"
 TELLS = """
 import rowen.runtime.native as native
 class Told:
