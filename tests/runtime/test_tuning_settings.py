@@ -1,12 +1,16 @@
 """Every field of how a job learns takes effect, and none of them is in the way of going on after a kill."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 import torch
+from pyarrow import parquet
+from runtime.tuning_data.test_chat import MARKED
 from runtime.tuning_runs import Ended, spec, tune
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -15,6 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from rowen.crds.fine_tune import Evaluation, Lora
 from rowen.crds.trainer_arguments import TrainerArguments
 from rowen.crds.worker import ExitCode, TuningSpec
+from rowen.demo.samples import dialogues
 
 RESULT = ("adapter_model.safetensors", "adapter_config.json", "metrics.json")
 
@@ -104,6 +109,38 @@ def test_another_jobs_events_go_with_its_checkpoint(tiny_model: Path, dataset: P
     assert before.name not in left
     assert len(left) == 2
     assert "events.out.tfevents.0.mine" in left
+
+
+@pytest.fixture
+def chats(tiny_model: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A model whose template marks what the assistant says, and a folder of conversations."""
+    shutil.copytree(tiny_model, tmp_path / "model")
+    (tmp_path / "model" / "chat_template.jinja").write_text(MARKED)
+    rows = [
+        {"messages": [{"role": "user", "content": row["prompt"]}, {"role": "assistant", "content": row["completion"]}]}
+        for row in dialogues(20)
+    ]
+    (tmp_path / "chats").mkdir()
+    (tmp_path / "chats" / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:10]))
+    parquet.write_table(pyarrow.Table.from_pylist(rows[10:]), tmp_path / "chats" / "b.parquet")
+    return tmp_path / "model", tmp_path / "chats"
+
+
+def test_chats_are_learned_whatever_the_kills(chats: tuple[Path, Path], tmp_path: Path) -> None:
+    change = {"assistant_only_loss": True, "held_out_fraction": 0.0, "epochs": 1}
+    run(spec(*chats, tmp_path / "straight", **change), tmp_path)
+    job = spec(*chats, tmp_path / "out", **change)
+    assert tune(job, tmp_path, die=("report", 4)).code == -signal.SIGKILL
+    ended = run(job, tmp_path, attempt=2)
+    assert result(tmp_path / "out") == result(tmp_path / "straight")
+    found = metrics(tmp_path / "out")
+    assert (found["training_rows"], found["base_loss"], found["adapter_loss"]) == (20, None, None)
+    assert found["training_losses"][-1] < found["training_losses"][0]
+    assert ended.result is not None
+    assert ended.result.message == "5 steps over 20 rows"
+    all_of_it = spec(*chats, tmp_path / "all", **change | {"assistant_only_loss": False})
+    run(all_of_it, tmp_path, attempt=3)
+    assert result(tmp_path / "all")[RESULT[0]] != result(tmp_path / "out")[RESULT[0]]
 
 
 def rates(output: Path) -> list[float]:
