@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from colocation.flags import FLAGS_ENV, Flags
 from typing_extensions import override
@@ -29,9 +28,11 @@ class _FlaggedWork(EngineWork):
         self._flags.busy = self._busy
 
 
+def _flagged(device: Online | None) -> _FlaggedWork:
+    return _FlaggedWork(device, Flags(Path(os.environ[FLAGS_ENV])))
+
+
 class FlaggedScheduler(Reports, AsyncScheduler):  # type: ignore[misc]
     """For `--scheduler-cls`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._work = _FlaggedWork(self._work._device, Flags(Path(os.environ[FLAGS_ENV])))
+    rowen_work = staticmethod(_flagged)

@@ -6,7 +6,7 @@ import pytest
 from runtime.recorder import Recorder
 
 from rowen.runtime.vllm import scheduler
-from rowen.runtime.vllm.scheduler import reporting
+from rowen.runtime.vllm.scheduler import Reports, reporting
 
 
 class Output:
@@ -82,6 +82,14 @@ def test_an_engine_whose_work_cannot_be_told_works_on_and_is_not_harvested(
     assert device.events == ["pin", "busy", "fail"]
     said = capsys.readouterr()
     assert (said.out + said.err).count("the engine serves, and is not harvested") == 1
+
+
+def test_what_a_scheduler_keeps_for_itself_is_its_own(device: Recorder) -> None:
+    private = {name for name in vars(Reports) if name.startswith("_") and not name.endswith("__")}
+    assert private
+    assert all(name.startswith("_Reports__") for name in private)
+    engine = reporting(Plain)()
+    assert all(name.startswith("_Reports__") for name in vars(engine).keys() - vars(Plain()).keys())
 
 
 def test_a_class_may_have_attributes_of_its_own() -> None:

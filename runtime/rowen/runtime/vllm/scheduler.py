@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowen.runtime.log import get_logger
-from rowen.runtime.native import online
+from rowen.runtime.native import Online, online
 from rowen.runtime.vllm.engine_work import EngineWork
 
 log = get_logger()
@@ -32,66 +32,70 @@ def reporting(scheduler: type, **attributes: object) -> type:
 class Reports:
     """Raises the device's activity while the engine has work, and reports the engine's steps.
 
-    Whatever goes wrong in that is the device's loss and not the engine's.
+    Whatever goes wrong in that is the device's loss and not the engine's. Private names have two underscores: they must
+    be none that a scheduler has.
     """
+
+    rowen_work: Callable[[Online | None], EngineWork] = EngineWork
+    """Makes what the device is told from."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         device = online()
-        self._work: EngineWork | None = EngineWork(device)
+        self.__work: EngineWork | None = type(self).rowen_work(device)
         if device is not None:
             device.pin()
 
     def add_request(self, *args: Any, **kwargs: Any) -> Any:
         """The engine has work from here on."""
-        self._tell(EngineWork.raise_busy)
+        self.__tell(lambda work: work.raise_busy())
         try:
-            return self._own.add_request(*args, **kwargs)
+            return self.__own.add_request(*args, **kwargs)
         finally:
-            self._settle()
+            self.__settle()
 
     def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
         """It may have none after this."""
-        finished = self._own.finish_requests(*args, **kwargs)
-        self._settle()
+        finished = self.__own.finish_requests(*args, **kwargs)
+        self.__settle()
         return finished
 
     def set_pause_state(self, *args: Any, **kwargs: Any) -> Any:
         """Nor after this."""
-        result = self._own.set_pause_state(*args, **kwargs)
-        self._settle()
+        result = self.__own.set_pause_state(*args, **kwargs)
+        self.__settle()
         return result
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """A step begins, where it computes anything."""
         begin_ns = time.monotonic_ns()
-        output = self._own.schedule(*args, **kwargs)
-        self._tell(lambda work: _begin(work, output, begin_ns))
+        output = self.__own.schedule(*args, **kwargs)
+        self.__tell(lambda work: _begin(work, output, begin_ns))
         return output
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """A step has ended."""
-        outputs = self._own.update_from_output(scheduler_output, *args, **kwargs)
-        self._tell(lambda work: work.end(id(scheduler_output), time.monotonic_ns()))
-        self._settle()
+        outputs = self.__own.update_from_output(scheduler_output, *args, **kwargs)
+        self.__tell(lambda work: work.end(id(scheduler_output), time.monotonic_ns()))
+        self.__settle()
         return outputs
 
     @property
-    def _own(self) -> Any:
+    def __own(self) -> Any:
         """The scheduler as it is without this class."""
         return super()
 
-    def _settle(self) -> None:
-        self._tell(lambda work: work.settle(self._own.has_unfinished_requests()))
+    def __settle(self) -> None:
+        self.__tell(lambda work: work.settle(self.__own.has_unfinished_requests()))
 
-    def _tell(self, what: Callable[[EngineWork], None]) -> None:
+    def __tell(self, what: Callable[[EngineWork], None]) -> None:
         """Until it fails once."""
-        if self._work is None:
+        if self.__work is None:
             return
         try:
-            what(self._work)
+            what(self.__work)
         except Exception as error:
-            self._work = None
+            self.__work = None
             give_up("the engine's work cannot be told", error)
 
 
