@@ -185,6 +185,30 @@ def test_killed_again_and_again_every_row_is_there_once(source: Path) -> None:
     assert sorted(ids(source) + ids(source, "err.jsonl")) == ALL
 
 
+TERMINATED = """
+    import os, signal, sys
+    from pathlib import Path
+    from rowen.runtime import worker
+    from runtime.test_batch_output import ScriptedServer, run
+    def told(asked):
+        if asked == 200:
+            os.kill(os.getpid(), signal.SIGTERM)
+    source = Path(sys.argv[1])
+    sys.exit(worker.run("rows", lambda progress: run(source, ScriptedServer(at_each=told)), source.with_name("said")))
+"""
+
+
+def test_a_sigterm_ends_it_with_what_is_written_and_no_result(source: Path) -> None:
+    source.with_name("said").touch()
+    command = [sys.executable, "-c", textwrap.dedent(TERMINATED), str(source)]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert ended.returncode == 1, ended.stderr
+    assert not source.with_name("said").read_text()
+    _, server = run(source, attempt=2)
+    assert len(server.seen) >= ROWS - 200
+    assert sorted(ids(source)) == ALL
+
+
 def test_a_superseded_attempt_writes_nothing_more(source: Path) -> None:
     def supersede(asked: int) -> None:
         if asked == 200:
