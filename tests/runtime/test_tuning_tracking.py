@@ -54,14 +54,23 @@ def test_a_run_is_shown_under_the_jobs_name(
     assert KEY not in "".join(capfd.readouterr())
 
 
-def test_a_secret_without_a_key_is_named(secret: Path, tmp_path: Path) -> None:
-    (secret / "WANDB_API_KEY").unlink()
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [("WANDB_API_KEY", None, "wandb has no WANDB_API_KEY"), ("WANDB_BASE_URL", KEY, "of wandb is no URL")],
+)
+def test_a_secret_that_is_wrong_is_named_and_not_told(
+    name: str, content: str | None, said: str, secret: Path, tmp_path: Path
+) -> None:
+    (secret / name).unlink(missing_ok=True)
+    if content is not None:
+        (secret / name).write_text(content)
     with (
-        pytest.raises(WorkerError, match=r"weightsAndBiases.secretName: wandb has no WANDB_API_KEY") as told,
+        pytest.raises(WorkerError, match=f"weightsAndBiases.secretName: .*{said}") as told,
         weights_and_biases(WANTED, "job", DIGEST, tmp_path),
     ):
         pass
     assert (told.value.reason, told.value.code) == ("SpecInvalid", ExitCode.USER_ERROR)
+    assert KEY not in told.value.message
 
 
 AWAY = """
@@ -88,5 +97,5 @@ def test_without_the_server_the_job_goes_on(secret: Path, tmp_path: Path) -> Non
         check=True,
     )
     assert "callbacks: []" in ended.stdout
-    assert "cannot be reached: nothing is shown there" in ended.stdout
+    assert "does not take the run: nothing is shown there" in ended.stdout
     assert KEY not in ended.stdout

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import structlog
 from torch.utils.tensorboard import SummaryWriter
@@ -45,37 +46,40 @@ def weights_and_biases(
     """Callbacks that show the run there; all attempts at a job are one run.
 
     The job does not depend on it: when the server is away this is said in the log. Raises `WorkerError` for a secret
-    that lacks its key.
+    that lacks its key or has no URL where one should be.
     """
-    if wanted is None:
-        yield []
-        return
-    secret = Path(SECRETS_DIRECTORY) / wanted.secret_name
-    key, server = _value(secret, _KEY), _value(secret, _SERVER)
-    if key is None:
-        raise WorkerError("SpecInvalid", f"weightsAndBiases.secretName: {wanted.secret_name} has no {_KEY}")
-    import wandb
-
-    settings = wandb.Settings(
-        api_key=key,
-        init_timeout=_START_SECONDS,
-        finish_timeout=_END_SECONDS,
-        console="off",
-    )
-    if server is not None:
-        settings.base_url = server
-    try:
-        run = wandb.init(
-            project=wanted.project, name=job or None, id=digest[:32], resume="allow", dir=scratch, settings=settings
-        )
-    except wandb.Error as error:
-        log.warning("Weights & Biases cannot be reached: nothing is shown there", error=str(error))
+    run = None if wanted is None else _started(wanted, job, digest, scratch)
+    if run is None:
         yield []
         return
     try:
         yield [WandbCallback()]  # type: ignore[no-untyped-call]
     finally:
         run.finish()
+
+
+def _started(wanted: WeightsAndBiases, job: str, digest: str, scratch: Path) -> Any:
+    """The run; None, said in the log, when the server does not take it. Raises `WorkerError`."""
+    import wandb
+
+    secret = Path(SECRETS_DIRECTORY) / wanted.secret_name
+    key, server = _value(secret, _KEY), _value(secret, _SERVER)
+    if key is None:
+        raise WorkerError("SpecInvalid", f"weightsAndBiases.secretName: {wanted.secret_name} has no {_KEY}")
+    settings = wandb.Settings(
+        api_key=key, init_timeout=_START_SECONDS, finish_timeout=_END_SECONDS, console="off", root_dir=str(scratch)
+    )
+    if server is not None:
+        try:
+            settings.base_url = server
+        except ValueError as error:
+            message = f"weightsAndBiases.secretName: {_SERVER} of {wanted.secret_name} is no URL"
+            raise WorkerError("SpecInvalid", message) from error
+    try:
+        return wandb.init(project=wanted.project, name=job or None, id=digest[:32], resume="allow", settings=settings)
+    except wandb.Error as error:
+        log.warning("Weights & Biases does not take the run: nothing is shown there", error=str(error))
+        return None
 
 
 def _value(secret: Path, key: str) -> str | None:
