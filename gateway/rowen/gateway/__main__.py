@@ -8,7 +8,7 @@ import structlog
 
 from rowen.gateway.app import create_app
 from rowen.gateway.settings import Settings
-from rowen.gateway.storage import open_storage
+from rowen.gateway.storage import Storage, open_storage
 from rowen.kube import logs, nesting
 from rowen.kube.client import open_stranger
 from rowen.kube.errors import LoginError
@@ -17,8 +17,7 @@ from rowen.kube.settings import SettingsError, read_settings
 from rowen.kube.tls import context_of, keep_current, read_pair
 
 
-async def _serve(settings: Settings, tls: ssl.SSLContext) -> None:
-    storage = open_storage(settings.storage_uri, settings.storage_secret_folder)
+async def _serve(settings: Settings, tls: ssl.SSLContext, storage: Storage) -> None:
     async with await open_stranger() as stranger:
         server = http_server(create_app(settings, stranger, storage), settings.port, tls)
         await run([keep_current(tls, settings.tls_folder)], [server])
@@ -42,7 +41,12 @@ def main() -> int:
         structlog.get_logger().error("no certificate", folder=str(settings.tls_folder), error=str(error))
         return 2
     try:
-        asyncio.run(_serve(settings, tls))
+        storage = open_storage(settings.storage_uri, settings.storage_secret_folder)
+    except (OSError, ValueError) as error:
+        structlog.get_logger().error("no credentials for the storage", error=str(error))
+        return 2
+    try:
+        asyncio.run(_serve(settings, tls, storage))
     except LoginError as error:
         structlog.get_logger().error("no way to the API server", error=str(error))
         return 1

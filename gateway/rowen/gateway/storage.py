@@ -14,9 +14,16 @@ import structlog
 log = structlog.get_logger()
 
 _BLOCK_BYTES = 8 * 2**20
-_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 60, 3
+_LIBRARY_OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": {"config_kwargs": {"connect_timeout": 5, "read_timeout": 60, "retries": {"max_attempts": 3}}},
+    "gs": {},
+}
 SERVICE_ACCOUNT_KEY = "service-account.json"
 """Key of a Secret for `gs://`: a Google service account's JSON."""
+_KEYS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"),
+    "gs": (SERVICE_ACCOUNT_KEY,),
+}
 
 
 class StorageError(Exception):
@@ -90,32 +97,30 @@ class Storage:
 
 
 def open_storage(uri: str, secret_folder: Path | None) -> Storage:
-    """The storage at an address, with the credentials in a folder, a file for each key, or those of the pod."""
+    """The storage at an address, with the credentials in a folder, a file for each key, or those of the pod.
+
+    Raises `OSError` and `ValueError` for a folder without credentials that can be read.
+    """
     protocol = uri.partition("://")[0]
-    secret = _secret(secret_folder) if secret_folder else {}
-    options = _s3(secret) if protocol == "s3" else _google(secret_folder, secret)
+    options = {**_LIBRARY_OPTIONS[protocol], **(_credentials(protocol, secret_folder) if secret_folder else {})}
     # Others write there, too: no listing may be remembered.
     return Storage(fsspec.filesystem(protocol, use_listings_cache=False, **options), uri)
 
 
-def _secret(folder: Path) -> dict[str, str]:
-    return {file.name: file.read_text().strip() for file in folder.iterdir() if file.is_file()}
-
-
-def _s3(secret: dict[str, str]) -> dict[str, Any]:
+def _credentials(protocol: str, folder: Path) -> dict[str, Any]:
+    known = _KEYS[protocol]
+    secret = {key: (folder / key).read_text().strip() for key in known if (folder / key).exists()}
+    if not secret:
+        raise ValueError(f"{folder} has no key for {protocol}:// (expected one of {', '.join(known)})")
+    if protocol == "gs":
+        return {"token": str(folder / SERVICE_ACCOUNT_KEY)}
     client = {"endpoint_url": secret.get("AWS_ENDPOINT_URL"), "region_name": secret.get("AWS_REGION")}
-    waits = {"connect_timeout": _CONNECT_SECONDS, "read_timeout": _READ_SECONDS}
     return {
         "key": secret.get("AWS_ACCESS_KEY_ID"),
         "secret": secret.get("AWS_SECRET_ACCESS_KEY"),
         "token": secret.get("AWS_SESSION_TOKEN"),
         "client_kwargs": {name: value for name, value in client.items() if value},
-        "config_kwargs": {**waits, "retries": {"max_attempts": _ATTEMPTS}},
     }
-
-
-def _google(folder: Path | None, secret: dict[str, str]) -> dict[str, Any]:
-    return {"token": str(folder / SERVICE_ACCOUNT_KEY)} if folder and SERVICE_ACCOUNT_KEY in secret else {}
 
 
 def _seconds(time: datetime | str | float | None) -> int:
