@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from runtime.storage.batch_place import FAILED, GROUP, ROWS, Place, answer, result, run, whole
 from runtime.storage.killed import WRITES, Moment, run_killed
 from s3 import S3Server
 
 from rowen.crds.names import JOB_SPEC_ENV, JOB_UID_ENV
 from rowen.crds.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.runtime.batch.__main__ import answer_all
-from rowen.runtime.batch.results import Result, problem_result, response_result
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.store_output import StoreOutput
 from rowen.runtime.failure import WorkerError
@@ -18,8 +18,6 @@ from rowen.runtime.native import NoTenant
 from rowen.runtime.storage import store
 from rowen.runtime.worker import Progress
 
-ROWS, GROUP = 12, 5
-FAILED = (3, 8)
 OTHERS = b'{"id": "batch_req_1", "custom_id": "other", "response": null, "error": 1}\n'
 
 
@@ -37,60 +35,9 @@ def rows(tmp_path: Path) -> Rows:
     return Rows(tmp_path / "in.jsonl")
 
 
-class Place:
-    """The objects of one job."""
-
-    def __init__(self, server: S3Server, folder: str) -> None:
-        self._server, self.folder = server, folder
-
-    def location(self, name: str) -> Location:
-        return Location(where=f"s3://{self.folder}/{name}", secret_name="team-data")
-
-    def open(self, rows: Rows, attempt: int, errors: bool = True) -> StoreOutput:
-        return StoreOutput(rows, self.location("out"), self.location("err") if errors else None, attempt)
-
-    def put(self, name: str, data: bytes) -> None:
-        self._server.filesystem().pipe_file(f"{self.folder}/{name}", data)
-
-    def remove(self, name: str) -> None:
-        self._server.filesystem().rm_file(f"{self.folder}/{name}")
-
-    def names(self) -> list[str]:
-        return sorted(path.removeprefix(f"{self.folder}/") for path in self._server.filesystem().find(self.folder))
-
-    def lines(self, name: str) -> list[int]:
-        data = self._server.filesystem().cat_file(f"{self.folder}/{name}")
-        return [int(json.loads(line)["id"].removeprefix("batch_req_")) for line in data.splitlines()]
-
-
 @pytest.fixture
 def place(s3_server: S3Server, bucket: str) -> Place:
     return Place(s3_server, f"{bucket}/job")
-
-
-def result(rows: Rows, line: int, text: str = "yes") -> Result:
-    row = rows.row(line)
-    return problem_result(row, text) if line in FAILED else response_result(row, 200, {"text": text})
-
-
-def answer(output: StoreOutput, rows: Rows, groups: int = ROWS, text: str = "yes") -> None:
-    """Answers so many groups of what is not done."""
-    left = [line for line in rows if line not in output.done]
-    for begin in range(0, min(groups * GROUP, len(left)), GROUP):
-        output.append([result(rows, line, text) for line in left[begin : begin + GROUP]])
-
-
-def run(place: Place, rows: Rows, attempt: int, errors: bool = True, text: str = "yes") -> StoreOutput:
-    output = place.open(rows, attempt, errors)
-    answer(output, rows, text=text)
-    output.close()
-    return output
-
-
-def whole(place: Place) -> None:
-    assert place.names() == ["err", "out"]
-    assert sorted(place.lines("err")) == list(FAILED)
-    assert sorted(place.lines("out")) == [line for line in range(1, ROWS + 1) if line not in FAILED]
 
 
 def test_output_and_errors_appear_whole_at_the_end(place: Place, rows: Rows) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,22 +91,16 @@ class Store:
 
     def create(self, name: str, data: bytes) -> bool:
         """Writes an object where there is none, in one piece. False when another one is there."""
-        path = self._path(name)
-        try:
-            self._tried(name, lambda: self._files.pipe_file(path, data, mode="create", chunksize=_CHUNK_BYTES))
-        except FileExistsError:
-            # A try whose answer was lost may have written it.
-            return self.read(name) == data
-        return True
+        # A try whose answer was lost may have written it.
+        return self._is_created(
+            name, lambda path: self._files.pipe_file(path, data, mode="create", chunksize=_CHUNK_BYTES)
+        ) or (self.read(name) == data)
 
     def create_from(self, file: Path, name: str = "") -> bool:
         """As `create`, with the content of a local file."""
-        path = self._path(name)
-        try:
-            self._tried(name, lambda: self._files.put_file(str(file), path, mode="create", chunksize=_CHUNK_BYTES))
-        except FileExistsError:
-            return self.size(name) == file.stat().st_size and self._same(file, name)
-        return True
+        return self._is_created(
+            name, lambda path: self._files.put_file(str(file), path, mode="create", chunksize=_CHUNK_BYTES)
+        ) or (self.size(name) == file.stat().st_size and self._same(file, name))
 
     def put(self, name: str, data: bytes) -> None:
         """Replaces an object, in one piece."""
@@ -131,6 +126,29 @@ class Store:
         if not self._tried(name, copied):
             message = f"{self.address(name)} changed while it was read"
             raise WorkerError("Failed", message, ExitCode.RETRY)
+
+    def _is_created(self, name: str, write: Callable[[str], object]) -> bool:
+        """Whether `write` has made the object; False when one is there."""
+        tries = count()
+
+        def written() -> None:
+            # A server that refuses a large object may close the connection while it is still sent.
+            if next(tries) and self._is_there(path):
+                raise FileExistsError(path)
+            write(path)
+
+        path = self._path(name)
+        try:
+            self._tried(name, written)
+        except FileExistsError:
+            return False
+        return True
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            return bool(self._files.info(path)["type"] == "file")
+        except FileNotFoundError:
+            return False
 
     def _same(self, file: Path, name: str) -> bool:
         with file.open("rb") as local, self._files.open(self._path(name), "rb") as remote:
