@@ -6,7 +6,7 @@ import sys
 
 import structlog
 
-from rowen.gateway.app import create_app
+from rowen.gateway.routes.app import create_app
 from rowen.gateway.settings import Settings
 from rowen.gateway.storage import Storage, open_storage
 from rowen.kube import logs, nesting

@@ -10,10 +10,10 @@ from typing import IO, Any
 
 from rowen.crds.online_service import Engine, OnlineServiceSpec
 from rowen.gateway.batch import ENDED, NO_RESULTS, Batch, Results, read_batch
-from rowen.gateway.bounds import Places
-from rowen.gateway.errors import ApiError
+from rowen.gateway.callers.bounds import Places
+from rowen.gateway.callers.errors import ApiError
+from rowen.gateway.callers.guest import MANAGER, Guest
 from rowen.gateway.files import File, Files
-from rowen.gateway.guest import MANAGER, Guest
 from rowen.gateway.ids import ROLES, file_id, job_name, new_stem
 from rowen.gateway.ids import read_batch as stem_of
 from rowen.gateway.jobs import CANCELLED_ANNOTATION, LABEL, Addresses, BatchRecord, BatchRequest, batch_job

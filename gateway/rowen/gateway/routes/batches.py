@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from rowen.crds.faults import faults
 from rowen.gateway.batch import Batch
 from rowen.gateway.batches import Batches
-from rowen.gateway.bounds import bounded
-from rowen.gateway.errors import ApiError
-from rowen.gateway.guest import Door, Guest
+from rowen.gateway.callers.bounds import bounded
+from rowen.gateway.callers.errors import ApiError
+from rowen.gateway.callers.guest import Door, Guest
 from rowen.gateway.jobs import ENDPOINTS, BatchRequest
-from rowen.gateway.pages import page
+from rowen.gateway.routes.pages import page
 
 _MOST_BYTES = 2**16
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rowen.gateway.errors import ApiError
+from rowen.gateway.callers.errors import ApiError
 
 Order = Literal["asc", "desc"]
 

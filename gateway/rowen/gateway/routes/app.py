@@ -5,12 +5,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from rowen.gateway import errors
 from rowen.gateway.batches import Batches
-from rowen.gateway.batches_api import batches_routes
-from rowen.gateway.errors import ApiError, busy
-from rowen.gateway.files_api import files_routes
-from rowen.gateway.guest import Door
+from rowen.gateway.callers import errors
+from rowen.gateway.callers.errors import ApiError, busy
+from rowen.gateway.callers.guest import Door
+from rowen.gateway.routes.batches import batches_routes
+from rowen.gateway.routes.files import files_routes
 from rowen.gateway.settings import Settings
 from rowen.gateway.storage import Storage, StorageError
 from rowen.kube.client import Client

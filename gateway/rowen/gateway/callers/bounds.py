@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import Request
 from starlette.types import Message
 
-from rowen.gateway.errors import ApiError, busy
+from rowen.gateway.callers.errors import ApiError, busy
 
 SILENCE_SECONDS = 30.0
 """So long nothing may come of a body that is not whole."""

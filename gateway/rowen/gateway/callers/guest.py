@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request
 
-from rowen.gateway.errors import ApiError
+from rowen.gateway.callers.errors import ApiError
 from rowen.kube.client import Client
 from rowen.kube.kinds import OFFLINE_JOBS, SELF_REVIEWS
 from rowen.kube.objects import create

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
-from rowen.gateway.bounds import Places, bounded
-from rowen.gateway.errors import ApiError
+from rowen.gateway.callers.bounds import Places, bounded
+from rowen.gateway.callers.errors import ApiError
+from rowen.gateway.callers.guest import Door, Guest
 from rowen.gateway.files import File, Files
-from rowen.gateway.guest import Door, Guest
 from rowen.gateway.ids import new_stem
-from rowen.gateway.pages import Order, page
+from rowen.gateway.routes.pages import Order, page
 from rowen.gateway.storage import Storage
 
 _FORM_BYTES = 2**16

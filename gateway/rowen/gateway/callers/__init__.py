@@ -1,0 +1,1 @@
+"""Who asks, what they may send, and how they are refused."""
