@@ -325,3 +325,15 @@ async def test_a_job_that_the_cluster_refuses_is_no_batch(team: Team, upload: An
 
     assert "quota" in await eventually(refused)
     assert team.client.files.retrieve(file_id).id == file_id
+
+
+async def test_what_a_worker_writes_after_the_end_is_seen(team: Team, upload: Any, s3_server: S3Server) -> None:
+    """Its pod has some seconds when the time is over."""
+    batch = start(team, upload(row("1")))
+    await tell(team, batch, ("Finished", "True", "DeadlineExceeded"), completionTime=rfc3339(time.time()))
+    assert team.client.batches.retrieve(batch.id).output_file_id is None
+    spec = (await job(team, batch))["spec"]["batchInference"]
+    author = b'{"job":"j","attempt":1,"entry":"e","kind":"results"}\n'
+    part = f"{spec['output']['uri'].removeprefix('s3://')}.parts/00000001"
+    s3_server.filesystem().pipe_file(part, author + lines(RESULT))
+    assert team.client.batches.retrieve(batch.id).output_file_id

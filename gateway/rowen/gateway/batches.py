@@ -38,7 +38,7 @@ class Batches:
     def __init__(self, storage: Storage, most_rows: int, job_secret_name: str | None) -> None:
         self._storage, self._most_rows, self._secret_name = storage, most_rows, job_secret_name
         self._places = Places(_READ_AT_ONCE, _WAIT_SECONDS)
-        self._of_finished = lru_cache(_REMEMBERED)(self._results)
+        self._of_completed = lru_cache(_REMEMBERED)(self._results)
 
     async def create(self, guest: Guest, asked: BatchRequest) -> Batch:
         """Makes the job; until it is there nothing is. Raises `ApiError`, `KubeError`, `StorageError`."""
@@ -91,8 +91,8 @@ class Batches:
         """As OpenAI's API has it. Raises `StorageError`."""
         if batch.status not in ENDED:
             return batch.to_wire(NO_RESULTS)
-        # Of a job that has finished nothing changes any more; one that was cancelled may still write a group.
-        look = self._of_finished if batch.finished else self._results
+        # Of a batch that is complete nothing changes any more; another one's worker may still write its last group.
+        look = self._of_completed if batch.status == "completed" else self._results
         return batch.to_wire(await asyncio.to_thread(look, batch.namespace, batch.stem))
 
     def _results(self, namespace: str, stem: str) -> Results:
