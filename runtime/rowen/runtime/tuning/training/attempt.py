@@ -63,6 +63,8 @@ class Attempt(TrainerCallback):
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any) -> None:
         if "loss" in parts["logs"]:
             self.learned.losses.append(parts["logs"]["loss"])
+        # The trainer keeps all that it logs, and it logs each step.
+        state.log_history.clear()
 
     @override
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any) -> None:
