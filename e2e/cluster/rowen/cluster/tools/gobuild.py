@@ -14,9 +14,7 @@ MODULE = Path(__file__).parents[3] / "go"
 _VERSION = "k8s.io/component-base/version"
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
 # Without these a cluster calls itself v0.0.0, and charts that ask for a version refuse it.
-_FLAGS = (
-    f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}"
-)
+_FLAGS = f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}"
 # As helm's own Makefile does. Without them `helm template` takes the cluster for v1.20, and the chart refuses that.
 _HELM_FLAGS = " ".join(
     f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
