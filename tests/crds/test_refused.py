@@ -102,6 +102,8 @@ POD_FAULTS: list[tuple[str, Manifest, str, str]] = [
         "asks for the devices",
     ),
     ("no quantity", worker(resources={"limits": {"cpu": "much"}}), f"{_CONTAINER}.resources.limits.cpu", ""),
+    ("a number below zero", worker(resources={"limits": {"cpu": -2}}), f"{_CONTAINER}.resources.limits.cpu", ""),
+    ("a long number", worker(resources={"limits": {"cpu": "1" * 33}}), f"{_CONTAINER}.resources.limits.cpu", ""),
     ("half a CPU as a number", worker(resources={"limits": {"cpu": 0.5}}), f"{_CONTAINER}.resources.limits.cpu", ""),
     *(
         (f"a mount at {path}", mounted(path), f"{_CONTAINER}.volumeMounts{_AT}", "mountPath must not be Rowen's own")

@@ -40,10 +40,11 @@ def _amount(value: object) -> object:
 
 
 _AMOUNT = r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+# The bounds of the text come first: behind a validator they would be missing in the schema. `minimum` is the numbers'.
 _Amount = Annotated[
     str,
+    Field(max_length=32, pattern=_AMOUNT, json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0}),
     BeforeValidator(_amount),
-    Field(max_length=32, pattern=_AMOUNT, json_schema_extra={"x-kubernetes-int-or-string": True}),
 ]
 """A quantity; a whole number may stand without quotes."""
 _Amounts = Annotated[dict[str, _Amount], Field(max_length=16)]
