@@ -1,6 +1,6 @@
-"""The rules of a job's pod template: what ends the job as `InvalidTemplate`, and what is said of it before.
+"""The rules of a user's part of a job's pod: what ends the job as `InvalidTemplate`, and what is said of it before.
 
-The schema keeps a template as it is, so the API server cannot enforce them.
+The schema keeps a template, and the affinity of a podTemplate, as they are, so the API server cannot enforce them.
 """
 
 import json
@@ -23,6 +23,7 @@ from rowen.crds.names import (
     TENANT_SOCKETS_ENV,
 )
 from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.pod_template import WorkerTemplate
 
 _MOST_FAULTS = 5
 _PLUGIN = "Rowen's device plugin"
@@ -91,14 +92,28 @@ class _Template(ReadModel):
 
 
 def template_faults(spec: OfflineJobSpec) -> list[tuple[str, str]]:
-    """What is wrong with the job's template: of the first few faults the field and what is to be said."""
+    """What is wrong with the user's part of the pod: of the first few faults the field and what is to be said."""
     if spec.template is None:
-        return []
+        return _overlay_faults(spec.pod_template)
     try:
         pod = _Template.model_validate_json(json.dumps(spec.template)).spec
     except ValidationError as error:
-        return [(f"template.{fault.field}", fault.words) for fault in faults(error)][:_MOST_FAULTS]
+        return _shape_faults("template", error)
     return list(islice(_faults(pod, shares_pool=job_share(spec).pool_bytes > 0), _MOST_FAULTS))
+
+
+def _overlay_faults(template: WorkerTemplate | None) -> list[tuple[str, str]]:
+    """The pin to the job's node is put into the affinity, whatever the API server has said of that before."""
+    affinity = template.spec.affinity if template and template.spec else None
+    try:
+        _Affinity.model_validate_json(json.dumps(affinity or {}))
+    except ValidationError as error:
+        return _shape_faults("podTemplate.spec.affinity", error)
+    return []
+
+
+def _shape_faults(where: str, error: ValidationError) -> list[tuple[str, str]]:
+    return [(f"{where}.{fault.field}", fault.words) for fault in faults(error)][:_MOST_FAULTS]
 
 
 def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[tuple[str, str]]:

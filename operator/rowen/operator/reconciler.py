@@ -27,6 +27,8 @@ _log = structlog.get_logger()
 _REFUSALS = (400, 403, 422)
 _BROKEN_WEBHOOK = "failed calling webhook"
 """Said with code 500, and for as long as the webhook's server does not answer."""
+_NO_DRY_RUN = "does not support dry run"
+"""Of a webhook, in place of what it would say."""
 
 
 _MOST_CONFLICTS = 2
@@ -46,6 +48,11 @@ def _refusal(error: KubeError) -> Refusal:
 
 def _is_conflict(error: KubeError) -> bool:
     return isinstance(error, RefusedError) and error.status == CONFLICT
+
+
+def _of_the_trial_alone(error: KubeError) -> bool:
+    """Whether it says nothing against the pod: what passes, the name of one that is there, no dry runs."""
+    return error.passes or _is_conflict(error) or _NO_DRY_RUN in str(error)
 
 
 def _judged(refusal: Refusal) -> bool:
@@ -124,12 +131,11 @@ class Reconciler:
         return min(times, default=None)
 
     async def _try(self, key: Key, pod: Manifest) -> None:
-        """A pod of that name that is there already, or a failure that passes, says nothing against this one."""
         refusal = None
         try:
             await self._cluster.try_pod(pod)
         except KubeError as error:
-            refusal = None if error.passes or _is_conflict(error) else _refusal(error)
+            refusal = None if _of_the_trial_alone(error) else _refusal(error)
         self._world.tried(key, pod["metadata"]["ownerReferences"][0]["uid"], Trial(refusal))
 
     def _decide(self, key: Key, refusal: Refusal | None) -> Decision | None:

@@ -76,6 +76,7 @@ class Trying(Cluster):
     def __init__(self, failure: KubeError | None) -> None:
         self.failure = failure
         self.tried: list[str] = []
+        self.posted: list[str] = []
 
     async def try_pod(self, manifest: Mapping[str, Any]) -> None:
         self.tried.append(manifest["metadata"]["name"])
@@ -87,7 +88,7 @@ class Trying(Cluster):
         return {**owner, "metadata": {**owner["metadata"], "resourceVersion": version}, "status": status}
 
     async def post(self, owner: Mapping[str, Any], note: Note, now: float) -> None:
-        pass
+        self.posted.append(note.message)
 
 
 class Play:
@@ -145,6 +146,32 @@ async def test_any_other_answer_ends_none_and_it_is_tried_once(failure: KubeErro
     assert (await play.reconcile(FIRST_WORD_SECONDS))[0] == "Unfinished"
     await play.reconcile(60)
     assert play.cluster.tried == ["job-1"]
+
+
+@pytest.mark.parametrize("failure", [RefusedError(400, "BadRequest", 'admission webhook "a" does not support dry run')])
+async def test_that_it_was_not_tried_is_no_word_against_a_pod(failure: KubeError) -> None:
+    play = Play(failure)
+    await play.reconcile()
+    await play.reconcile(FIRST_WORD_SECONDS)
+    assert play.cluster.posted == []
+
+
+AFFINITIES: list[tuple[Any, str]] = [
+    ("x", "podTemplate.spec.affinity.nodeAffinity"),
+    ({"requiredDuringSchedulingIgnoredDuringExecution": "x"}, "IgnoredDuringExecution"),
+    ({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ["x"]}}, "nodeSelectorTerms[0]"),
+    ({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": 1}]}}, "matchFields"),
+]
+
+
+@pytest.mark.parametrize(("affinity", "field"), AFFINITIES)
+def test_an_affinity_that_nobody_could_pin_ends_the_job_whatever_the_trial_said(affinity: Any, field: str) -> None:
+    spec = {"fineTune": FINE_TUNE, "podTemplate": {"spec": {"affinity": {"nodeAffinity": affinity}}}}
+    decision = decide(job(spec, placed(), trial=Trial(None)), NOW)
+    assert decision.status is not None
+    found = next(entry for entry in decision.status["conditions"] if entry["type"] == "Finished")
+    assert found["reason"] == "InvalidTemplate"
+    assert field in found["message"]
 
 
 async def test_an_operator_that_was_ended_before_its_first_word_tries_again() -> None:
