@@ -100,6 +100,10 @@ def test_an_engine_finds_rowens_plugin_before_what_its_user_names() -> None:
     env = overlaid_engine(base, template)["containers"][0]["env"]
     assert env == [*base["containers"][0]["env"], {"name": "PYTHONPATH", "value": "/run/rowen/plugin:/opt/lib"}, own[1]]
     assert overlaid_engine(base, None) == base
+    for nothing in ({"value": ""}, {}):
+        own = [{"name": "PYTHONPATH", **nothing}]
+        template = EngineTemplate.from_wire({"spec": {"containers": [{"name": "engine", "env": own}]}})
+        assert overlaid_engine(base, template)["containers"][0]["env"][-1]["value"] == "/run/rowen/plugin"
 
 
 def test_of_a_job_without_any_the_user_says_nothing() -> None:

@@ -25,6 +25,7 @@ from rowen.crds.base import quantity_bytes, quantity_text, stored_quantity_bytes
         (".5Ki", 512),
         ("2.k", 2000),
         ("3P", 3 * 10**15),
+        ("+2k", 2000),
     ],
 )
 def test_every_form_is_understood_and_rounded_up(text, expected):
@@ -36,7 +37,9 @@ def test_what_the_api_takes_means_the_same(text):
     assert stored_quantity_bytes(text) == quantity_bytes(text)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1KiB", "1 Gi", "1e", "1e999999999", "Gi", ".", "1\n", "\u0661"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "++1", "1KiB", "1 Gi", "1e", "1e999999999", "Gi", ".", "1\n", "\u0661"]
+)
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="no quantity of bytes"):
         stored_quantity_bytes(text)

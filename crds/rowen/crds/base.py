@@ -112,7 +112,7 @@ def quantity_text(number_bytes: int) -> str:
 
 
 _STORED = re.compile(
-    r"(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([eE][+-]?\d{1,2})|(n|u|m|k|[KMGTPE]i|[MGTPE]))?", re.ASCII
+    r"\+?(\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:([eE][+-]?\d{1,2})|(n|u|m|k|[KMGTPE]i|[MGTPE]))?", re.ASCII
 )
 _STORED_UNITS = {
     **{unit: Decimal(number) for unit, number in _UNIT_BYTES.items()},

@@ -53,9 +53,9 @@ def overlaid_engine(spec: Mapping[str, Any], template: PodTemplate[Any] | None) 
 
 
 def _finding_plugin(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    if entry["name"] != PYTHON_PATH_ENV or not entry.get("value"):
+    if entry["name"] != PYTHON_PATH_ENV or entry.get("valueFrom"):
         return entry
-    return {**entry, "value": f"{PLUGIN_DIRECTORY}:{entry['value']}"}
+    return {**entry, "value": ":".join(filter(None, (PLUGIN_DIRECTORY, entry.get("value"))))}
 
 
 def told_of(message: str, prefix: str, spec: Mapping[str, Any], user: Mapping[str, Any], root: str = "") -> str:

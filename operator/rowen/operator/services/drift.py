@@ -16,8 +16,8 @@ def covers(current: Any, wanted: Any) -> bool:
         return isinstance(current, Mapping) and all(
             covers(current[name], value) if name in current else not value for name, value in wanted.items()
         )
-    if isinstance(wanted, str):
-        return current == wanted or _same_quantity(current, wanted)
+    if isinstance(wanted, str) or (isinstance(current, str) and type(wanted) in (int, float)):
+        return current == wanted or _same_quantity(current, str(wanted))
     if isinstance(wanted, Sequence):
         return (
             isinstance(current, Sequence)
