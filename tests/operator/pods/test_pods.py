@@ -152,6 +152,29 @@ def test_init_containers(statuses: list[dict[str, Any]], initializing: bool) -> 
     assert pod_view(pod).initializing is initializing
 
 
+FAILED = {"exitCode": 64, "reason": "Error", "message": "ModelMissing: no bucket models\n"}
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "said"),
+    [
+        ({"terminated": FAILED}, {}, "ModelMissing: no bucket models"),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": FAILED}, "ModelMissing: no bucket models"),
+        ({"running": {}}, {"terminated": FAILED}, "ModelMissing: no bucket models"),
+        # It has done what it had to do, at last.
+        ({"terminated": {"exitCode": 0}}, {"terminated": FAILED}, None),
+        ({"terminated": {"exitCode": 0}}, {}, None),
+        ({"running": {}}, {}, None),
+    ],
+)
+def test_an_init_container_that_fails_is_told_with_its_words(
+    state: dict[str, Any], last: dict[str, Any], said: str | None
+) -> None:
+    status = {"initContainerStatuses": [{"name": "model", "state": state, "lastState": last, "restartCount": 1}]}
+    ends = pod_view(manifest(status)).ends
+    assert [(each.container, each.words) for each in ends] == ([] if said is None else [("model", said)])
+
+
 def test_a_pod_that_was_turned_away_ended_when_it_started() -> None:
     """Without a time there would be no back-off."""
     view = pod_view(manifest({"phase": "Failed", "reason": "UnexpectedAdmissionError"}))

@@ -1,6 +1,6 @@
 """What a policy needs to know of a pod."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     """Reads a pod as the API server returns it."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     statuses, name = status.get("containerStatuses") or (), _tenant(spec)
-    tenant = _status_of(statuses, name)
+    tenant, others = _status_of(statuses, name), [entry for entry in statuses if entry.get("name") != name]
     state: Mapping[str, Any] = tenant.get("state") or {}
     ended: Mapping[str, Any] = state.get("terminated") or {}
     message = ended.get("message") or status.get("message") or ""
@@ -116,7 +116,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         result=_result(message),
         disrupted=_disrupted(status),
         problem=_problem(status),
-        ends=_ends([tenant, *(entry for entry in statuses if entry.get("name") != name)], status),
+        ends=_ends([tenant, *others, *_failed_inits(status)], status),
     )
 
 
@@ -135,6 +135,14 @@ def requests_device(container: Mapping[str, Any]) -> bool:
 def _ends(entries: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> tuple[Ends, ...]:
     ready = _condition(status, "Ready")
     return tuple(ends for entry in entries if (ends := ends_of(entry, ready)))
+
+
+def _failed_inits(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Init containers whose last end was none that lets the pod go on."""
+    for entry in status.get("initContainerStatuses") or ():
+        last = (entry.get("state") or {}).get("terminated") or (entry.get("lastState") or {}).get("terminated") or {}
+        if last.get("exitCode"):
+            yield entry
 
 
 def _status_of(statuses: Iterable[Mapping[str, Any]], container: str) -> Mapping[str, Any]:
