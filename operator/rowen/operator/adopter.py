@@ -5,6 +5,7 @@ Of a pod the node's agent knows no more than the pod itself tells. The workload 
 
 import structlog
 
+from rowen.crds.names import SERVICE_LABEL
 from rowen.kube.errors import KubeError
 from rowen.operator.services.adoption import owns
 from rowen.operator.world.cluster import Cluster
@@ -32,6 +33,10 @@ class Adopter:
     async def _adopt(self, service: Key, key: Key) -> None:
         pod, workload = await self._cluster.read(key), self._world.workload(service)
         if pod is None or workload is None or not owns(workload, pod):
+            return
+        labels = pod["metadata"].get("labels") or {}
+        if self._world.has_service(service.namespace, labels.get(SERVICE_LABEL)):
+            # By this one or another one; its node has not reported it since.
             return
         await self._cluster.label_pod(pod, service.name)
         _log.info("pod.adopted", service=str(service), pod=key.name)

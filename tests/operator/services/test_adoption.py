@@ -42,15 +42,22 @@ def test_a_pod_belongs_to_the_workload_whose_controller_it_names(
 
 
 @pytest.mark.parametrize(
-    ("workload", "name", "expected"),
+    ("kind", "workload", "name", "expected"),
     [
-        ("llm", "llm-5d4-x7", True),
-        ("llm", "llm-0", True),
-        ("llm", "llmb-0", False),
-        # Names of pods are cut.
-        ("l" * 70, "l" * 58 + "x7abc", True),
-        ("l" * 57, "l" * 57 + "-x7abc", True),
+        ("Deployment", "llm", "llm-5d4-x7abc", True),
+        ("Deployment", "llm", "llm-b-5d4-x7abc", False),
+        ("Deployment", "llm-b", "llm-b-5d4-x7abc", True),
+        ("Deployment", "llm", "llm-0", False),
+        ("Deployment", "llm", "llmb-5d4-x7abc", False),
+        ("Deployment", "llm", "x7-abc", False),
+        ("StatefulSet", "llm", "llm-10", True),
+        ("StatefulSet", "llm", "llm-b-0", False),
+        ("StatefulSet", "llm", "llm-5d4-x7abc", False),
+        ("StatefulSet", "llm", "0", False),
+        # Names of a Deployment's pods are cut.
+        ("Deployment", "l" * 70, "l" * 58 + "x7abc", True),
+        ("Deployment", "l" * 57, "l" * 57 + "-x7abc", True),
     ],
 )
-def test_pods_of_other_names_are_not_looked_at(workload: str, name: str, expected: bool) -> None:
-    assert may_own(workload, name) is expected
+def test_pods_of_other_names_are_not_looked_at(kind: str, workload: str, name: str, expected: bool) -> None:
+    assert may_own(kind, workload, name) is expected

@@ -206,12 +206,12 @@ async def test_pods_of_an_adopted_workload_get_its_label_and_no_other_pod_does(
     await apply(cluster.client, manifest, manager="user")
     (pod,) = await eventually(lambda: _pods(cluster, "app=chat"))
     # A pod of a name that may be the workload's, and is not.
-    stranger = {**pod, "metadata": {"name": "chat-own", "namespace": cluster.namespace}}
+    stranger = {**pod, "metadata": {"name": "chat-own-1", "namespace": cluster.namespace}}
     await apply(cluster.client, {"apiVersion": "v1", "kind": "Pod", **_bare(stranger)}, manager="user")
     reported = [
         {"attached": False, "pod": f"{cluster.namespace}/{name}", **service}
         # One has the label of a service that is gone.
-        for name, service in ((pod["metadata"]["name"], {"service": "gone"}), ("chat-own", {}), ("chat-away", {}))
+        for name, service in ((pod["metadata"]["name"], {"service": "gone"}), ("chat-own-1", {}), ("chat-away-1", {}))
     ]
     devices = [device(f"cpu{number}", online=each, harvestable=False) for number, each in enumerate(reported)]
     await _report(cluster, *devices)
@@ -221,7 +221,7 @@ async def test_pods_of_an_adopted_workload_get_its_label_and_no_other_pod_does(
     assert labelled["metadata"]["labels"] == {**pod["metadata"]["labels"], "rowen.dev/service": "chat"}
     assert labelled["spec"] == pod["spec"]
     await cluster.wait_condition("HarvestEnabled", "NoReport", name="chat", url="onlineservices")
-    (own,) = await read_named(cluster, "chat-own")
+    (own,) = await read_named(cluster, "chat-own-1")
     assert "rowen.dev/service" not in (own["metadata"].get("labels") or {})
 
 

@@ -5,13 +5,19 @@ from typing import Any
 
 Manifest = Mapping[str, Any]
 _HASH_LABEL = "pod-template-hash"
-_LONGEST_PREFIX = 58
-"""Kubernetes cuts a longer name where it makes a pod's name of it."""
+_LONGEST_NAME, _LONGEST_PREFIX = 63, 58
+"""Of a pod of a ReplicaSet: Kubernetes cuts what is longer, before five letters of its own."""
 
 
-def may_own(workload: str, pod: str) -> bool:
-    """Whether a pod of that name may be one of a Deployment or StatefulSet of that name."""
-    return pod.startswith(f"{workload}-"[:_LONGEST_PREFIX])
+def may_own(kind: str, workload: str, pod: str) -> bool:
+    """Whether a pod of that name may be one of a Deployment or StatefulSet of that name.
+
+    `llm-b-5d4-x7abc` is none of the Deployment `llm`: each pod that may be one is asked for.
+    """
+    if len(pod) == _LONGEST_NAME:
+        return pod.startswith(f"{workload}-"[:_LONGEST_PREFIX])
+    rest = pod.removeprefix(f"{workload}-")
+    return rest != pod and (rest.isdecimal() if kind == "StatefulSet" else rest.count("-") == 1)
 
 
 def owns(workload: Manifest, pod: Manifest) -> bool:

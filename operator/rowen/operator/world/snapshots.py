@@ -165,7 +165,8 @@ class World:
         return [
             Key("Pod", service.namespace, online.pod.name)
             for online in self._engines(service.namespace, now)
-            if not self._is_served(online) and may_own(reference["name"], online.pod.name)
+            if not self.has_service(online.pod.namespace, online.service)
+            and may_own(reference["kind"], reference["name"], online.pod.name)
         ]
 
     def _engines(self, namespace: str, now: float) -> Iterator[OnlineTenant]:
@@ -175,9 +176,9 @@ class World:
                 if device.online and device.online.pod.namespace == namespace:
                     yield device.online
 
-    def _is_served(self, online: OnlineTenant) -> bool:
-        key = Key("OnlineService", online.pod.namespace, online.service or "")
-        return self._store.get(key) is not None
+    def has_service(self, namespace: str, name: str | None) -> bool:
+        """Whether there is an OnlineService of that name."""
+        return self._store.get(Key("OnlineService", namespace, name or "")) is not None
 
     def report(self, node: str) -> Report | None:
         """The node's report, with its last sign of life; None where neither is there."""
@@ -229,7 +230,7 @@ class World:
     def _concerned_by_report(self, node: str) -> Iterator[Key]:
         report = self.report(node)
         for device in report.devices if report else ():
-            if device.online and self._is_served(device.online):
+            if device.online and self.has_service(device.online.pod.namespace, device.online.service):
                 yield Key("OnlineService", device.online.pod.namespace, str(device.online.service))
             elif device.online:
                 yield from self._adopting(device.online.pod.namespace)
@@ -245,9 +246,8 @@ class World:
 
     def _adopting(self, namespace: str) -> Iterator[Key]:
         """Services of a namespace that have adopted a workload."""
-        for service in self._store.all("OnlineService"):
-            if service["metadata"]["namespace"] == namespace and service["spec"].get("workloadRef"):
-                yield Key("OnlineService", namespace, service["metadata"]["name"])
+        for service in self._store.group("OnlineService", namespace):
+            yield Key("OnlineService", namespace, service["metadata"]["name"])
 
     def _fresh_reports(self, service: Key, now: float) -> Iterator[Report]:
         """Of the nodes that name the service: all nodes for each service would be nodes × services."""
@@ -258,9 +258,14 @@ class World:
 
 
 def groups(kind: str, manifest: Manifest) -> frozenset[str]:
-    """What a pod belongs to: its job's uid, or namespace/name of its service. Of a report, the services on its node."""
+    """What a pod belongs to: its job's uid, or namespace/name of its service. Of a report, the services on its node.
+
+    Of a service that has adopted a workload, its namespace.
+    """
     if kind == "NodeHarvest":
         return frozenset(_services(manifest))
+    if kind == "OnlineService" and (manifest.get("spec") or {}).get("workloadRef"):
+        return frozenset((manifest["metadata"]["namespace"],))
     if kind != "Pod":
         return frozenset()
     labels = manifest["metadata"].get("labels") or {}
