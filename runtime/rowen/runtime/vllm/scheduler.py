@@ -1,6 +1,6 @@
 """An engine's scheduler that tells the device when the engine has work.
 
-vLLM's scheduler interface is not public: of it no more is used than five methods, whatever arguments they have.
+vLLM's scheduler interface is not public: of it no more is used than six methods, whatever arguments they have.
 """
 
 import time
