@@ -9,6 +9,8 @@ _DENIED_CODES = (
     "AccessDenied", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound",
 )  # fmt: skip
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError")
+_NO_COPY = "LocalEntryNotFoundError"
+"""The hub did not give it, and there is no older copy: its cause tells why."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -33,7 +35,7 @@ def fault_of(error: BaseException) -> Fault:
     """Looks at the error, and then at what it says it was raised from."""
     link: BaseException | None = error
     while link is not None:
-        if (fault := _told(link) or _by_type(link)) is not None:
+        if type(link).__name__ != _NO_COPY and (fault := _told(link) or _by_type(link)) is not None:
             return fault
         link = link.__cause__
     return Fault.PASSING
