@@ -19,6 +19,8 @@ from rowen.runtime.native import Tenant, tenant
 log = structlog.get_logger()
 
 _MESSAGE_LENGTH = 2048
+_TOLD_BYTES = 4096
+"""So much of a termination log the kubelet keeps, from its end; nobody can read half a result."""
 
 
 class Progress:
@@ -81,17 +83,23 @@ def run(
     signal.signal(signal.SIGTERM, _terminated)
     progress = Progress(unit, tenant())
     reason, message, code = _outcome(work, progress)
-    result = WorkerResult(
-        reason=reason,
-        message=message[:_MESSAGE_LENGTH],
-        unit=progress.unit,
-        completed=progress.completed,
-        total=progress.total,
-    )
+    result = _result(reason, message, progress)
     say: Callable[..., Any] = log.info if code is ExitCode.DONE else log.error
     say("the worker ends", **result.to_wire(), exit_code=int(code))
     last_words.leave(result.model_dump_json(by_alias=True), termination_log)
     return int(code)
+
+
+def _result(reason: str, message: str, progress: Progress) -> WorkerResult:
+    # The name of a file may be no text.
+    text = message.encode(errors="backslashreplace").decode()[:_MESSAGE_LENGTH]
+    while True:
+        result = WorkerResult(
+            reason=reason, message=text, unit=progress.unit, completed=progress.completed, total=progress.total
+        )
+        if len(result.model_dump_json(by_alias=True).encode()) <= _TOLD_BYTES:
+            return result
+        text = text[: len(text) * 9 // 10]
 
 
 def _outcome(work: Callable[[Progress], str], progress: Progress) -> tuple[str, str, ExitCode]:
