@@ -8,6 +8,7 @@ import pytest
 from rowen.crds.worker import ExitCode
 from rowen.runtime.batch.serving.adapter import Adapter, read_adapter
 from rowen.runtime.batch.serving.arguments import given_arguments, server_arguments
+from rowen.runtime.batch.serving.server import serving
 from rowen.runtime.failure import WorkerError
 
 
@@ -24,6 +25,7 @@ from rowen.runtime.failure import WorkerError
         (["word"], "args: 'word' belongs to no argument"),
         (["--help"], "args: an argument that starts no server"),
         (["--enable-auto-tool-choice"], "--enable-auto-tool-choice requires --tool-call-parser"),
+        (["--chat-template=/nowhere"], "args: The supplied chat template string (/nowhere)"),
     ],
 )
 def test_an_argument_that_cannot_be_meant_is_named(args: list[str], said: str) -> None:
@@ -66,3 +68,14 @@ def test_what_is_no_adapter_is_the_users_error(content: str | None, said: str, t
     with pytest.raises(WorkerError, match=said) as caught:
         read_adapter(tmp_path)
     assert (caught.value.reason, caught.value.code) == ("ModelMissing", ExitCode.USER_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("arg", "said"), [("--reasoning-parser=nobodys", "'nobodys' not found"), ("--max-num-seqs=0", "max_num_seqs")]
+)
+async def test_what_vllm_refuses_of_a_model_is_the_users_error(arg: str, said: str, tiny_model: Path) -> None:
+    arguments = server_arguments(tiny_model, "mine", None, "float32", 4, 2**20, [arg])
+    with pytest.raises(WorkerError, match=said) as caught:
+        async with serving(arguments, "", lambda tokens: None):
+            pass
+    assert (caught.value.reason, caught.value.code) == ("ModelUnsuitable", ExitCode.USER_ERROR)

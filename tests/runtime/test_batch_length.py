@@ -51,3 +51,19 @@ def test_other_answers_are_not_cut(answer: object) -> None:
 def test_what_the_memory_cut_is_told_in_numbers(prompt: int, request_: dict[str, Any], ends: tuple[str, ...]) -> None:
     expected = "and 11 more are wanted, the model takes 100, of which 40 fit into the job's memory"
     assert cut(prompt, request_, SHORT, ends) == f"the prompt has {prompt} tokens {expected}"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("max_output_tokens", {"object": "response", "incomplete_details": {"reason": "max_output_tokens"}}),
+        ("max_tokens", {"type": "message", "stop_reason": "max_tokens"}),
+    ],
+)
+def test_the_other_generating_routes_are_judged_too(name: str, answer: dict[str, Any], ends: bool) -> None:
+    """`/v1/responses` and `/v1/messages`."""
+    whole = {"incomplete_details": None} if "object" in answer else {"stop_reason": "end_turn"}
+    told = answer | {"usage": {"input_tokens": 30}} | (whole if ends else {})
+    assert (cut_by_memory({name: 11}, told, SHORT) is None) is ends
+    assert cut_by_memory({name: 10}, told, SHORT) is None

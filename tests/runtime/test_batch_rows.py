@@ -129,3 +129,23 @@ def test_no_input_file_is_the_users_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=str(tmp_path / name)) as caught:
         Rows(tmp_path / name)
     assert (caught.value.reason, caught.value.code) == ("InputMissing", ExitCode.USER_ERROR)
+
+
+@pytest.mark.parametrize("changed", [row("a", stream=True), row("a")[:-1] + ', "x": 1}', row("b")])
+def test_a_row_that_changes_under_the_job_is_no_row_that_is_passed_over(changed: str, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(row("a") + "\n")
+    rows = Rows(path)
+    path.write_text(changed + "\n")
+    with pytest.raises(WorkerError, match=r"in\.jsonl:1 has changed") as caught:
+        rows.row(1)
+    assert caught.value.code is ExitCode.RETRY
+
+
+def test_a_line_that_was_no_row_and_is_one_now_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(row("a", stream=True) + "\n" + row("b"))
+    rows = Rows(path)
+    path.write_text(row("a") + "\n" + row("b"))
+    with pytest.raises(WorkerError, match=r"in\.jsonl:1 has changed"):
+        list(rows.problems())

@@ -78,9 +78,10 @@ class Rows:
         """The row of this line. Raises `WorkerError`, `OSError`."""
         self._file.seek(self._offsets[line - 1])
         row = _row(self._name, line, self._file.readline())
-        if _digest(row.custom_id) != self._digest(line):
-            raise WorkerError("Failed", f"{self._name}:{line} has changed since the job began", ExitCode.RETRY)
         first = self._first_lines.get(line)
+        was_row = self._kinds[line - 1] == _ROW or first is not None
+        if _digest(row.custom_id) != self._digest(line) or (row.content is not None) != was_row:
+            raise WorkerError("Failed", f"{self._name}:{line} has changed since the job began", ExitCode.RETRY)
         if first is None:
             return row
         problem = f"{self._name}:{line}: custom_id {row.custom_id!r} was used on line {first}"

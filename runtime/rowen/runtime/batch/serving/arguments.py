@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from typing_extensions import override
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.exceptions import VLLMClientError
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from rowen.crds.engine_args import BATCH_ARGS
@@ -50,7 +51,7 @@ def given_arguments(args: Sequence[str]) -> Namespace:
         raise WorkerError("SpecInvalid", f"args: {given.model_tag!r} belongs to no argument")
     try:
         validate_parsed_serve_args(given)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, VLLMClientError) as error:
         raise WorkerError("SpecInvalid", f"args: {error}") from error
     return given
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+_WANTED = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+"""How the routes call the number of tokens that is wanted."""
+
 
 @dataclass(frozen=True)
 class Length:
@@ -19,10 +22,11 @@ def cut_by_memory(request: dict[str, Any], answer: Any, length: Length) -> str |
 
     The model's own length cuts what is wanted, as it does online. A request of several prompts is not judged.
     """
-    wanted = request.get("max_completion_tokens") or request.get("max_tokens")
+    wanted = next((request[name] for name in _WANTED if request.get(name)), None)
     if length.fitting >= length.model or not isinstance(wanted, int) or not _is_cut(request, answer):
         return None
-    prompt = answer["usage"]["prompt_tokens"]
+    usage = answer["usage"]
+    prompt = usage["prompt_tokens"] if "prompt_tokens" in usage else usage["input_tokens"]
     if min(wanted, length.model - prompt) <= length.fitting - prompt:
         return None
     return (
@@ -32,7 +36,13 @@ def cut_by_memory(request: dict[str, Any], answer: Any, length: Length) -> str |
 
 
 def _is_cut(request: dict[str, Any], answer: Any) -> bool:
-    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict):
+        return False
+    if answer.get("object") == "response":
+        return (answer.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
+    if answer.get("type") == "message":
+        return bool(answer.get("stop_reason") == "max_tokens")
+    choices = answer.get("choices")
     if not choices or len(choices) != (request.get("n") or 1):
         return False
     return any(choice.get("finish_reason") == "length" for choice in choices)

@@ -32,7 +32,9 @@ ROUTES = (
     "/v1/score", "/score", "/v1/rerank", "/v2/rerank", "/rerank", "/pooling", "/classify", "/tokenize",
 )  # fmt: skip
 """Those of vLLM's routes that answer a request with JSON. Which of them are served follows from the model."""
-_TRIES = 3
+_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
+"""Between the tries of a row at which vLLM fails."""
+_OK = 200
 _UNIMPLEMENTED = 501
 _SERVER_ERROR = 500
 
@@ -68,6 +70,7 @@ class VllmServer(Server):
         self.sequences = int(engine.vllm_config.scheduler_config.max_num_seqs)
         self.length = Length(model=model_length, fitting=int(engine.model_config.max_model_len))
         self._engine = engine
+        self._answered = 0
         # No time limit: behind a closed gate a request takes as long as that is closed.
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://vllm", timeout=None)  # noqa: S113
@@ -76,16 +79,31 @@ class VllmServer(Server):
     async def ask(self, route: str, body: dict[str, Any], request_id: str) -> Answer:
         content = json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
-        for number in range(_TRIES):
+        before = self._answered
+        for pause in (*_PAUSES_SECONDS, None):
             response = await self._client.post(route, content=content, headers=headers)
             if response.status_code < _SERVER_ERROR or response.status_code == _UNIMPLEMENTED:
+                self._answered += response.status_code == _OK
                 return Answer(response.status_code, response.json())
             if self._engine.errored:
                 raise WorkerError("Failed", "vLLM's engine has ended; see the log", ExitCode.RETRY)
-            log.warning("vLLM failed at a row", request=request_id, status=response.status_code, error=response.text)
-            await asyncio.sleep(2**number)
+            error = response.text[:500]
+            log.warning("vLLM failed at a row", request=request_id, status=response.status_code, error=error)
+            if pause is not None:
+                await asyncio.sleep(pause)
+        if self._answered > before:
+            # Other rows were answered meanwhile, so it is this one: it must not end the job for all of them.
+            return Answer(response.status_code, _failure(response))
         message = f"{request_id}: vLLM answers {response.status_code}: {response.text[:500]}"
         raise WorkerError("Failed", message, ExitCode.RETRY)
+
+
+def _failure(response: httpx.Response) -> Any:
+    """What vLLM says of its own failure; where it does not, in the same form."""
+    try:
+        return response.json()
+    except ValueError:
+        return {"error": {"message": response.text, "type": "InternalServerError", "code": response.status_code}}
 
 
 @asynccontextmanager
@@ -97,11 +115,14 @@ async def serving(arguments: Namespace, cache: str, on_tokens: Callable[[int], N
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.app import build_app
+    from vllm.exceptions import VLLMClientError
     from vllm.v1.engine.async_llm import AsyncLLM
 
+    # An unknown parser is a KeyError.
+    refusals = (LookupError, TypeError, ValueError, VLLMClientError)
     try:
         config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
-    except ValueError as error:
+    except refusals as error:
         raise input_failure("ModelUnsuitable", f"vLLM refuses the model or its arguments: {error}", error) from error
     model_length = int(config.model_config.max_model_len)
     with told_failures(cache):
@@ -113,7 +134,7 @@ async def serving(arguments: Namespace, cache: str, on_tokens: Callable[[int], N
         app.state.server = SimpleNamespace(should_exit=False)
         try:
             await init_app_state(engine, app.state, arguments, tasks)
-        except ValueError as error:
+        except refusals as error:
             raise input_failure(
                 "ModelUnsuitable", f"vLLM refuses the adapter or chat template: {error}", error
             ) from error
