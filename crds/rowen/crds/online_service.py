@@ -55,7 +55,7 @@ class Engine(ApiModel):
 class WorkloadRef(ApiModel):
     """A Deployment or StatefulSet of the same namespace that runs the engine already.
 
-    Its pods carry the label `rowen.dev/service` with the OnlineService's name.
+    Rowen puts the label `rowen.dev/service` with the OnlineService's name on its pods; its template may have it.
     """
 
     api_version: Literal["apps/v1"] = "apps/v1"

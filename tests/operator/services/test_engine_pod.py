@@ -111,6 +111,27 @@ async def test_a_wrong_pod_template_is_told_by_its_field_and_the_engine_stays(
     await cluster.wait_condition("Ready", "Progressing", name="chat", url="onlineservices")
 
 
+async def test_the_service_leads_to_rowens_own_pods_alone(
+    operator: OperatorProcess, controller_manager: None, cluster: FakeCluster
+) -> None:
+    await put(cluster)
+
+    async def found(path: str, selector: str = "") -> list[dict[str, Any]]:
+        listed = await read(cluster.client, "v1", cluster.namespace, path, labelSelector=selector)
+        return list((listed or {"items": []})["items"])
+
+    made = await eventually(lambda: read(cluster.client, "v1", cluster.namespace, "services/chat"))
+    selector = ",".join(f"{key}={value}" for key, value in made["spec"]["selector"].items())
+    (own,) = await eventually(lambda: found("pods", selector))
+    # As one of a workload that was adopted by a service of the name before.
+    metadata = {"name": "llm-0", "namespace": cluster.namespace, "labels": {"rowen.dev/service": "chat"}}
+    spec = {name: own["spec"][name] for name in ("containers", "volumes", "securityContext")}
+    other = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    await apply(cluster.client, other, manager="user")
+    assert len(await found("pods", "rowen.dev/service=chat")) == 2
+    assert [pod["metadata"]["name"] for pod in await found("pods", selector)] == [own["metadata"]["name"]]
+
+
 def probes(**engine: Any) -> dict[str, Any]:
     manifest = {
         "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "s1"},

@@ -66,7 +66,8 @@ def cluster_service(snapshot: ServiceSnapshot) -> dict[str, Any]:
         "metadata": _metadata(snapshot),
         "spec": {
             "type": "ClusterIP",
-            "selector": {SERVICE_LABEL: snapshot.name},
+            # An adopted workload's pods keep the first label when a service with an engine takes the name.
+            "selector": {SERVICE_LABEL: snapshot.name, **MANAGED_BY},
             "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }
