@@ -102,6 +102,26 @@ def test_counts_and_files() -> None:
     assert batch().to_wire(NO_RESULTS)["request_counts"] == {"total": 10, "completed": 0, "failed": 0}
 
 
+@pytest.mark.parametrize(
+    ("made", "seconds"),
+    [
+        (batch(DONE), 0),
+        (batch(LATE), 601),
+        (batch(FAILED), 601),
+        (batch(HELD, STOPPED, cancelled=NOW), 601),
+        (batch(RUNS), None),
+        (batch(HELD, STOPPED), None),
+    ],
+)
+def test_when_nothing_changes_any_more(made: Batch, seconds: int | None) -> None:
+    """In seconds after the end: a worker that is told to end may still write what it has."""
+    ended = made.ended or 0
+    assert made.settled(ended + 10**6) is (seconds is not None)
+    if seconds is not None:
+        assert made.settled(ended + seconds)
+        assert made.settled(ended + seconds - 1) is (seconds == 0)
+
+
 def test_what_went_wrong_is_told_in_the_jobs_words() -> None:
     errors = batch(FAILED).to_wire(NO_RESULTS)["errors"]
     fault = {"code": "OOMKilled", "line": None, "message": "words", "param": None}

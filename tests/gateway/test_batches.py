@@ -187,6 +187,10 @@ async def test_a_cancelled_batch_keeps_what_is_written(
     assert content.splitlines() == lines(RESULT).splitlines() * 2
     assert team.client.files.retrieve(ended.output_file_id).bytes == len(content)
     assert len(team.client.files.content(ended.error_file_id).read().splitlines()) == 1
+    for file_id in (ended.output_file_id, ended.error_file_id):
+        with pytest.raises(openai.ConflictError, match="one log"):
+            team.client.files.delete(file_id)
+    assert team.client.files.content(ended.output_file_id).read() == content, "both are in one log"
 
 
 async def test_batches_are_listed_page_by_page(team: Team, upload: Any, gateway: Gateway) -> None:

@@ -2,10 +2,16 @@
 
 import io
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+import yaml
 
+from rowen.crds.base import quantity_bytes
+from rowen.crds.generate import REPOSITORY
+from rowen.gateway.batches import _READ_AT_ONCE
 from rowen.gateway.rows import Fault, FaultsError, Rows, read_rows
 
 ENDPOINT = "/v1/completions"
@@ -117,3 +123,27 @@ def test_a_line_is_not_read_for_ever() -> None:
     assert read(longest).count == 1
     (fault,) = faults(f"{longest} ", line("b"))
     assert (fault.line, fault.code) == (1, "line_too_long")
+
+
+LONGEST = r"""
+import io, re
+import rowen.gateway.__main__
+from rowen.gateway.rows import MOST_LINE_BYTES, read_rows
+peak = lambda: 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1])
+head = b'{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": "m", "x": [{}'
+line = head + b",{}" * ((MOST_LINE_BYTES - len(head) - 4) // 3) + b"]}}"
+before = peak()
+assert read_rows(io.BytesIO(line), "/v1/completions", 1).count == 1
+print(before, peak())
+"""
+
+
+def test_the_longest_lines_fit_into_the_gateways_memory() -> None:
+    """Of a line of objects that are empty: a caller could end the gateway with it."""
+    told = subprocess.run([sys.executable, "-c", LONGEST], capture_output=True, text=True, timeout=120, check=True)
+    before, peak = map(int, told.stdout.split())
+    values = yaml.safe_load((REPOSITORY / "charts/rowen/values.yaml").read_text())
+    assert peak > before
+    assert before + _READ_AT_ONCE * (peak - before) < quantity_bytes(
+        values["batchApi"]["resources"]["limits"]["memory"]
+    )

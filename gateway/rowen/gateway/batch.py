@@ -12,6 +12,8 @@ from rowen.kube.timestamps import unix_or_none, unix_seconds
 
 Status = Literal["validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"]
 ENDED: tuple[Status, ...] = ("failed", "completed", "expired", "cancelled")
+_LAST_WORD_SECONDS = 600.0
+"""How long after its end a batch's worker may at most still write a group; its pod may be on a node that is lost."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,12 @@ class Batch:
             return _seconds(self.job.completion_time or self.finished.last_transition_time)
         suspended = find_condition(self.job.conditions, "Suspended")
         return _seconds(suspended.last_transition_time) if suspended else None
+
+    def settled(self, now: float) -> bool:
+        """Whether nothing of its results changes any more at `now` (Unix seconds)."""
+        if self.status not in ENDED or self.ended is None:
+            return False
+        return self.status == "completed" or now - self.ended > _LAST_WORD_SECONDS
 
     def to_wire(self, results: Results) -> dict[str, Any]:
         """The object; `results` are those of an ended batch."""

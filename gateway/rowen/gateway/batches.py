@@ -25,8 +25,8 @@ from rowen.kube.kinds import OFFLINE_JOBS, ONLINE_SERVICES
 from rowen.kube.objects import NOT_FOUND, create, get, list_all
 from rowen.kube.timestamps import rfc3339
 
-_READ_AT_ONCE, _WAIT_SECONDS = 2, 60.0
-"""Files whose rows are read: it takes a processor for some seconds each."""
+_READ_AT_ONCE, _WAIT_SECONDS = 1, 60.0
+"""Files whose rows are read: it takes a processor for some seconds, and for the longest line half a GiB of memory."""
 _REMEMBERED = 4096
 _MOST_TOLD = 10
 _OURS = replace(OFFLINE_JOBS, selector=f"{LABEL}=true")
@@ -38,7 +38,8 @@ class Batches:
     def __init__(self, storage: Storage, most_rows: int, job_secret_name: str | None) -> None:
         self._storage, self._most_rows, self._secret_name = storage, most_rows, job_secret_name
         self._places = Places(_READ_AT_ONCE, _WAIT_SECONDS)
-        self._of_completed = lru_cache(_REMEMBERED)(self._results)
+        # By its end, too: who lets a cancelled one go on and cancels it again makes another one.
+        self._remembered = lru_cache(_REMEMBERED)(lambda namespace, stem, _ended: self._results(namespace, stem))
 
     async def create(self, guest: Guest, asked: BatchRequest) -> Batch:
         """Makes the job; until it is there nothing is. Raises `ApiError`, `KubeError`, `StorageError`."""
@@ -91,9 +92,10 @@ class Batches:
         """As OpenAI's API has it. Raises `StorageError`."""
         if batch.status not in ENDED:
             return batch.to_wire(NO_RESULTS)
-        # Of a batch that is complete nothing changes any more; another one's worker may still write its last group.
-        look = self._of_completed if batch.status == "completed" else self._results
-        return batch.to_wire(await asyncio.to_thread(look, batch.namespace, batch.stem))
+        if batch.settled(time.time()):
+            # Its log may be thousands of objects: they are not read again for each list.
+            return batch.to_wire(await asyncio.to_thread(self._remembered, batch.namespace, batch.stem, batch.ended))
+        return batch.to_wire(await asyncio.to_thread(self._results, batch.namespace, batch.stem))
 
     def _results(self, namespace: str, stem: str) -> Results:
         files = Files(self._storage, namespace)

@@ -68,6 +68,9 @@ def files_routes(door: Door, storage: Storage, most_bytes: int) -> APIRouter:
         await guest.need("delete")
         files = Files(storage, guest.namespace)
         file = await _found(files, file_id)
+        if file.is_partial:
+            words = "this is what a batch has written that is not complete: its output and errors are one log, and stay"
+            raise ApiError(409, words, param="id", code="invalid_status")
         await asyncio.to_thread(files.remove, file)
         return {"id": file.id, "object": "file", "deleted": True}
 
