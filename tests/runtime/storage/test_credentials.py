@@ -89,3 +89,21 @@ def test_the_other_libraries_take_their_options(tmp_path: Path) -> None:
     hub = Store(Location(where="hf://datasets/o/n", secret_name="s"), "InputMissing")._files
     assert isinstance(hub, HfFileSystem)
     assert hub.token == "hf_x"
+
+
+@pytest.mark.parametrize("value", [b"hf_hidden\nhf_other", b"hf_hidden\rx", "hf_hiddén".encode(), b"hf_hidden\xff"])
+def test_what_no_header_can_hold_is_named_and_not_told(value: bytes, tmp_path: Path) -> None:
+    write(tmp_path, {})
+    (tmp_path / "s" / "HF_TOKEN").write_bytes(value)
+    with pytest.raises(WorkerError, match="Secret s: HF_TOKEN is not one line of ASCII") as caught:
+        of("hf://datasets/o/n")
+    assert (caught.value.reason, caught.value.code) == ("SpecInvalid", ExitCode.USER_ERROR)
+    assert "hidden" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{}", "[]", "\xff"])
+def test_a_key_file_that_is_none_names_its_secret(text: str, tmp_path: Path) -> None:
+    write(tmp_path, {"service-account.json": text})
+    with pytest.raises(WorkerError, match="Secret s cannot be used for gs://") as caught:
+        Store(Location(where="gs://bucket/k", secret_name="s"), "InputMissing")
+    assert (caught.value.reason, caught.value.code) == ("SpecInvalid", ExitCode.USER_ERROR)

@@ -25,7 +25,7 @@ def options(location: Location) -> dict[str, Any]:
     protocol = location.where.partition("://")[0]
     known = _KEYS[protocol]
     folder = Path(SECRETS_DIRECTORY) / location.secret_name
-    values = {key: value for key in known if (value := _value(folder / key)) is not None}
+    values = {key: value for key in known if (value := secret_value(folder / key)) is not None}
     if not folder.is_dir() or not any(folder.iterdir()):
         # Whoever makes it may be a little late.
         raise WorkerError("SpecInvalid", f"there is no Secret {location.secret_name}, or it is empty", ExitCode.RETRY)
@@ -69,9 +69,17 @@ _KEYS = {
 _OPTIONS: dict[str, Callable[[dict[str, str], Path], dict[str, Any]]] = {"s3": _s3, "gs": _gs, "hf": _hf}
 
 
-def _value(file: Path) -> str | None:
-    """The key's value without the newline that editors put there; None where the Secret has no such key."""
+def secret_value(file: Path) -> str | None:
+    """The value of a mounted Secret's key, without the newline that editors put there; None without such a key.
+
+    Raises `WorkerError`, with nothing of the value, for one that is no text or that no header of a request can hold:
+    libraries would tell it in their errors.
+    """
     if not file.exists():
         return None
     with reading("SpecInvalid", file):
-        return file.read_text().strip()
+        value = file.read_bytes().decode("ascii", "replace").strip()
+    if file.name != SERVICE_ACCOUNT_KEY and not (value.isascii() and value.isprintable()):
+        message = f"Secret {file.parent.name}: {file.name} is not one line of ASCII characters"
+        raise WorkerError("SpecInvalid", message)
+    return value

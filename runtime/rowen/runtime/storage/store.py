@@ -54,14 +54,15 @@ class Store:
         self._secret = location.secret_name
         self._reason = reason
         protocol, _, self._root = self.where.partition("://")
-        # An instance of the cache would be another location's, with its credentials; listings go stale.
-        self._files = fsspec.filesystem(
-            protocol,
-            skip_instance_cache=True,
-            use_listings_cache=False,
-            **_LIBRARY_OPTIONS[protocol],
-            **options(location),
-        )
+        named = {**_LIBRARY_OPTIONS[protocol], **options(location)}
+        try:
+            # An instance of the cache would be another location's, with its credentials; listings go stale.
+            self._files = fsspec.filesystem(protocol, skip_instance_cache=True, use_listings_cache=False, **named)
+        except Exception as error:
+            if self._secret is None:
+                raise self._failure("", fault_of(error), error) from error
+            message = f"Secret {self._secret} cannot be used for {protocol}://: {type(error).__name__}: {_words(error)}"
+            raise WorkerError("SpecInvalid", message) from error
 
     def address(self, name: str = "") -> str:
         """For people."""

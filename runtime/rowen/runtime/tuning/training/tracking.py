@@ -12,7 +12,8 @@ from transformers.integrations.integration_utils import TensorBoardCallback, Wan
 
 from rowen.crds.fine_tune import WeightsAndBiases
 from rowen.crds.names import SECRETS_DIRECTORY
-from rowen.runtime.failure import WorkerError, reading
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.storage.credentials import secret_value
 
 log = structlog.get_logger()
 
@@ -63,7 +64,7 @@ def _started(wanted: WeightsAndBiases, job: str, digest: str, scratch: Path) -> 
     import wandb
 
     secret = Path(SECRETS_DIRECTORY) / wanted.secret_name
-    key, server = _value(secret, _KEY), _value(secret, _SERVER)
+    key, server = secret_value(secret / _KEY), secret_value(secret / _SERVER)
     if key is None:
         raise WorkerError("SpecInvalid", f"weightsAndBiases.secretName: {wanted.secret_name} has no {_KEY}")
     settings = wandb.Settings(
@@ -80,9 +81,3 @@ def _started(wanted: WeightsAndBiases, job: str, digest: str, scratch: Path) -> 
     except wandb.Error as error:
         log.warning("Weights & Biases does not take the run: nothing is shown there", error=str(error))
         return None
-
-
-def _value(secret: Path, key: str) -> str | None:
-    path = secret / key
-    with reading("SpecInvalid", path):
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
