@@ -15,8 +15,10 @@ from rowen.crds.worker import ExitCode, Location, ModelLocation, TuningSpec
 from rowen.demo.samples import dialogues, write_lines
 from rowen.runtime.failure import WorkerError, failure_of, input_failure
 from rowen.runtime.native import NoTenant
+from rowen.runtime.storage.store import Store
 from rowen.runtime.tuning.__main__ import tune
 from rowen.runtime.tuning.adapter import load_base, load_tokenizer
+from rowen.runtime.tuning.results.folder import FolderResults
 from rowen.runtime.worker import Progress
 
 
@@ -75,6 +77,35 @@ def test_what_no_tokenizer_takes_is_named_by_file_and_line(
     error = refusal(job, monkeypatch)
     assert (error.reason, error.code) == ("DatasetMalformed", ExitCode.USER_ERROR)
     assert error.message.startswith(f"{path}:3: {said}")
+
+
+def test_the_users_error_is_told_whatever_becomes_of_the_output(
+    job: TuningSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(_results: FolderResults) -> None:
+        raise OSError(errno.EIO, "the volume is away")
+
+    monkeypatch.setattr(FolderResults, "give_up", give_up)
+    Path(job.dataset.where).write_text("[1]")
+    assert refusal(job, monkeypatch).reason == "DatasetMalformed"
+
+
+def test_of_a_folder_in_object_storage_what_holds_rows_is_copied(
+    job: TuningSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = ["README.md", "a/rows.jsonl", "images/1.png", "rows.parquet"]
+    copied: list[str] = []
+
+    def download(_store: Store, name: str, file: Path) -> None:
+        copied.append(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("[1]")
+
+    monkeypatch.setattr(Store, "size", lambda _store: None)
+    monkeypatch.setattr(Store, "sizes", lambda _store: dict.fromkeys(objects, 3))
+    monkeypatch.setattr(Store, "download", download)
+    assert refusal(job.model_copy(update={"dataset": Location(where="s3://data/support")}), monkeypatch).code
+    assert copied == ["a/rows.jsonl", "rows.parquet"]
 
 
 def test_a_dataset_that_leaves_nothing_to_learn(job: TuningSpec, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """The data of a job, and that the trainer learns just that."""
 
+import tracemalloc
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from rowen.crds.worker import TuningSpec
 from rowen.runtime.tuning.adapter import load_base
+from rowen.runtime.tuning.data import dataset
 from rowen.runtime.tuning.data.dataset import Data, read_data
-from rowen.runtime.tuning.data.example import IGNORED
+from rowen.runtime.tuning.data.example import IGNORED, Example
 
 
 @pytest.fixture
@@ -76,3 +79,18 @@ def test_no_packed_row_sees_another(tiny_model: Path, dataset: Path, tokenizer: 
     sequences = list(packed.training)
     batches = [sequences[begin : begin + 2] for begin in range(0, len(sequences), 2)]
     assert sum(loss(model, together(batch)) for batch in batches) == pytest.approx(alone, rel=1e-5)
+
+
+def test_rows_take_little_more_memory_than_their_numbers() -> None:
+    examples = [Example(array("i", range(500)), array("i", range(500))) for _ in range(4000)]
+    numbers_bytes = 2 * 4 * 500 * len(examples)
+    tracemalloc.start()
+    try:
+        made = dataset._dataset(examples)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert made.data.nbytes < 1.1 * numbers_bytes
+    assert peak_bytes < 1.5 * numbers_bytes
+    assert made[3999] == {"input_ids": [*range(500)], "labels": [*range(500)]}
+    assert len(dataset._dataset([])) == 0

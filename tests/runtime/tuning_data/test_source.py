@@ -71,6 +71,16 @@ def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
     assert (caught.value.reason, caught.value.code) == ("DatasetMalformed", ExitCode.USER_ERROR)
 
 
+def test_a_parquet_text_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    wrong = pyarrow.array([b"good", b"\xff\xfe"], pyarrow.binary())
+    texts = pyarrow.Array.from_buffers(pyarrow.string(), len(wrong), wrong.buffers())
+    parquet.write_table(pyarrow.table({"text": texts}), path)
+    with pytest.raises(WorkerError, match=f"{path} cannot be read as Parquet") as caught:
+        read(path)
+    assert (caught.value.reason, caught.value.code) == ("DatasetMalformed", ExitCode.USER_ERROR)
+
+
 def test_a_disk_that_fails_is_tried_again() -> None:
     with pytest.raises(WorkerError, match=str(BROKEN)) as caught:
         read(BROKEN)
@@ -122,6 +132,7 @@ EXPECTED = "expected either messages, or prompt and completion, or text"
         ({"prompt": SAID, "completion": "b"}, "prompt and completion are two texts, or two lists of messages"),
         ({"messages": SAID, "tools": "look"}, "tools is not a list, or JSON of one"),
         ({"messages": SAID, "tools": "{}"}, "tools is not a list, or JSON of one"),
+        ({"messages": SAID, "tools": "[" * 100_000}, "tools is not a list, or JSON of one"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages holds half of a surrogate pair"),
     ],
 )

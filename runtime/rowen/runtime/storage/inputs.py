@@ -25,10 +25,10 @@ def local_copy(location: Location, reason: str, patterns: tuple[str, ...] = ("*"
     names = [name for name in store.sizes() if not name.endswith("/")]
     if not names:
         raise WorkerError(reason, f"{store.address()} is not there: neither an object nor a folder of objects")
-    _check_names(names, store, reason)
-    for name in sorted(names):
-        if any(fnmatch(name, pattern) for pattern in patterns):
-            store.download(name, copy / name)
+    wanted = [name for name in sorted(names) if any(fnmatch(name, pattern) for pattern in patterns)]
+    _check_names(wanted, store, reason)
+    for name in wanted:
+        store.download(name, copy / name)
     copy.mkdir(exist_ok=True)
     return copy
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from rowen.crds.worker import ExitCode, Location, TuningSpec
@@ -21,7 +22,7 @@ def tune(progress: Progress) -> str:
     """Runs the job of the environment. Returns a sentence with the losses."""
     spec = read_spec(TuningSpec)
     model = model_folder(spec.base_model)
-    dataset = local_copy(spec.dataset, "DatasetMissing")
+    dataset = local_copy(spec.dataset, "DatasetMissing", source.PATTERNS)
     source.files(dataset)
     # Nothing is made or changed before this: the place may be a mistake.
     results = _results(spec.output, model)
@@ -39,7 +40,9 @@ def tune(progress: Progress) -> str:
         metrics = Tuner(spec, model, dataset, results, progress, worker_part()).run()
     except WorkerError as error:
         if error.code is ExitCode.USER_ERROR:
-            results.give_up()
+            # The user is to hear of their error, whatever becomes of the output.
+            with suppress(OSError, WorkerError):
+                results.give_up()
         raise
     return metrics.sentence()
 

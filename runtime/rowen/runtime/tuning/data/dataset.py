@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pyarrow
+import pyarrow.compute
 from datasets import Dataset, disable_progress_bars
 from trl.data_utils import pack_dataset
 
@@ -14,6 +16,8 @@ from rowen.runtime.tuning.data.encoding import RowEncoder, encode_rows
 from rowen.runtime.tuning.data.example import Example
 from rowen.runtime.tuning.data.order import Order, split
 from rowen.runtime.tuning.data.source import records
+
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def read_data(learning: Learning, path: Path, tokenizer: Any) -> Data:
     training = _dataset([examples.kept[index] for index in train])
     if learning.packing:
         training = pack_dataset(training, learning.sequence_length, "bfd")
-    lengths = [len(tokens) for tokens in training["input_ids"]]
+    lengths = pyarrow.compute.list_value_length(training.data.column("input_ids")).to_pylist()
     return Data(
         training=training,
         held_out=_dataset([examples.kept[index] for index in held_out]),
@@ -65,9 +69,20 @@ def read_data(learning: Learning, path: Path, tokenizer: Any) -> Data:
 
 
 def _dataset(examples: Sequence[Example]) -> Dataset:
-    return Dataset.from_dict(
-        {
-            "input_ids": [numpy.asarray(example.tokens) for example in examples],
-            "labels": [numpy.asarray(example.labels) for example in examples],
-        }
-    )
+    columns = {
+        "input_ids": _column([example.tokens for example in examples]),
+        "labels": _column([example.labels for example in examples]),
+    }
+    # Without a fingerprint it makes one, for caches that nobody has, out of several copies of all that it holds.
+    return Dataset(pyarrow.table(columns), fingerprint="examples")
+
+
+def _column(rows: Sequence[Sequence[int]]) -> pyarrow.ChunkedArray:
+    """Lists of numbers, put together without an object for each of them."""
+    chunks = []
+    for begin in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[begin : begin + _ROWS_AT_ONCE]
+        ends = numpy.cumsum([0, *map(len, some)], dtype=numpy.int32)
+        numbers = numpy.concatenate([numpy.asarray(row, dtype=numpy.int32) for row in some])
+        chunks.append(pyarrow.ListArray.from_arrays(ends, numbers))
+    return pyarrow.chunked_array(chunks, pyarrow.list_(pyarrow.int32()))

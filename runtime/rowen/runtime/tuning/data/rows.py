@@ -72,7 +72,7 @@ def _tools(tools: object) -> list[Any]:
     if isinstance(tools, str):
         try:
             tools = json.loads(tools)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError("tools is not a list, or JSON of one") from None
     if not isinstance(tools, list):
         raise ValueError("tools is not a list, or JSON of one")

@@ -16,6 +16,8 @@ Record = tuple[str, Callable[[], object]]
 
 _PARQUET = ".parquet"
 _SUFFIXES = (".jsonl", _PARQUET)
+PATTERNS = tuple(f"*{suffix}" for suffix in _SUFFIXES)
+"""What counts in a folder."""
 _ROWS_AT_ONCE = 1024
 
 
@@ -76,7 +78,7 @@ def _parquet_rows(path: Path) -> Iterator[Record]:
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}: row {number}", partial(_without_nulls, row)
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         message = f"{path} cannot be read as Parquet after row {number}: {error}"
         raise input_failure("DatasetMalformed", message, error) from error
 
