@@ -103,6 +103,17 @@ def test_the_newest_checkpoint_is_gone_on_from(place: Place) -> None:
     assert [name for name in place.names() if name.startswith("checkpoints/")] == ["checkpoints/00000006"]
 
 
+def test_a_checkpoint_is_not_kept_once_it_is_given(place: Place) -> None:
+    place.open(1).commit(b"weights", DIGEST, 0, b"")
+    results = place.open(2)
+    checkpoint = results.checkpoint()
+    assert checkpoint == b"weights"
+    # This name's, and the call's own.
+    assert sys.getrefcount(checkpoint) == 2
+    results.give_up()
+    assert place.open(3).checkpoint() == b"weights"
+
+
 def test_killed_before_any_write_the_result_is_whole(place: Place) -> None:
     number, folder = 1, place.folder
     while True:

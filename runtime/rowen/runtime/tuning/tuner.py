@@ -95,8 +95,7 @@ class Tuner:
             yield
 
     def _learn(self, model: PeftModel, tokenizer: Any, data: Data) -> Metrics:
-        spec, saved = self._spec, self._results.checkpoint()
-        start = Checkpoint.from_bytes(saved, self._digest) if saved is not None else None
+        spec, start = self._spec, self._start()
         step = start.learned.step if start else 0
         with tempfile.TemporaryDirectory(prefix="rowen-") as name, self._shown(Path(name)) as shown:
             scratch = Path(name)
@@ -117,6 +116,10 @@ class Tuner:
             trainer.train(resume_from_checkpoint=str(done) if done else None)
         attempt.load_best(model)
         return self._metrics(trainer, model, data, attempt)
+
+    def _start(self) -> Checkpoint | None:
+        saved = self._results.checkpoint()
+        return Checkpoint.from_bytes(saved, self._digest) if saved is not None else None
 
     def _shown(self, scratch: Path) -> AbstractContextManager[list[TrainerCallback]]:
         return weights_and_biases(self._spec.weights_and_biases, self._spec.job, self._digest, scratch)

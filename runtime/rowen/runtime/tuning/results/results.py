@@ -19,7 +19,7 @@ class Results(Protocol):
         """The metrics of the job with that digest if it is complete; what a kill has left of it is cleared away."""
 
     def checkpoint(self) -> bytes | None:
-        """The last checkpoint, whole as it was committed, whichever job's it is."""
+        """The last checkpoint, whole as it was committed, whichever job's it is. It is given once."""
 
     def commit(self, checkpoint: bytes, digest: str, first_step: int, events: bytes) -> None:
         """Replaces the checkpoint and this attempt's TensorBoard events, which begin with that step."""

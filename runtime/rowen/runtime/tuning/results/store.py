@@ -8,7 +8,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from typing_extensions import override
@@ -57,7 +57,12 @@ class StoreResults(Results):
 
     @override
     def checkpoint(self) -> bytes | None:
-        return self._saved.body if self._saved is not None and self._saved.author.kind == _CHECKPOINT else None
+        saved = self._saved
+        if saved is None or saved.author.kind != _CHECKPOINT:
+            return None
+        # As large as all that is learned: it is not kept while the job learns.
+        self._saved = replace(saved, body=b"")
+        return saved.body
 
     @override
     def commit(self, checkpoint: bytes, digest: str, first_step: int, events: bytes) -> None:
