@@ -210,7 +210,12 @@ def test_what_is_written_is_parsed_once(volume: Path, monkeypatch: pytest.Monkey
     [
         (TORN_ANSWER, True),
         (TORN_ANSWER[:-30], True),
+        (TORN_ANSWER[:-30] + b"notes", False),
         (TORN_ANSWER.replace(b"200", b"400"), True),
+        (TORN_ANSWER.replace(b"200", b"4000"), False),
+        (TORN_ANSWER.partition(b"200")[0] + b"4", True),
+        (TORN_ANSWER.partition(b"200")[0] + b"404", True),
+        (TORN_ANSWER.partition(b"200")[0] + b"40x", False),
         (TORN_ERROR, True),
         (b"", True),
         (b'{"id": "bat', True),

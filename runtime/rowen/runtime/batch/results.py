@@ -77,9 +77,20 @@ def may_begin(data: bytes, rows: Rows) -> bool:
     if not rows.has_line(line):
         return False
     row = rows.row(line)
-    answered = _line(row, {"status_code": _OK}, None).rpartition(f"{_OK}".encode())[0]
+    answered = response_result(row, _OK, {}).data.rpartition(b"{}")[0]
     refused = problem_result(row, "").data.rpartition(b'""')[0]
-    return any(data.startswith(head) or head.startswith(data) for head in (answered, refused))
+    return any(_may_go_on(data, head) for head in (_with_status_of(data, answered), refused))
+
+
+def _may_go_on(data: bytes, head: bytes) -> bool:
+    return data.startswith(head) or head.startswith(data)
+
+
+def _with_status_of(data: bytes, head: bytes) -> bytes:
+    """The head of an answer with the status that the data have in its place: any three digits will do."""
+    before, _, after = head.rpartition(f"{_OK},".encode())
+    status = data[len(before) : len(before) + 3]
+    return head if not status.isdigit() else before + status + (b"," + after if len(status) == 3 else b"")
 
 
 def _line(row: Row, response: dict[str, Any] | None, error: dict[str, Any] | None) -> bytes:
