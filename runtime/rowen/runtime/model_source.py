@@ -12,9 +12,12 @@ from rowen.runtime.storage.store import is_address
 _FILES = ("*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja")
 
 
-def model_folder(model: ModelLocation) -> Path:
-    """The model's folder; one in object storage or on the hub is downloaded first. Raises `WorkerError`."""
-    folder = _folder(model)
+def model_folder(model: ModelLocation, within: Path | None = None) -> Path:
+    """The model's folder; one in object storage or on the hub is downloaded first. Raises `WorkerError`.
+
+    What comes out of object storage is copied as `local_copy` does.
+    """
+    folder = _folder(model, within)
     with reading("ModelMissing", folder):
         if not folder.is_dir():
             raise WorkerError("ModelMissing", f"no model folder {folder}")
@@ -23,10 +26,10 @@ def model_folder(model: ModelLocation) -> Path:
     return folder
 
 
-def _folder(model: ModelLocation) -> Path:
+def _folder(model: ModelLocation, within: Path | None) -> Path:
     if is_address(model.name_or_path):
         location = Location(where=model.name_or_path, secret_name=model.secret_name)
-        return local_copy(location, "ModelMissing", _FILES)
+        return local_copy(location, "ModelMissing", _FILES, within)
     folder = Path(model.name_or_path)
     return folder if folder.is_absolute() else _download(model)
 

@@ -1,6 +1,7 @@
 """Copies a model out of object storage into a folder: `python -m rowen.runtime.storage ADDRESS FOLDER`."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ def main() -> int:
     """Makes `FOLDER/<last part of the address>`, wholly or not at all. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Copies a model to this machine.")
     parser.add_argument("address", help="s3:// or gs:// address of the model's folder")
-    parser.add_argument("folder", type=Path, help="where the model's folder is made, on the file system of /tmp")
+    parser.add_argument("folder", type=Path, help="where the model's folder is made")
     parser.add_argument("--secret-name", help="Secret with the credentials for the address")
     arguments = parser.parse_args()
     try:
@@ -30,9 +31,16 @@ def _copy(model: ModelLocation, folder: Path) -> None:
     if copy.exists():
         # The kubelet may run an init container again.
         return
-    source = model_folder(model)
-    folder.mkdir(parents=True, exist_ok=True)
-    source.rename(copy)
+    # What a kill has left of a model would stay as long as the pod does.
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        source = model_folder(model, part)
+        folder.mkdir(exist_ok=True)
+        source.rename(copy)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _failed(error: WorkerError) -> int:

@@ -9,16 +9,17 @@ from rowen.runtime.storage.scratch import scratch_folder
 from rowen.runtime.storage.store import Store, is_address
 
 
-def local_copy(location: Location, reason: str, patterns: tuple[str, ...] = ("*",)) -> Path:
+def local_copy(location: Location, reason: str, patterns: tuple[str, ...] = ("*",), within: Path | None = None) -> Path:
     """The file or folder of a location; one at an address is copied first, a folder with the files that match.
 
-    The copy is this process's alone and goes when it ends; its name is that of the original. Raises `WorkerError`, with
-    `reason` for what is the user's.
+    The copy is this process's alone and goes when it ends; its name is that of the original. It lies in a new folder
+    `within` another one, by default that for temporary files. Raises `WorkerError`, with `reason` for what is the
+    user's.
     """
     if not is_address(location.where):
         return Path(location.where)
     store = Store(location, reason)
-    copy = scratch_folder() / store.where.rpartition("/")[2]
+    copy = scratch_folder(within) / store.where.rpartition("/")[2]
     if not location.where.endswith("/") and store.size() is not None:
         store.download("", copy)
         return copy

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 
-def scratch_folder() -> Path:
-    """A new folder on the pod's own disk; it goes when this process ends."""
-    folder, owner = Path(tempfile.mkdtemp(prefix="rowen-")), os.getpid()
+def scratch_folder(within: Path | None = None) -> Path:
+    """A new folder, by default on the pod's own disk; it goes when this process ends, but for a kill."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="rowen-", dir=within)), os.getpid()
 
     def remove() -> None:
         # A forked child has the handler, too.

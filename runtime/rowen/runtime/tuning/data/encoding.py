@@ -52,13 +52,15 @@ def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: in
     Raises `WorkerError` that names the rows that are wrong, and when nothing is left to learn.
     """
     kept: list[Example] = []
-    wrong: list[str] = []
-    cut = dropped = 0
+    reported: list[str] = []
+    wrong = cut = dropped = 0
     for place, read in rows:
         try:
             whole = encoder.encode(read())
         except ValueError as error:
-            wrong.append(f"{place}: {error}")
+            wrong += 1
+            if wrong <= _REPORTED_ROWS:
+                reported.append(f"{place}: {error}")
             continue
         example = whole.cut(sequence_length)
         if not example.is_learned:
@@ -67,15 +69,15 @@ def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: in
         kept.append(example)
         cut += len(whole.tokens) > sequence_length
     if wrong:
-        raise _malformed(wrong)
+        raise _malformed(reported, wrong)
     if not kept:
         raise _nothing(dropped, sequence_length)
     return Examples(kept, cut, dropped)
 
 
-def _malformed(wrong: list[str]) -> WorkerError:
-    more = f"; and {len(wrong) - _REPORTED_ROWS} more" if len(wrong) > _REPORTED_ROWS else ""
-    return WorkerError("DatasetMalformed", "; ".join(wrong[:_REPORTED_ROWS]) + more)
+def _malformed(reported: list[str], wrong: int) -> WorkerError:
+    more = f"; and {wrong - len(reported)} more" if wrong > len(reported) else ""
+    return WorkerError("DatasetMalformed", "; ".join(reported) + more)
 
 
 def _nothing(dropped: int, sequence_length: int) -> WorkerError:
