@@ -42,6 +42,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "empty conversation"),
 ]
 """Bodies that vLLM refuses, and what it says."""
+FAILING: dict[str, Any] = {"prompt": "x", "stop": ["\ud800"]}
+"""A body at which vLLM fails each time."""
 ANSWERED: list[dict[str, Any]] = [
     {"prompt": [10, 11], "seed": 2**63 - 1},
     {"prompt": [10] * 500, "max_tokens": 12},
@@ -112,18 +114,23 @@ def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
     lines = [json.dumps(row) + "\n" for row in requests(6)]
     lines += [line(f"refused-{number}", body) for number, (body, _) in enumerate(REFUSED)]
     lines += [line(f"answered-{number}", body) for number, body in enumerate(ANSWERED)]
-    lines += ["broken\n", line("elsewhere", {"input": "x"}, "/v1/embeddings")]
+    lines += ["broken\n", line("elsewhere", {"input": "x"}, "/v1/embeddings"), line("failing", FAILING)]
+    # They are asked later, and answered while it is tried again.
+    lines += [line(f"later-{number}", {"prompt": [10, 11], "max_tokens": 5}) for number in range(8)]
     spec = job(tmp_path, tiny_model, lines)
-    assert f'"{len(lines)} rows, {len(REFUSED) + 2} of them errors (see errors.jsonl)"' in done(spec)
+    assert f'"{len(lines)} rows, {len(REFUSED) + 3} of them errors (see errors.jsonl)"' in done(spec)
     found = results(spec)
     assert len(found) == len(lines)
     assert spec.errors is not None
     errors = [json.loads(each)["custom_id"] for each in Path(spec.errors.where).read_text().splitlines()]
-    assert sorted(map(str, errors)) == sorted(["None", "elsewhere", *(f"refused-{n}" for n in range(len(REFUSED)))])
+    assert sorted(map(str, errors)) == sorted(
+        ["None", "elsewhere", "failing", *(f"refused-{n}" for n in range(len(REFUSED)))]
+    )
     for number, (_, said) in enumerate(REFUSED):
         value = found[f"refused-{number}"]
         assert (value["error"], value["response"]["status_code"]) == (None, 400)
         assert said in str(value["response"]["body"]["error"]), number
+    assert found["failing"]["response"]["status_code"] == 500
     assert found["elsewhere"]["response"] is None
     assert (
         "url '/v1/embeddings': this model answers at /v1/chat/completions, " in found["elsewhere"]["error"]["message"]
