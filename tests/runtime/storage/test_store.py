@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from s3 import S3Server
+from s3fs.errors import translate_boto_error
 
 from rowen.crds.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
@@ -74,3 +76,25 @@ def test_an_object_that_changes_while_it_is_copied_is_for_another_attempt(
     with pytest.raises(WorkerError, match="changed while it was read") as caught:
         place.download("a", tmp_path / "a")
     assert caught.value.code is ExitCode.RETRY
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ExpiredToken", ExitCode.RETRY),
+        ("RequestTimeTooSkewed", ExitCode.RETRY),
+        ("SignatureDoesNotMatch", ExitCode.USER_ERROR),
+    ],
+)
+def test_credentials_that_have_expired_are_read_anew(
+    name: str, expected: ExitCode, place: store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"Error": {"Code": name, "Message": "as the server says"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+
+    def refused(*_arguments: Any, **_named: Any) -> None:
+        raise translate_boto_error(ClientError(answer, "PutObject"))
+
+    monkeypatch.setattr(place._files, "pipe_file", refused)
+    with pytest.raises(WorkerError, match="access with Secret team-data is refused: as the server says") as caught:
+        place.put("a", b"one")
+    assert (caught.value.reason, caught.value.code) == ("OutputUnwritable", expected)

@@ -6,8 +6,9 @@ from enum import Enum
 _WRONG_ADDRESSES = ("InvalidBucketName", "AuthorizationHeaderMalformed", "PermanentRedirect", "KeyTooLongError")
 # The last one is versitygw's InvalidAccessKeyId, which comes as a 404.
 _DENIED_CODES = (
-    "AccessDenied", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound",
+    "AccessDenied", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "XAdminUserNotFound",
 )  # fmt: skip
+_EXPIRED_CODES = ("ExpiredToken", "RequestTimeTooSkewed")
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError")
 _NO_COPY = "LocalEntryNotFoundError"
 """The hub did not give it, and there is no older copy: its cause tells why."""
@@ -21,6 +22,8 @@ class Fault(Enum):
     """There is no such object, bucket or repository."""
     DENIED = "denied"
     """The credentials are refused, or there are none."""
+    EXPIRED = "expired"
+    """The credentials were good once, or a worker stood still with what it had signed."""
     EXISTS = "exists"
     """What was to be created is there already."""
     ADDRESS = "address"
@@ -34,6 +37,9 @@ class Fault(Enum):
 def fault_of(error: BaseException) -> Fault:
     """Looks at the error, and then at what it says it was raised from."""
     link: BaseException | None = error
+    # s3fs makes it a PermissionError, as if it were refused for good.
+    if error.__cause__ is not None and _told(error.__cause__) is Fault.EXPIRED:
+        return Fault.EXPIRED
     while link is not None:
         if type(link).__name__ != _NO_COPY and (fault := _told(link) or _by_type(link)) is not None:
             return fault
@@ -45,6 +51,8 @@ def _told(error: BaseException) -> Fault | None:
     """By what the server answered."""
     response = getattr(error, "response", None)
     code, status = _code_and_status(error, response)
+    if code in _EXPIRED_CODES:
+        return Fault.EXPIRED
     if code in _WRONG_ADDRESSES:
         return Fault.ADDRESS
     if code in _DENIED_CODES or status in (401, 403):

@@ -194,9 +194,11 @@ class Store:
         address = self.address(name)
         if fault is Fault.MISSING:
             return WorkerError(self._reason, f"{address} is not there: {_words(error)}")
-        if fault is Fault.DENIED:
+        if fault in (Fault.DENIED, Fault.EXPIRED):
             whose = f"Secret {self._secret}" if self._secret else "the pod's own identity (no secretName is set)"
-            return WorkerError(self._reason, f"{address}: access with {whose} is refused: {_words(error)}")
+            # Another attempt reads the Secret anew.
+            code = ExitCode.RETRY if fault is Fault.EXPIRED else ExitCode.USER_ERROR
+            return WorkerError(self._reason, f"{address}: access with {whose} is refused: {_words(error)}", code)
         if fault is Fault.ADDRESS:
             return WorkerError(self._reason, f"{address} cannot be used: {_words(error)}")
         if fault is Fault.DISK:
