@@ -33,6 +33,12 @@ def metrics(output: Path) -> dict[str, Any]:
     return found
 
 
+def same_weights(output: Path, other: Path) -> bool:
+    """Of the tensors alone: the file has the digest of its job in it, which is another one in any case."""
+    one, two = (load_file(folder / RESULT[0]) for folder in (output, other))
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
 def run(job: TuningSpec, folder: Path, **how: Any) -> Ended:
     ended = tune(job, folder, **how)
     assert ended.code == 0, ended
@@ -140,7 +146,7 @@ def test_chats_are_learned_whatever_the_kills(chats: tuple[Path, Path], tmp_path
     assert ended.result.message == "5 steps over 20 rows"
     all_of_it = spec(*chats, tmp_path / "all", **change | {"assistant_only_loss": False})
     run(all_of_it, tmp_path, attempt=3)
-    assert result(tmp_path / "all")[RESULT[0]] != result(tmp_path / "out")[RESULT[0]]
+    assert not same_weights(tmp_path / "all", tmp_path / "out")
 
 
 def rates(output: Path) -> list[float]:
@@ -186,7 +192,7 @@ def test_a_field_changes_what_is_learned_and_it_still_learns(
 ) -> None:
     output = tmp_path / "out"
     run(spec(tiny_model, dataset, output, **change), tmp_path)
-    assert (output / RESULT[0]).read_bytes() != (straight[0] / RESULT[0]).read_bytes()
+    assert not same_weights(output, straight[0])
     found = metrics(output)
     assert found["adapter_loss"] < found["base_loss"]
     # What is measured is the same, whatever is learned.
@@ -198,12 +204,11 @@ def test_gradient_checkpointing_changes_no_bit(
     straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
 ) -> None:
     run(spec(tiny_model, dataset, tmp_path / "out", gradient_checkpointing=True), tmp_path)
-    found, plain = (load_file(output / RESULT[0]) for output in (tmp_path / "out", straight[0]))
-    assert all(bool((found[name] == plain[name]).all()) for name in plain)
+    assert same_weights(tmp_path / "out", straight[0])
     assert metrics(tmp_path / "out")["training_losses"] == metrics(straight[0])["training_losses"]
 
 
-OPTIMIZERS = ["adamw_torch", "adafactor", "sgd", "adagrad", "rmsprop"]
+OPTIMIZERS = ["adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop"]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
