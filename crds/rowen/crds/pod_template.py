@@ -205,7 +205,7 @@ class Container(ApiModel, Generic[N]):
     env: Annotated[list[Variable], Field(max_length=64, json_schema_extra=_by("name"))] | None = None
     """Environment variables."""
     env_from: Annotated[list[Variables], Field(max_length=16)] | None = None
-    """Variables out of ConfigMaps and Secrets; each is weaker than one that Rowen or `env` sets."""
+    """Variables out of ConfigMaps and Secrets; each is weaker than one of the same name in the container's `env`."""
     resources: Resources | None = None
     """Resources beside memory and Rowen's devices."""
     volume_mounts: Annotated[list[VolumeMount], Field(max_length=32, json_schema_extra=_by("mountPath"))] | None = None
