@@ -19,6 +19,7 @@ from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, JOB_UID_ENV
 from rowen.crds.worker import ExitCode, Location, TuningSpec
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage import store
+from rowen.runtime.storage.log import Entry, Log
 from rowen.runtime.tuning.metrics import Metrics
 from rowen.runtime.tuning.results.store import StoreResults
 
@@ -144,6 +145,25 @@ def test_an_older_attempt_commits_nothing_more(place: Place) -> None:
         assert superseded(caught)
     assert place.names() == before
     assert place.get(EVENTS) == b"old"
+
+
+def test_what_an_older_attempt_commits_while_a_newer_one_reads_is_gone_on_from(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = place.open(1)
+    older.commit(b"1", DIGEST, 0, b"")
+    read = Log.read
+
+    def overtaken(log: Log, number: int) -> Entry | None:
+        monkeypatch.setattr(Log, "read", read)
+        older.commit(b"2", DIGEST, 0, b"")
+        return read(log, number)
+
+    monkeypatch.setattr(Log, "read", overtaken)
+    assert place.open(2).checkpoint() == b"2"
+    with pytest.raises(WorkerError) as caught:
+        older.commit(b"3", DIGEST, 0, b"")
+    assert superseded(caught)
 
 
 def test_an_older_attempt_that_wakes_after_the_end_leaves_nothing(place: Place) -> None:

@@ -92,7 +92,8 @@ class StoreResults(Results):
         for number in reversed(self._log.numbers()):
             entry = self._log.read(number)
             if entry is None:
-                raise self._log.superseded()
+                # An older attempt has committed once more, or somebody has come to the end.
+                return self._newest()
             self._log.last = max(self._log.last, number)
             if entry.author.kind != _CLAIM:
                 return entry
