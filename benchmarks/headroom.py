@@ -31,7 +31,7 @@ from reporting.report import Figures, Missing, print_report, report
 from traffic.kv_use import Engine, holdings, tokens_held
 from traffic.traffic import TRACES, traffic
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import (
     RECLAIM_SECONDS,
     START_STEPS,

@@ -1,9 +1,9 @@
 """The simulator's node beside a real one: a vLLM server and a fine-tuning job behind the gate, under the same requests.
 
 First the engine's constants are measured, as docs/simulator.md tells a user to: requests one at a time, with short and
-prompts, then several at once. Then stretches of a public trace are replayed against the server, with the job behind
-the gate, and the simulator is asked for the same. It knows the constants and when requests arrive, not how long any of
-them took. How fast the job is alone is measured before and after each stretch: a machine's speed moves.
+long prompts, then several at once. Then stretches of a public trace are replayed, with the job behind the gate, and the
+simulator is asked for the same. It knows the constants and when requests arrive, not how long any of them took. How
+fast the job is alone is measured before and after each stretch: a machine's speed moves.
 
     open_share       part of the time in which the gate was open, by the agent's library
     harvested_share  tokens of the job over what it would have made alone in all of the time, at the mean of both speeds

@@ -10,7 +10,7 @@ from kit import batch, manifests, pool, traffic
 from kit.kubectl import apply, delete, items, kubectl, wait_condition, wait_until
 from kit.world import World
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 
 MIB = 2**20
 # Beside the engine's own part it leaves 48 MiB of the device's 8 GiB, all of which either may have.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rowen.crds.latency_counts import LatencyCounts, RequestCounts, cell_of
+from rowen.crds.harvest.latency_counts import LatencyCounts, RequestCounts, cell_of
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Refusal, Trial

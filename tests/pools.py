@@ -1,6 +1,6 @@
 """Pools of memory for the demo's tests."""
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.demo.verdict.memory import MIB, PoolReading, Reclaimed
 
 

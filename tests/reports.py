@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView

@@ -9,8 +9,8 @@ from pathlib import Path
 from alone.timing import Run, say
 from alone.vllm_batch import CACHE_BYTES
 
+from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.crds.names import JOB_SPEC_ENV
-from rowen.crds.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.runtime import worker
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.__main__ import answer_all

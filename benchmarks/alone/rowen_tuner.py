@@ -7,9 +7,9 @@ import time
 from alone.timing import BATCH_ROWS, SEQUENCE_TOKENS, Run, epochs, say_steps
 from typing_extensions import override
 
-from rowen.crds.fine_tune import Lora
+from rowen.crds.job.fine_tune import Lora
+from rowen.crds.job.worker import ExitCode, Location, ModelLocation, TuningSpec
 from rowen.crds.names import JOB_SPEC_ENV
-from rowen.crds.worker import ExitCode, Location, ModelLocation, TuningSpec
 from rowen.runtime import worker
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.__main__ import tune

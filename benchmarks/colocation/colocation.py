@@ -26,9 +26,9 @@ from colocation.flags import FLAGS_ENV, Flags
 from colocation.sharing import members, pin
 from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
 
-from rowen.crds.fine_tune import Lora
+from rowen.crds.job.fine_tune import Lora
+from rowen.crds.job.worker import BatchSpec, Location, ModelLocation, TuningSpec
 from rowen.crds.names import JOB_SPEC_ENV
-from rowen.crds.worker import BatchSpec, Location, ModelLocation, TuningSpec
 from rowen.demo import samples
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32

@@ -20,7 +20,7 @@ from typing import Protocol
 from harvest.load import SPEED
 from typing_extensions import override
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import HeadroomDecision, HeadroomState, Observation, decide
 from rowen.node_agent.memory.lender import Lender
 from rowen.node_agent.memory.loans import Loans

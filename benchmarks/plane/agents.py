@@ -10,8 +10,8 @@ from plane.engine import BURST_SECONDS, BURSTS, Engine
 from plane.names import AGENTS, DEVICES, NAMESPACE, SLOTS, engine_name, node_name, service_name
 from plane.progress import Progress
 
+from rowen.crds.harvest.node_harvest import NodeHarvestSpec, PoolOwners
 from rowen.crds.names import HEARTBEAT_SECONDS, PROGRESS_SECONDS
-from rowen.crds.node_harvest import NodeHarvestSpec, PoolOwners
 from rowen.kube.client import Client
 from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds

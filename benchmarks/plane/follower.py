@@ -10,7 +10,7 @@ from plane.cluster import each
 from plane.jobs import job, job_name
 
 from rowen.crds.common import is_true
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.kube.informer import Informer

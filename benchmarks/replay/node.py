@@ -13,8 +13,8 @@ from itertools import pairwise
 from traffic.kv_use import Engine, Holding, holdings, tokens_held
 from traffic.traffic import traffic
 
-from rowen.crds.busy import busy_cells, grid
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.harvest.busy import busy_cells, grid
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import HeadroomDecision, Observation, decide
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.scheduler.device import DeviceView

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from typing_extensions import override
 
-from rowen.crds.fine_tune import Lora
-from rowen.crds.worker import Location, ModelLocation, TuningSpec
+from rowen.crds.job.fine_tune import Lora
+from rowen.crds.job.worker import Location, ModelLocation, TuningSpec
 from rowen.demo import samples
 from rowen.node_agent.memory.pool import HANDLE_BYTES, Pool
 from rowen.node_agent.memory.pool_status import Kind

@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from rowen.crds.busy import BusyCells, busy_cells, grid
-from rowen.crds.node_harvest import DeviceHarvest, OnlineTenant
-from rowen.crds.parts import packed
-from rowen.crds.texts import ObjectRef
+from rowen.crds.harvest.busy import BusyCells, busy_cells, grid
+from rowen.crds.harvest.node_harvest import DeviceHarvest, OnlineTenant
+from rowen.crds.text.parts import packed
+from rowen.crds.text.texts import ObjectRef
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import linear_need

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator
 
 from kit.kubectl import KubectlError, items, kubectl
-from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.demo.verdict.memory import Reclaimed, parse_reclaimed
 
 AGENT_NAMESPACE = "rowen-agent"

@@ -14,9 +14,9 @@ from plane.meter import Reading
 from plane.names import DEVICES, NAMESPACE, engine_name, node_name
 from reporting.bars import judged
 
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import HEARTBEAT_SECONDS
-from rowen.crds.node_harvest import NodeHarvestStatus
-from rowen.crds.offline_job import OfflineJobSpec
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.report.change import Written, due
 from rowen.node_agent.report.status import node_status

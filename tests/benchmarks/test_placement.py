@@ -9,7 +9,7 @@ from reporting.bars import judged
 from reporting.report import Missing
 from scheduling import optimum, worlds
 
-from rowen.crds.parts import packed, unpacked
+from rowen.crds.text.parts import packed, unpacked
 from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.hearing import Hearing, Telling, Word

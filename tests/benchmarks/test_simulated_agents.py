@@ -9,7 +9,7 @@ from plane.names import NAMESPACE
 from plane.progress import TOKENS_PER_SECOND, Progress
 from reports import full
 
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus
+from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestStatus
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.report.status import node_status
 

@@ -9,8 +9,8 @@ from apiserver import ApiServer
 from helm import NAMESPACE, render
 from manifests import apply, apply_status
 
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.crds.names import API_VERSION, OPERATOR_MANAGER, SCHEDULER_MANAGER
-from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS

@@ -8,8 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rowen.crds.busy import MOST_CELLS, MOST_TEXT, BusyCells, BusyGrid, busy_cells, decode, encode, grid, together
-from rowen.crds.node_harvest import NodeHarvestStatus
+from rowen.crds.harvest.busy import (
+    MOST_CELLS,
+    MOST_TEXT,
+    BusyCells,
+    BusyGrid,
+    busy_cells,
+    decode,
+    encode,
+    grid,
+    together,
+)
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus
 
 EIGHT = BusyGrid(start=1000.0, cell_seconds=0.5, cells=8)
 """Four seconds from 1000 on."""

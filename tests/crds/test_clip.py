@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowen.crds.clip import clipped
+from rowen.crds.text.clip import clipped
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowen.crds.container_memory import ContainerMemory, memory_of_containers
+from rowen.crds.pod.container_memory import ContainerMemory, memory_of_containers
 
 GI = 2**30
 POOL = ("PATH", "ROWEN_POOL_BYTES")

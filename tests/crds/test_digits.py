@@ -2,7 +2,7 @@
 
 import pytest
 
-from rowen.crds.digits import significant
+from rowen.crds.text.digits import significant
 
 
 @pytest.mark.parametrize(

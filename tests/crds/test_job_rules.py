@@ -10,9 +10,9 @@ from crds.test_refused import ACCEPTED, ALIKE, REFUSED, Manifest
 from pydantic import ValidationError
 from samples import BATCH, TEMPLATE, changed, offline_job
 
-from rowen.crds.job_rules import broken_rules
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.schema import structural_schema, walk
+from rowen.crds.definition.schema import structural_schema, walk
+from rowen.crds.job.job_rules import broken_rules
+from rowen.crds.job.offline_job import OfflineJobSpec
 
 BY_THE_API_SERVER = (
     "name too long for a label",

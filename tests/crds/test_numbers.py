@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.crds.numbers import apart, joined
-from rowen.crds.parts import checked, packed, unpacked
+from rowen.crds.text.numbers import apart, joined
+from rowen.crds.text.parts import checked, packed, unpacked
 
 
 @given(st.lists(st.integers(0, 2**70)))

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.pod_overlay import overlaid, overlaid_engine, overlaid_worker, told_of, user_template
-from rowen.crds.pod_template import EngineTemplate, WorkerTemplate
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.pod.pod_overlay import overlaid, overlaid_engine, overlaid_worker, told_of, user_template
+from rowen.crds.pod.pod_template import EngineTemplate, WorkerTemplate
 
 PLACE = {"claimName": "data", "path": "x"}
 FINE_TUNE = {"baseModel": PLACE, "dataset": {**PLACE, "path": "y"}, "output": {**PLACE, "path": "z"}}

@@ -6,9 +6,9 @@ import pytest
 from pydantic import Field, computed_field
 
 from rowen.crds.base import ApiModel
+from rowen.crds.definition.manifest import object_schema
+from rowen.crds.definition.schema import Schema, structural_schema, walk
 from rowen.crds.kinds import KINDS, Kind
-from rowen.crds.manifest import object_schema
-from rowen.crds.schema import Schema, structural_schema, walk
 
 
 class _Inner(ApiModel):

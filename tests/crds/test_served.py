@@ -7,11 +7,11 @@ import pytest
 from kubectl import Kubectl
 from samples import TEMPLATE, offline_job, online_service
 
+from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job_status import OfflineJobStatus, Progress
 from rowen.crds.kinds import KINDS, Kind
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.offline_job_status import OfflineJobStatus, Progress
-from rowen.crds.online_service import ObservedLatency, OnlineServiceSpec, OnlineServiceStatus
+from rowen.crds.service.online_service import ObservedLatency, OnlineServiceSpec, OnlineServiceStatus
 
 NOW = "2026-01-01T00:00:00Z"
 

@@ -7,8 +7,8 @@ from kubectl import Kubectl
 from manifests import apply, apply_status
 from samples import offline_job
 
+from rowen.crds.job.offline_job_status import OfflineJobStatus, Progress
 from rowen.crds.names import OPERATOR_MANAGER, SCHEDULER_MANAGER
-from rowen.crds.offline_job_status import OfflineJobStatus, Progress
 from rowen.kube.client import Client
 
 NOW = "2026-01-01T00:00:00Z"

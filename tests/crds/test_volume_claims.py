@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.volume_claims import WorkerClaims, claim_names, worker_claims
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.pod.volume_claims import WorkerClaims, claim_names, worker_claims
 
 MODEL = {"claimName": "models", "path": "m"}
 HUB = {"huggingFace": {"repo": "org/m", "revision": "1"}}

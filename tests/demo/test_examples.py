@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from rowen.crds.base import quantity_bytes
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.online_service import OnlineServiceSpec
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.service.online_service import OnlineServiceSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MIB = 2**20

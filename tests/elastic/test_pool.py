@@ -15,7 +15,7 @@ import pytest
 from gate.rig import Rig, Tenant, until
 from runtime.server import START_SECONDS, environment, on_device, serving
 
-from rowen.crds.worker import BatchSpec, Location, ModelLocation
+from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
 from rowen.node_agent.memory.pool_status import MemberStatus
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rowen.crds.online_service import Engine
+from rowen.crds.service.online_service import Engine
 from rowen.runtime.vllm.elastic.geometry import UnsuitableError
 from rowen.runtime.vllm.elastic.worker import refuse
 

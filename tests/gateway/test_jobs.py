@@ -5,9 +5,9 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from rowen.crds.job_rules import broken_rules
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.online_service import Engine
+from rowen.crds.job.job_rules import broken_rules
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.service.online_service import Engine
 from rowen.gateway.jobs import (
     BATCH_ANNOTATION,
     LABEL,

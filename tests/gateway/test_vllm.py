@@ -21,8 +21,8 @@ from openai.types.chat import ChatCompletion
 from runtime.server import START_SECONDS, environment
 from s3 import REGION, S3Server
 
-from rowen.crds.batch_inference import BatchInference
-from rowen.crds.worker import BatchSpec, ModelLocation
+from rowen.crds.job.batch_inference import BatchInference
+from rowen.crds.job.worker import BatchSpec, ModelLocation
 from rowen.demo.samples import Shape, write_model
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.jobs.worker_spec import batch_spec

@@ -12,9 +12,9 @@ from gateway.test_batches import job, start, tell
 from runtime.scripted_server import ScriptedServer
 from s3 import S3Server
 
-from rowen.crds.batch_inference import BatchInference
+from rowen.crds.job.batch_inference import BatchInference
+from rowen.crds.job.worker import BatchSpec
 from rowen.crds.names import JOB_UID_ENV
-from rowen.crds.worker import BatchSpec
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.jobs.worker_spec import batch_spec
 from rowen.runtime.batch.results import problem_result

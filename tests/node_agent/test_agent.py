@@ -13,6 +13,7 @@ import pytest
 from gate.pod import Pod
 from gate.stuck import stuck_device_thread
 
+from rowen.crds.harvest.node_harvest import NodeHarvestSpec
 from rowen.crds.names import (
     HARVEST_RESOURCE,
     HEARTBEAT_SECONDS,
@@ -21,7 +22,6 @@ from rowen.crds.names import (
     ONLINE_RESOURCE,
     PROGRESS_SECONDS,
 )
-from rowen.crds.node_harvest import NodeHarvestSpec
 from rowen.kube.errors import RefusedError, UnreachableError
 from rowen.node_agent import tries
 from rowen.node_agent.agent import _LONGEST_PAUSE, Agent, _pause

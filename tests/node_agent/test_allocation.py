@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.busy import grid
+from rowen.crds.harvest.busy import grid
 from rowen.node_agent.config import CpuDeviceConfig, NvidiaDeviceConfig, Settings
 from rowen.node_agent.devices import faults
 from rowen.node_agent.devices.allocation import device_directory, door_directory

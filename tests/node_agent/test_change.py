@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus
 from rowen.crds.names import PROGRESS_SECONDS, REPORT_SECONDS
-from rowen.crds.node_harvest import NodeHarvestStatus
-from rowen.crds.parts import packed
+from rowen.crds.text.parts import packed
 from rowen.node_agent.report.change import Written, due
 
 GIB = 2**30

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from manifests import apply, read
 
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus
 from rowen.crds.names import NODE_LEASE_SECONDS
-from rowen.crds.node_harvest import NodeHarvestStatus
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import PODS
 from rowen.kube.objects import apply_status, delete, get

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable
 
-from rowen.crds.latency_counts import RequestCounts, cell_of
+from rowen.crds.harvest.latency_counts import RequestCounts, cell_of
 from rowen.node_agent.devices.counts import Request
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.report.latencies import Latencies, windows

@@ -7,8 +7,8 @@ from itertools import groupby
 import pytest
 from reports import GPU, closing, full, snapshot
 
-from rowen.crds.busy import decode, grid
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
+from rowen.crds.harvest.busy import decode, grid
+from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
 from rowen.node_agent.config import CpuDeviceConfig
 from rowen.node_agent.devices.counts import Request
 from rowen.node_agent.kubelet.pods import Placements, PodView

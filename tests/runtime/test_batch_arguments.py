@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch.serving.adapter import Adapter, read_adapter
 from rowen.runtime.batch.serving.arguments import given_arguments, server_arguments
 from rowen.runtime.batch.serving.server import serving

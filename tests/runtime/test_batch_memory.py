@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import (
     LEAST_SEQUENCES,

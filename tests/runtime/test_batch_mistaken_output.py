@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runtime.trees import tree
 
-from rowen.crds.worker import BatchSpec, ExitCode, Location, ModelLocation
+from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.batch.results import ReadResult, may_begin, read_result
 from rowen.runtime.batch.rows import Rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch.output import Lines
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.failure import WorkerError

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch.serving import server as serving
 from rowen.runtime.batch.serving.server import Answer, VllmServer
 from rowen.runtime.failure import WorkerError

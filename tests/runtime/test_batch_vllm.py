@@ -17,7 +17,7 @@ from peft import LoraConfig, get_peft_model
 from runtime.server import START_SECONDS, environment
 from transformers import AutoModelForCausalLM, BertConfig, BertModel
 
-from rowen.crds.worker import BatchSpec, Location, ModelLocation
+from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
 from rowen.demo.samples import requests
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.files import write_atomically

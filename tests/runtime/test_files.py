@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.files import remove_parts, write_atomically
 

@@ -8,7 +8,7 @@ import torch
 from runtime.tuning_runs import spec
 from safetensors.torch import save_file
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.fingerprint import SAMPLE_BYTES, STRETCH_BYTES, WHOLE_BYTES, model_digest
 from rowen.runtime.tuning.tuner import job_digest

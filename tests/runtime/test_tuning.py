@@ -11,7 +11,7 @@ import pytest
 from runtime.tuning_runs import Ended, spec, tune
 from typing_extensions import override
 
-from rowen.crds.worker import ExitCode, Location
+from rowen.crds.job.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.fence import Fence
 from rowen.runtime.native import NoTenant

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.fine_tune import Learning
-from rowen.crds.trainer_arguments import TrainerArguments
+from rowen.crds.job.fine_tune import Learning
+from rowen.crds.job.trainer_arguments import TrainerArguments
 from rowen.runtime.tuning import generate
 from rowen.runtime.tuning.training.settings import trainer_settings
 

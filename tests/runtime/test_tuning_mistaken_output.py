@@ -8,7 +8,7 @@ import pytest
 from runtime.trees import tree
 from runtime.tuning_runs import spec
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning.__main__ import tune

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from runtime.tuning_runs import spec
 
-from rowen.crds.fine_tune import Lora
-from rowen.crds.worker import ExitCode, Location, ModelLocation, TuningSpec
+from rowen.crds.job.fine_tune import Lora
+from rowen.crds.job.worker import ExitCode, Location, ModelLocation, TuningSpec
 from rowen.demo.samples import dialogues, write_lines
 from rowen.runtime.failure import WorkerError, failure_of, input_failure
 from rowen.runtime.native import NoTenant

@@ -16,9 +16,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rowen.crds.fine_tune import Evaluation, Lora
-from rowen.crds.trainer_arguments import TrainerArguments
-from rowen.crds.worker import ExitCode, TuningSpec
+from rowen.crds.job.fine_tune import Evaluation, Lora
+from rowen.crds.job.trainer_arguments import TrainerArguments
+from rowen.crds.job.worker import ExitCode, TuningSpec
 from rowen.demo.samples import dialogues
 
 RESULT = ("adapter_model.safetensors", "adapter_config.json", "metrics.json")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from runtime.tuning_runs import spec
 
-from rowen.crds.fine_tune import WeightsAndBiases
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.fine_tune import WeightsAndBiases
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.adapter import add_adapter, load_base, load_tokenizer
 from rowen.runtime.tuning.data.dataset import read_data
@@ -76,7 +76,7 @@ def test_a_secret_that_is_wrong_is_named_and_not_told(
 AWAY = """
 import sys
 from pathlib import Path
-from rowen.crds.fine_tune import WeightsAndBiases
+from rowen.crds.job.fine_tune import WeightsAndBiases
 from rowen.runtime.tuning.training import tracking
 tracking.SECRETS_DIRECTORY, tracking._START_SECONDS = sys.argv[1], 3.0
 wanted = WeightsAndBiases(project="support", secret_name="wandb")

@@ -13,8 +13,8 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 from typing_extensions import override
 
-from rowen.crds.fine_tune import Lora
-from rowen.crds.trainer_arguments import TrainerArguments
+from rowen.crds.job.fine_tune import Lora
+from rowen.crds.job.trainer_arguments import TrainerArguments
 from rowen.runtime.tuning.adapter import add_adapter, load_base, load_tokenizer
 from rowen.runtime.tuning.checkpoint import trainable
 from rowen.runtime.tuning.data.dataset import read_data

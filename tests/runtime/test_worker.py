@@ -14,7 +14,7 @@ import pytest
 from gate.rig import COUNTER, Rig, Tenant, thread_names, until
 from runtime.server import environment
 
-from rowen.crds.worker import BatchSpec, Location, ModelLocation
+from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
 from rowen.demo.samples import requests, write_lines
 from rowen.node_agent.native import library_path
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rowen.crds.worker import ExitCode, WorkerResult
+from rowen.crds.job.worker import ExitCode, WorkerResult
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.worker import Progress, run
 

@@ -10,8 +10,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from rowen.crds.fine_tune import Lora
-from rowen.crds.worker import Location, ModelLocation, TuningSpec, WorkerResult
+from rowen.crds.job.fine_tune import Lora
+from rowen.crds.job.worker import Location, ModelLocation, TuningSpec, WorkerResult
 
 # The server imports torch before the worker could say so.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from rowen.crds.busy import busy_cells, grid
-from rowen.crds.offline_job_status import OfflineJobStatus, StartFailure
+from rowen.crds.harvest.busy import busy_cells, grid
+from rowen.crds.job.offline_job_status import OfflineJobStatus, StartFailure
 from rowen.scheduler.decision import Decision, Outcome, decide
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.history import History

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler.builders import GIB, NOW, POLICY, device, job, node, placed, pod, tenant
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.scheduler.decision import Action, Decision, decide
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.simulator.node.engine import Engine
 from rowen.simulator.node.memory import Mapped, Pool, left
 from rowen.simulator.node.service import Carry, Feed, Hardware, RequestFeed

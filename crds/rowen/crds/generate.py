@@ -10,10 +10,10 @@ from pathlib import Path
 
 import yaml
 
+from rowen.crds.definition.manifest import definition
+from rowen.crds.definition.reference import reference
 from rowen.crds.kinds import KINDS
-from rowen.crds.manifest import definition
 from rowen.crds.names import GROUP
-from rowen.crds.reference import reference
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _HEADER = "# Generated from the models in crds/rowen/crds by `python -m rowen.crds.generate`: do not edit.\n"

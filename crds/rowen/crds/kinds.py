@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from rowen.crds.base import rules
-from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.offline_job_status import OfflineJobStatus
-from rowen.crds.online_service import OnlineServiceSpec, OnlineServiceStatus
+from rowen.crds.harvest.node_harvest import NodeHarvestSpec, NodeHarvestStatus
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job_status import OfflineJobStatus
+from rowen.crds.service.online_service import OnlineServiceSpec, OnlineServiceStatus
 
 
 @dataclass(frozen=True)

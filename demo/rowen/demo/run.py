@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rowen.crds.online_service import OnlineServiceSpec
+from rowen.crds.service.online_service import OnlineServiceSpec
 from rowen.demo import evidence
 from rowen.demo.cluster.endpoint import is_this_machine, leave_cores, service_endpoint
 from rowen.demo.cluster.install import CLAIMS, NAMESPACES, Images, clear_jobs, install, prepare

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rowen.crds.common import Condition, find_condition, is_true
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.gateway.ids import Role, batch_id, file_id, read_job
 from rowen.gateway.jobs import CANCELLED_ANNOTATION, BatchRecord, record_of, window_seconds
 from rowen.kube.timestamps import unix_or_none, unix_seconds

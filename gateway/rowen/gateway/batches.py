@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import IO, Any
 
-from rowen.crds.online_service import Engine, OnlineServiceSpec
+from rowen.crds.service.online_service import Engine, OnlineServiceSpec
 from rowen.gateway.batch import ENDED, NO_RESULTS, Batch, Results, read_batch
 from rowen.gateway.callers.bounds import Places
 from rowen.gateway.callers.errors import ApiError

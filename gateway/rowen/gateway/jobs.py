@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rowen.crds.base import ReadModel
-from rowen.crds.engine_args import decided_args
 from rowen.crds.names import API_VERSION
-from rowen.crds.online_service import Engine
+from rowen.crds.service.engine_args import decided_args
+from rowen.crds.service.online_service import Engine
 
 LABEL = "rowen.dev/batch-api"
 BATCH_ANNOTATION = "rowen.dev/batch"

@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rowen.crds.base import NAME_PATTERN
-from rowen.crds.place import WritableUri
+from rowen.crds.job.place import WritableUri
 
 
 class Settings(BaseSettings):

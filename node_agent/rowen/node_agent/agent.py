@@ -9,7 +9,8 @@ from functools import partial
 import grpc
 import structlog
 
-from rowen.crds.device_detail import DeviceDetail
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.harvest.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.names import (
     HARVEST_RESOURCE,
     HEARTBEAT_SECONDS,
@@ -18,7 +19,6 @@ from rowen.crds.names import (
     ONLINE_RESOURCE,
     PROGRESS_SECONDS,
 )
-from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds
 from rowen.node_agent.attach.cgroup import PodCgroup

@@ -4,8 +4,8 @@ import socket
 import time
 from typing import Any
 
+from rowen.crds.harvest.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.names import AGENT_MANAGER, API_VERSION
-from rowen.crds.node_harvest import NodeHarvestSpec, NodeHarvestStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.heartbeat import beat_manifest, renewed_beat

@@ -15,7 +15,7 @@ import kopf
 import structlog
 
 from rowen.crds.common import holds
-from rowen.crds.online_service import stored_level
+from rowen.crds.service.online_service import stored_level
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.pauses import pause_seconds
 from rowen.operator.metrics import Metrics

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from rowen.crds.online_service import HarvestLevel
+from rowen.crds.service.online_service import HarvestLevel
 
 _LEVELS: dict[HarvestLevel, int] = {"Full": 0, "Reduced": 1, "Stopped": 2}
 

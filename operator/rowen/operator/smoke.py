@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowen.crds.common import find_condition, is_true
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.crds.names import API_VERSION, GROUP
-from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client, open_client
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS

@@ -4,8 +4,8 @@ import errno
 import os
 import time
 
+from rowen.crds.job.worker import ExitCode
 from rowen.crds.names import POOL_BYTES_ENV
-from rowen.crds.worker import ExitCode
 from rowen.runtime import native
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.log import get_logger

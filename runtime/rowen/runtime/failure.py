@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNWRITABLE = (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rowen.crds.job.worker import ExitCode
 from rowen.crds.names import JOB_UID_ENV
-from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.files import has_file, remove_parts, write_atomically
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rowen.crds.worker import ExitCode, Location, ModelLocation
+from rowen.crds.job.worker import ExitCode, Location, ModelLocation
 from rowen.runtime.failure import WorkerError, reading
 from rowen.runtime.storage.credentials import hub_token
 from rowen.runtime.storage.faults import Fault, fault_of

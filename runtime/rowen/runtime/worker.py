@@ -10,8 +10,8 @@ from typing import Any, Literal, NoReturn, TypeVar
 import structlog
 from pydantic import ValidationError
 
+from rowen.crds.job.worker import BatchSpec, ExitCode, TuningSpec, WorkerResult, WorkerSpec
 from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, TERMINATION_LOG
-from rowen.crds.worker import BatchSpec, ExitCode, TuningSpec, WorkerResult, WorkerSpec
 from rowen.runtime import last_words
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import Tenant, tenant

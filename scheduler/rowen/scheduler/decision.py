@@ -8,8 +8,8 @@ from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 
-from rowen.crds.clip import clipped
 from rowen.crds.common import find_condition
+from rowen.crds.text.clip import clipped
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.monitor.lease import Loss, Reason

@@ -6,7 +6,7 @@ from functools import cache
 from operator import itemgetter
 from struct import Struct
 
-from rowen.crds.busy import NEVER_BUSY, BusyCells
+from rowen.crds.harvest.busy import NEVER_BUSY, BusyCells
 from rowen.scheduler.model.idle import IdleWindow
 
 DeviceKey = tuple[str, str]

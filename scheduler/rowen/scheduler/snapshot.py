@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.monitor.hearing import Listening

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from rowen.crds.clip import clipped
 from rowen.crds.faults import Fault
 from rowen.crds.faults import faults as found
+from rowen.crds.text.clip import clipped
 
 Model = TypeVar("Model", bound=BaseModel)
 _MOST_LETTERS = 40

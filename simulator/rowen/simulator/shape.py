@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 
 _GIB = 1 << 30
 Count = Annotated[int, Field(ge=1)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 
-from rowen.crds.busy import NEVER_BUSY
+from rowen.crds.harvest.busy import NEVER_BUSY
 from rowen.scheduler.decision import Action, Decision, Outcome, decide
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rowen.crds.busy import BusyCells
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.harvest.busy import BusyCells
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.node_agent.report.idles import WINDOWS_SECONDS
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.idle import IdleWindow

@@ -5,8 +5,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.online_service import OnlineServiceSpec
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.service.online_service import OnlineServiceSpec
 from rowen.demo.cluster.install import CLAIMS, Images, is_default, job_pods, prepare
 from rowen.demo.cluster.pods import OneOff, manifest
 from rowen.demo.cluster.readiness import pod_trouble

@@ -8,8 +8,8 @@ from pools import MIB, reading
 from rich.console import Console
 
 from rowen.cluster import environment
-from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.demo.show.report import Run, make_report, show, show_next, write
 from rowen.demo.show.world import DeviceRecord, World
 from rowen.demo.verdict.blame import Cause

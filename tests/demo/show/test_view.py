@@ -6,8 +6,8 @@ from outcomes import outcome
 from pools import owners
 from rich.console import Console
 
-from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.demo.show.view import PlainView, ScreenView, holder, make_view, owners_bar, plain_line, screen
 from rowen.demo.show.world import DeviceRecord, World
 from rowen.demo.traffic.replay import Progress

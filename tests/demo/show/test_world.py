@@ -3,7 +3,7 @@ import time
 import pytest
 from pools import MIB, owners
 
-from rowen.crds.device_detail import DeviceDetail
+from rowen.crds.harvest.device_detail import DeviceDetail
 from rowen.demo.show.world import DeviceRecord, Observer, World, unix_time
 from rowen.demo.verdict.memory import Reclaimed
 from rowen.demo.verdict.timeline import ServedRequest, Transition

@@ -17,7 +17,7 @@ from gate.memory.agent_apart import AgentApart
 from gate.memory.node_rig import NodeRig
 from gate.rig import until
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 
 SECONDS = float(os.environ.get("ROWEN_SOAK_SECONDS", "15"))
 LEAST_ROUNDS = 4

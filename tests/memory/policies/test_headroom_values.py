@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import (
     HeadroomDecision,
     HeadroomState,

@@ -2,7 +2,7 @@
 
 from memory.policies.statuses import BYTES, member, pool
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.node_agent.memory.owners import memory_sample, owners
 from rowen.node_agent.memory.pool_status import Kind, PoolStatus
 from rowen.node_agent.memory.trace import MemorySample

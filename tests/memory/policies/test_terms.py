@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory.policies.statuses import BYTES, member, pool
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory.owners import memory_sample, owners
 from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.memory.terms import FIRST_PART, MemorySnapshot, PodTerms, decide, split

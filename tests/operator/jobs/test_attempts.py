@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from operator_builders import NOW, TEMPLATE, ended, job, pod, running
 
-from rowen.crds.worker import WorkerResult
+from rowen.crds.job.worker import WorkerResult
 from rowen.operator.jobs.attempts import Ending, attempts_of, backoff_seconds, ending_of
 from rowen.operator.pods.view import PodView
 

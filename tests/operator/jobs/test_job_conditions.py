@@ -6,8 +6,8 @@ import pytest
 from operator_builders import NOW, condition, device, ended, job, pod, report, running, tenant
 
 from rowen.crds.common import Condition
+from rowen.crds.job.worker import WorkerResult
 from rowen.crds.names import NODE_LEASE_SECONDS
-from rowen.crds.worker import WorkerResult
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.jobs.conditions import (
     conditions,

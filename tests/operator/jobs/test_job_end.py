@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from operator_builders import NOW, PLACED, TEMPLATE, assignment, condition, ended, job, placed, pod, running
 
-from rowen.crds.worker import WorkerResult
+from rowen.crds.job.worker import WorkerResult
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.jobs.policy import decide

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from operator_builders import BATCH, FINE_TUNE, IMAGE, NODE, TEMPLATE, job, placed
 
-from rowen.crds.worker import BatchSpec, TuningSpec, WorkerSpec
+from rowen.crds.job.worker import BatchSpec, TuningSpec, WorkerSpec
 from rowen.operator.jobs.pod import job_pod
 from rowen.operator.jobs.snapshot import JobSnapshot
 

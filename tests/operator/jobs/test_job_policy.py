@@ -19,7 +19,7 @@ from operator_builders import (
     tenant,
 )
 
-from rowen.crds.worker import WorkerResult
+from rowen.crds.job.worker import WorkerResult
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.jobs.policy import decide

@@ -17,7 +17,7 @@ from operator_builders import (
     running,
 )
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.jobs.lost_pods import FORCE_SECONDS

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operator_builders import NOW, p99
 
-from rowen.crds.online_service import HarvestGuard, harvest_level
+from rowen.crds.service.online_service import HarvestGuard, harvest_level
 from rowen.operator.services.guard import (
     DWELL_SECONDS,
     FIRST_SECONDS,

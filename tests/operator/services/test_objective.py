@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operator_builders import device, online, report, requests
 
-from rowen.crds.latency_counts import BOUNDS_SECONDS, CELLS, LatencyCounts, RequestCounts, cell_of
-from rowen.crds.node_harvest import DeviceHarvest
-from rowen.crds.online_service import Slo
+from rowen.crds.harvest.latency_counts import BOUNDS_SECONDS, CELLS, LatencyCounts, RequestCounts, cell_of
+from rowen.crds.harvest.node_harvest import DeviceHarvest
+from rowen.crds.service.online_service import Slo
 from rowen.operator.services.objective import Objective, Verdict, dated, objectives, objectives_by_type, worst
 from rowen.operator.services.proportions import Proportion
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from operator_builders import SLO, device, online, quantiles, report
 
-from rowen.crds.online_service import LatencyTarget, OnlineServiceSpec, OnlineServiceStatus
+from rowen.crds.service.online_service import LatencyTarget, OnlineServiceSpec, OnlineServiceStatus
 from rowen.operator.say import Say
 from rowen.operator.services.conditions import degraded, name_taken, observed
 from rowen.operator.services.snapshot import ServiceSnapshot

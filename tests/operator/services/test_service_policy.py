@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from operator_builders import IMAGE, NAMESPACE, NOW, SLO, condition, device, online, quantiles, report, requests
 
-from rowen.crds.node_harvest import DeviceHarvest
-from rowen.crds.online_service import OnlineServiceStatus
+from rowen.crds.harvest.node_harvest import DeviceHarvest
+from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.operator.decision import Decision, Refusal
 from rowen.operator.pods.container_ends import Ends
 from rowen.operator.pods.view import PodView, Problem

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from operator_builders import NOW, SLO, condition, device, online, report, requests, tenant
 
-from rowen.crds.online_service import OnlineServiceStatus
+from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Note
 from rowen.operator.services.objective import Objective

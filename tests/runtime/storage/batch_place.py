@@ -4,7 +4,7 @@ import json
 
 from s3 import S3Server
 
-from rowen.crds.worker import Location
+from rowen.crds.job.worker import Location
 from rowen.runtime.batch.results import Result, problem_result, response_result
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.store_output import StoreOutput

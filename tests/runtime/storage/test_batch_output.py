@@ -8,8 +8,8 @@ from runtime.storage.batch_place import FAILED, GROUP, ROWS, Place, answer, resu
 from runtime.storage.killed import WRITES, Moment, run_killed
 from s3 import S3Server
 
+from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.crds.names import JOB_SPEC_ENV, JOB_UID_ENV
-from rowen.crds.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.store_output import StoreOutput

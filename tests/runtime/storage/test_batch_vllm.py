@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from s3 import S3Server
 
+from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
 from rowen.crds.names import JOB_SPEC_ENV
-from rowen.crds.worker import BatchSpec, Location, ModelLocation
 from rowen.demo import samples
 
 WORKER = """

@@ -7,7 +7,7 @@ import gcsfs
 import pytest
 from huggingface_hub import HfFileSystem
 
-from rowen.crds.worker import ExitCode, Location
+from rowen.crds.job.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage import credentials
 from rowen.runtime.storage.credentials import hub_token, options

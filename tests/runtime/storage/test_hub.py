@@ -9,7 +9,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from rowen.crds.worker import ExitCode, ModelLocation
+from rowen.crds.job.worker import ExitCode, ModelLocation
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.model_source import model_folder
 

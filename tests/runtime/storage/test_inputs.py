@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from s3 import S3Server
 
-from rowen.crds.worker import ExitCode, Location, ModelLocation
+from rowen.crds.job.worker import ExitCode, Location, ModelLocation
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.model_source import model_folder
 from rowen.runtime.storage import store

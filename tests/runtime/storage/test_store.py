@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from s3 import S3Server
 from s3fs.errors import translate_boto_error
 
-from rowen.crds.worker import ExitCode, Location
+from rowen.crds.job.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage import store
 

@@ -15,8 +15,8 @@ from runtime.tuning_runs import Ended, spec
 from s3 import S3Server
 from safetensors.numpy import load, save
 
+from rowen.crds.job.worker import ExitCode, Location, TuningSpec
 from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, JOB_UID_ENV
-from rowen.crds.worker import ExitCode, Location, TuningSpec
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage import store
 from rowen.runtime.storage.log import Entry, Log

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from transformers import AutoTokenizer
 from trl.chat_template_utils import qwen3_chat_template
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.data.encoding import Examples, RowEncoder, encode_rows
 from rowen.runtime.tuning.data.example import IGNORED, Example

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from rowen.crds.worker import TuningSpec
+from rowen.crds.job.worker import TuningSpec
 from rowen.runtime.tuning.adapter import load_base
 from rowen.runtime.tuning.data import dataset
 from rowen.runtime.tuning.data.dataset import Data, read_data

@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.data.rows import Chat, Text, row_of
 from rowen.runtime.tuning.data.source import digest, files, records

@@ -18,9 +18,9 @@ from runtime.tuning_window.models import layers
 from safetensors.torch import load_file, save_file
 from structlog.testing import capture_logs
 
-from rowen.crds.fine_tune import Evaluation, Lora
-from rowen.crds.trainer_arguments import TrainerArguments
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.fine_tune import Evaluation, Lora
+from rowen.crds.job.trainer_arguments import TrainerArguments
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.memory import shortage
 from rowen.runtime.memory.part import PoolPart

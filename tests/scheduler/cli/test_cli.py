@@ -15,7 +15,7 @@ from rich.console import Console
 from scheduler.cli.commands import failed, invoke
 from typer.testing import CliRunner
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client
 from rowen.kube.kinds import OFFLINE_JOBS
 from rowen.kube.objects import apply

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.crds.busy import BusyCells
+from rowen.crds.harvest.busy import BusyCells
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.alignment import alignment
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level, sampling_deviation, wander

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.scheduler.model.memory import (
     MemoryCurve,
     MemoryNeed,

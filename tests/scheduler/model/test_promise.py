@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.model.workload import workload_class
 

@@ -7,7 +7,7 @@ import pytest
 from scheduler.builders import GIB, NOW, device, job, node, outcome, placed, pod, run, tenant
 
 from rowen.crds.common import Condition
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.scheduler.decision import Action
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History, Track

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, pod, run, world
 
-from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.scheduler.decision import Action, Decision
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, pod, run
 
-from rowen.crds.offline_job_status import CandidateExplanation, Explanation, OfflineJobStatus
+from rowen.crds.job.offline_job_status import CandidateExplanation, Explanation, OfflineJobStatus
 from rowen.scheduler.history import History
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.placement.search.request import Candidate

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from scheduler.builders import NOW, POLICY, device, job, node, placed, world
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.monitor.hearing import Listening

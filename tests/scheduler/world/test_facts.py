@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rowen.crds.busy import BusyCells, encode
-from rowen.crds.parts import packed
+from rowen.crds.harvest.busy import BusyCells, encode
+from rowen.crds.text.parts import packed
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.model.idle import IdleWindow, idle_level

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from scheduler.builders import NOW, POLICY, device, job, node, not_started, outcome, placed, run
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History, Track

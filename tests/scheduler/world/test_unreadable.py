@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from scheduler.builders import NOW, POLICY, node, outcome, run, world
 from scheduler.serve.test_server import Source, client
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.scheduler.decision import Action
 from rowen.scheduler.history import History
 from rowen.scheduler.snapshot import JobView

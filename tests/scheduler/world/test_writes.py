@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scheduler.builders import NOW, POLICY, device, job, node, outcome, placed, run
 
-from rowen.crds.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.monitor.lease import Loss, Reason

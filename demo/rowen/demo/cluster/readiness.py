@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from rich.console import Console
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job_status import OfflineJobStatus
-from rowen.crds.online_service import OnlineServiceStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
+from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.demo.cluster.kubectl import Cluster, Object
 from rowen.demo.errors import DemoError
 from rowen.kube.errors import KubeError

@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.demo.show.world import World
 from rowen.demo.traffic.replay import Outcome, Progress
 from rowen.demo.verdict.memory import MIB, OWNERS, Owner, bytes_of, pool_bytes

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from rowen.crds.common import find_condition, holds
-from rowen.crds.device_detail import DeviceDetail
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.crds.names import SERVICE_LABEL
-from rowen.crds.offline_job_status import OfflineJobStatus
-from rowen.crds.online_service import OnlineServiceStatus
+from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.demo.cluster.kubectl import Cluster, Object
 from rowen.demo.verdict.checks import JobResult, Readiness
 from rowen.demo.verdict.memory import PoolReading, Reclaimed, parse_reclaimed

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 
 Owner = Literal["online_used", "online_ahead", "offline", "free"]
 """Whose a part of the pool is. What pods have for themselves is no part of it."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rowen.crds.base import duration_seconds
-from rowen.crds.online_service import LatencyTarget, Slo
+from rowen.crds.service.online_service import LatencyTarget, Slo
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.memory.fallback import Fallback

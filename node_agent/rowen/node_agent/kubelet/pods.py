@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rowen.crds.container_memory import ContainerMemory, memory_of_containers
 from rowen.crds.names import (
     DEVICES_ANNOTATION,
     HARVEST_MEMORY_ANNOTATION,
@@ -15,7 +14,8 @@ from rowen.crds.names import (
     ONLINE_RESOURCE,
     SERVICE_LABEL,
 )
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.pod.container_memory import ContainerMemory, memory_of_containers
+from rowen.crds.service.online_service import HarvestMemory
 
 _ENDED = ("Succeeded", "Failed")
 

@@ -21,7 +21,7 @@ Valve's MIAD (section 5), twice, but for how tau falls. *Headroom* H is in handl
 import math
 from dataclasses import dataclass
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 
 RECLAIM_SECONDS = 1.0
 """Within which memory that is taken belongs to the reclaim before."""

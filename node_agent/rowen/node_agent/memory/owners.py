@@ -1,6 +1,6 @@
 """Whose a device's memory is, out of the state of its pool. Pure: no clock, no I/O."""
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.node_agent.memory.pool_status import Kind, PoolStatus
 from rowen.node_agent.memory.trace import MemorySample
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory import headroom
 from rowen.node_agent.memory.headroom import HeadroomState, Observation
 from rowen.node_agent.memory.pool_status import Kind, MemberStatus, PoolStatus

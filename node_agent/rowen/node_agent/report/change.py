@@ -7,8 +7,8 @@ moved by much, and not too often. What is written in any case is written seldom:
 from dataclasses import dataclass
 from statistics import fmean
 
+from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant, Quantiles
 from rowen.crds.names import PROGRESS_SECONDS, REPORT_SECONDS
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant, Quantiles
 
 _FRACTION = 0.05
 """Part of the time, or of a device's memory, that is much."""

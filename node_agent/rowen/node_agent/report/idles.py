@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from rowen.crds.digits import significant
-from rowen.crds.texts import IdleWindow
+from rowen.crds.text.digits import significant
+from rowen.crds.text.texts import IdleWindow
 
 WINDOWS_SECONDS = (3600.0, 86400.0)
 _SAMPLES = 60

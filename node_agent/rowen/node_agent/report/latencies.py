@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rowen.crds.latency_counts import (
+from rowen.crds.harvest.latency_counts import (
     LEAST_REQUESTS,
     PAST_SECONDS,
     RECENT_SECONDS,

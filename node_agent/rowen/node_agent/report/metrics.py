@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from rowen.crds.node_harvest import PoolOwners
+from rowen.crds.harvest.node_harvest import PoolOwners
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.memory.pool_status import PoolStatus

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil, inf
 
-from rowen.crds.busy import BusyGrid, busy_cells, encode, grid
-from rowen.crds.device_detail import DeviceDetail
-from rowen.crds.digits import significant
-from rowen.crds.node_harvest import (
+from rowen.crds.harvest.busy import BusyGrid, busy_cells, encode, grid
+from rowen.crds.harvest.device_detail import DeviceDetail
+from rowen.crds.harvest.node_harvest import (
     DeviceHarvest,
     NodeHarvestStatus,
     OfflineTenant,
@@ -17,8 +16,9 @@ from rowen.crds.node_harvest import (
     PoolOwners,
     Quantiles,
 )
-from rowen.crds.parts import packed
-from rowen.crds.texts import ObjectRef
+from rowen.crds.text.digits import significant
+from rowen.crds.text.parts import packed
+from rowen.crds.text.texts import ObjectRef
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request, TenantCounts
 from rowen.node_agent.kubelet.pods import Placements, PodView

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.pods.view import PodView
 

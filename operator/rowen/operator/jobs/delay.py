@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rowen.crds.job.offline_job_status import Assignment
 from rowen.crds.names import WORKER_CONTAINER
-from rowen.crds.offline_job_status import Assignment
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, running_of, waiting

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job_status import StartFailure
-from rowen.crds.template_rules import template_faults
+from rowen.crds.job.offline_job_status import StartFailure
+from rowen.crds.pod.template_rules import template_faults
 from rowen.kube.timestamps import unix_seconds
 from rowen.operator.jobs.attempts import Attempts
 from rowen.operator.jobs.conditions import describe_end, failure_reason

@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from rowen.crds.memory_share import job_share
+from rowen.crds.job.memory_share import job_share
+from rowen.crds.job.offline_job_status import Assignment
+from rowen.crds.job.place import InputPlace, ModelSource
+from rowen.crds.job.secrets import secret_names
+from rowen.crds.job.worker import BatchSpec, TuningSpec
 from rowen.crds.names import (
     ASSIGNMENT_ANNOTATION,
     ATTEMPT_ENV,
@@ -16,13 +20,9 @@ from rowen.crds.names import (
     WORKER_CONTAINER,
     WORKER_CPU,
 )
-from rowen.crds.offline_job_status import Assignment
-from rowen.crds.place import InputPlace, ModelSource
-from rowen.crds.pod_overlay import overlaid_worker, told_of, user_template
-from rowen.crds.secrets import secret_names
-from rowen.crds.template_pod import GRACE_SECONDS, template_pod_spec
-from rowen.crds.volume_claims import worker_claims
-from rowen.crds.worker import BatchSpec, TuningSpec
+from rowen.crds.pod.pod_overlay import overlaid_worker, told_of, user_template
+from rowen.crds.pod.template_pod import GRACE_SECONDS, template_pod_spec
+from rowen.crds.pod.volume_claims import worker_claims
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.jobs.worker_spec import batch_spec, tuning_spec
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference

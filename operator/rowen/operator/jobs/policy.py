@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rowen.crds.common import Condition, find_condition
+from rowen.crds.job.offline_job_status import Progress, StartFailure
 from rowen.crds.names import HEARTBEAT_SECONDS
-from rowen.crds.offline_job_status import Progress, StartFailure
 from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.operator.decision import Decision, Manifest, Note, Removal
 from rowen.operator.jobs.attempts import Attempts, attempts_of

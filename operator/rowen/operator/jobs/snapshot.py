@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowen.crds.common import find_condition, is_true
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job_status import Assignment, OfflineJobStatus
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.start_wait import StartWait

@@ -6,7 +6,7 @@ once for each assignment, and the scheduler withdraws the assignment.
 
 from dataclasses import dataclass
 
-from rowen.crds.offline_job_status import Assignment, StartFailure
+from rowen.crds.job.offline_job_status import Assignment, StartFailure
 from rowen.operator.jobs.attempts import Attempts, attempts_of
 from rowen.operator.jobs.delay import Delay, place_of
 from rowen.operator.jobs.snapshot import JobSnapshot

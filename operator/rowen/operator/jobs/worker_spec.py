@@ -1,8 +1,8 @@
 """The input of Rowen's own workers."""
 
-from rowen.crds.batch_inference import BatchInference
-from rowen.crds.fine_tune import FineTune, Learning
-from rowen.crds.worker import BatchSpec, TuningSpec
+from rowen.crds.job.batch_inference import BatchInference
+from rowen.crds.job.fine_tune import FineTune, Learning
+from rowen.crds.job.worker import BatchSpec, TuningSpec
 from rowen.operator.pods.volumes import location, model_location
 
 

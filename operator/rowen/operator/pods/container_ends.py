@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowen.crds.clip import clipped
+from rowen.crds.text.clip import clipped
 from rowen.kube.timestamps import unix_or_none
 
 _MOST_WORDS = 256

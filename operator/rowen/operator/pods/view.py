@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rowen.crds.job.worker import WorkerResult
 from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ONLINE_RESOURCE
-from rowen.crds.worker import WorkerResult
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.pods.container_ends import Ends, ends_of
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from rowen.crds.job.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.job.worker import Location, ModelLocation
 from rowen.crds.names import SECRETS_DIRECTORY, VOLUMES_DIRECTORY
-from rowen.crds.place import InputPlace, ModelSource, OutputPlace
-from rowen.crds.worker import Location, ModelLocation
 
 Parts = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 

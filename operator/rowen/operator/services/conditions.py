@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from rowen.crds.base import duration_seconds
 from rowen.crds.common import Condition, find_condition
-from rowen.crds.latency_counts import LEAST_REQUESTS
-from rowen.crds.node_harvest import DeviceHarvest, Quantiles
-from rowen.crds.online_service import HarvestLevel, LatencyTarget, ObservedLatency
-from rowen.crds.pod_overlay import told_of
+from rowen.crds.harvest.latency_counts import LEAST_REQUESTS
+from rowen.crds.harvest.node_harvest import DeviceHarvest, Quantiles
+from rowen.crds.pod.pod_overlay import told_of
+from rowen.crds.service.online_service import HarvestLevel, LatencyTarget, ObservedLatency
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Refusal
 from rowen.operator.pods.container_ends import Ends

@@ -6,9 +6,9 @@ with Rowen's runtime: so any vLLM will do, and the engine has no credentials of 
 
 from typing import Any
 
+from rowen.crds.job.place import ModelSource
+from rowen.crds.job.worker import ModelLocation
 from rowen.crds.names import SECRETS_DIRECTORY
-from rowen.crds.place import ModelSource
-from rowen.crds.worker import ModelLocation
 from rowen.operator.pods.security import container_security_context
 from rowen.operator.pods.volumes import Parts, claim_volumes, model_location
 

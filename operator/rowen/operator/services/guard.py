@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from rowen.crds.latency_counts import RECENT_SECONDS
-from rowen.crds.online_service import HarvestGuard, HarvestLevel, harvest_level
+from rowen.crds.harvest.latency_counts import RECENT_SECONDS
+from rowen.crds.service.online_service import HarvestGuard, HarvestLevel, harvest_level
 from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.operator.services.objective import Objective, Verdict, dated, worst
 

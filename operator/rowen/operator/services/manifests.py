@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rowen.crds.memory_share import engine_share
+from rowen.crds.job.memory_share import engine_share
 from rowen.crds.names import (
     ENGINE_CONTAINER,
     GENERATION_ANNOTATION,
@@ -10,8 +10,8 @@ from rowen.crds.names import (
     ONLINE_RESOURCE,
     SERVICE_LABEL,
 )
-from rowen.crds.online_service import Engine
-from rowen.crds.pod_overlay import overlaid_engine
+from rowen.crds.pod.pod_overlay import overlaid_engine
+from rowen.crds.service.online_service import Engine
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
 from rowen.operator.pods.volumes import offline_environment

@@ -11,9 +11,9 @@ from enum import IntEnum
 from typing import Literal
 
 from rowen.crds.base import duration_seconds
-from rowen.crds.latency_counts import LEAST_REQUESTS, PAST_SECONDS, RECENT_SECONDS, LatencyCounts
-from rowen.crds.node_harvest import DeviceHarvest
-from rowen.crds.online_service import LatencyTarget, Slo
+from rowen.crds.harvest.latency_counts import LEAST_REQUESTS, PAST_SECONDS, RECENT_SECONDS, LatencyCounts
+from rowen.crds.harvest.node_harvest import DeviceHarvest
+from rowen.crds.service.online_service import LatencyTarget, Slo
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.services.proportions import Proportion, least_difference, lower, upper
 

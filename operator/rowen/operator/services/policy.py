@@ -10,7 +10,7 @@
 from typing import Any, Literal
 
 from rowen.crds.common import find_condition, set_condition
-from rowen.crds.online_service import OnlineServiceStatus
+from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Decision, Manifest, Note
 from rowen.operator.pods.volumes import model_location

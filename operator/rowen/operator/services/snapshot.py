@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rowen.crds.harvest.node_harvest import DeviceHarvest
 from rowen.crds.names import SERVICE_LABEL
-from rowen.crds.node_harvest import DeviceHarvest
-from rowen.crds.online_service import OnlineServiceSpec, OnlineServiceStatus
+from rowen.crds.service.online_service import OnlineServiceSpec, OnlineServiceStatus
 from rowen.operator.decision import Manifest, Refusal
 from rowen.operator.pods.owners import controller_of
 from rowen.operator.pods.view import PodView, Problem, requests_device

@@ -4,8 +4,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant
 from rowen.crds.names import NODE_LEASE_SECONDS
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestStatus, OfflineTenant
 from rowen.kube.timestamps import unix_or_none
 
 _UNREAD = ("busy", "available")

@@ -7,8 +7,8 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
+from rowen.crds.harvest.node_harvest import OnlineTenant
 from rowen.crds.names import JOB_UID_LABEL, SERVICE_LABEL
-from rowen.crds.node_harvest import OnlineTenant
 from rowen.kube.heartbeat import Beat
 from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rowen.crds.worker import BatchSpec
+from rowen.crds.job.worker import BatchSpec
 from rowen.runtime.batch.file_output import FileOutput
 from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.rows import Rows

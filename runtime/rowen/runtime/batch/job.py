@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from rowen.crds.base import quantity_text
-from rowen.crds.worker import BatchSpec
+from rowen.crds.job.worker import BatchSpec
 from rowen.runtime.batch import precision
 from rowen.runtime.batch.memory import bytes_left, cache_bytes, sequences_in
 from rowen.runtime.batch.output import Output

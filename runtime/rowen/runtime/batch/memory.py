@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rowen.crds.base import quantity_text
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch.precision import FLOAT32
 from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError, input_failure, is_passing, reading

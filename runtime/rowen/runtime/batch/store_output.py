@@ -12,7 +12,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from rowen.crds.worker import Location
+from rowen.crds.job.worker import Location
 from rowen.runtime.batch.output import Lines, Output
 from rowen.runtime.batch.results import Result, may_begin, read_result
 from rowen.runtime.batch.rows import Rows

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from rowen.crds.worker import ExitCode, ModelLocation
+from rowen.crds.job.worker import ExitCode, ModelLocation
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.model_source import model_folder
 

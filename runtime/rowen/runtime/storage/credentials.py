@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rowen.crds.job.worker import ExitCode, Location
 from rowen.crds.names import SECRETS_DIRECTORY
-from rowen.crds.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError, reading
 
 SERVICE_ACCOUNT_KEY = "service-account.json"

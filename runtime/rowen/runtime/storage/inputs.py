@@ -3,7 +3,7 @@
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
-from rowen.crds.worker import Location
+from rowen.crds.job.worker import Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage.scratch import scratch_folder
 from rowen.runtime.storage.store import Store, is_address

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rowen.crds.job.worker import ExitCode
 from rowen.crds.names import JOB_UID_ENV
-from rowen.crds.worker import ExitCode
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage.store import Store
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from rowen.crds.worker import ExitCode, Location
+from rowen.crds.job.worker import ExitCode, Location
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage.credentials import options
 from rowen.runtime.storage.faults import Fault, fault_of

@@ -5,7 +5,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from rowen.crds.worker import ExitCode, Location, TuningSpec
+from rowen.crds.job.worker import ExitCode, Location, TuningSpec
 from rowen.runtime.device_memory import worker_part
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.model_source import model_folder

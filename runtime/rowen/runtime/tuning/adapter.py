@@ -10,8 +10,8 @@ from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from rowen.crds.fine_tune import ALL_LINEAR
-from rowen.crds.worker import TuningSpec
+from rowen.crds.job.fine_tune import ALL_LINEAR
+from rowen.crds.job.worker import TuningSpec
 from rowen.runtime.failure import WorkerError, input_failure, reading
 from rowen.runtime.tensor_header import add_metadata, read_header
 from rowen.runtime.tuning.output import ADAPTER_CONFIG_FILE, ADAPTER_FILE, METADATA_KEY

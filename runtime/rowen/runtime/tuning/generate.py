@@ -1,7 +1,7 @@
 """Writes the API model of `fineTune.arguments` from the trainer's own configuration.
 
 `python -m rowen.runtime.tuning.generate [--check]`. The control plane checks arguments without the trainer's
-libraries, so their names, types and values are written down in `rowen.crds.trainer_arguments`.
+libraries, so their names, types and values are written down in `rowen.crds.job.trainer_arguments`.
 """
 
 import argparse

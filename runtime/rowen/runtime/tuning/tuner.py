@@ -13,7 +13,7 @@ from peft import PeftModel
 from transformers import TrainerCallback
 
 from rowen.crds.base import quantity_text
-from rowen.crds.worker import TuningSpec
+from rowen.crds.job.worker import TuningSpec
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.memory.part import PoolPart
 from rowen.runtime.tuning import adapter

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from rowen.crds.common import find_condition
-from rowen.crds.offline_job_status import CandidateExplanation, OfflineJobStatus, Throughput
+from rowen.crds.job.offline_job_status import CandidateExplanation, OfflineJobStatus, Throughput
 from rowen.scheduler.cli.tables import table
 
 

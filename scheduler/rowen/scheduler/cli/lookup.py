@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rowen.crds.job.offline_job_status import OfflineJobStatus
 from rowen.crds.names import OPERATOR_MANAGER
-from rowen.crds.offline_job_status import OfflineJobStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS

@@ -12,8 +12,8 @@ import yaml
 from pydantic import ValidationError
 
 from rowen.crds.names import API_VERSION, WORKER_CONTAINER, WORKER_CPU
-from rowen.crds.pod_overlay import overlaid_worker, told_of, user_template
-from rowen.crds.template_pod import template_pod_spec
+from rowen.crds.pod.pod_overlay import overlaid_worker, told_of, user_template
+from rowen.crds.pod.template_pod import template_pod_spec
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import OFFLINE_JOBS, PODS

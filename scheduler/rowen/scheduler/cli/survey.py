@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from rowen.crds.common import find_condition
-from rowen.crds.node_harvest import NodeHarvestStatus
-from rowen.crds.offline_job_status import OfflineJobStatus
-from rowen.crds.online_service import OnlineServiceStatus
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus
+from rowen.crds.job.offline_job_status import OfflineJobStatus
+from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
 from rowen.kube.kinds import LEASES, NAMESPACES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES

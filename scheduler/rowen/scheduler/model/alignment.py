@@ -1,6 +1,6 @@
 """The pairwise alignment score of devices' busy time."""
 
-from rowen.crds.busy import BusyCells
+from rowen.crds.harvest.busy import BusyCells
 
 
 def alignment(first: BusyCells | None, second: BusyCells | None) -> float:

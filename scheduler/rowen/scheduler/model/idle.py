@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from rowen.crds.busy import BusyCells
+from rowen.crds.harvest.busy import BusyCells
 
 _WANDER_PER_HOUR = 0.05
 _WANDER_MOST = 0.15

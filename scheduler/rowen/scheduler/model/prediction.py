@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rowen.crds.busy import BusyCells, together
+from rowen.crds.harvest.busy import BusyCells, together
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level, sampling_deviation
 

@@ -1,7 +1,7 @@
 """Workload classes: jobs that are expected to run equally fast on the same device."""
 
 from rowen.crds.base import quantity_bytes
-from rowen.crds.offline_job import OfflineJobSpec, WorkloadProfile
+from rowen.crds.job.offline_job import OfflineJobSpec, WorkloadProfile
 from rowen.scheduler.model.memory import MemoryCurve, MemoryNeed, linear_need
 
 _ASSUMED_DOUBT = 0.5

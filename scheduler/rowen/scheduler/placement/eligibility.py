@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from rowen.crds.clip import clipped
+from rowen.crds.text.clip import clipped
 from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term, Toleration, VolumeLimit
 from rowen.scheduler.snapshot import NodeView
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from rowen.crds.offline_job_status import CandidateExplanation, Explanation
+from rowen.crds.job.offline_job_status import CandidateExplanation, Explanation
 from rowen.scheduler.placement.search.choice import EXPLAINED
 from rowen.scheduler.placement.search.request import Candidate, product_told, rate_told
 

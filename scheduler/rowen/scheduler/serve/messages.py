@@ -7,10 +7,10 @@ from pydantic import AfterValidator, Field, ValidationError
 from rowen.crds.base import ApiModel, Name
 from rowen.crds.faults import FieldFaultsError
 from rowen.crds.faults import faults as found
-from rowen.crds.job_rules import broken_rules
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.offline_job_status import Assignment, CandidateExplanation, Throughput
-from rowen.crds.template_rules import template_faults
+from rowen.crds.job.job_rules import broken_rules
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job_status import Assignment, CandidateExplanation, Throughput
+from rowen.crds.pod.template_rules import template_faults
 
 TOKEN_HEADER = "X-Rowen-Token"  # noqa: S105
 """The token, where `Authorization` does not arrive: the API server's proxy keeps that one for itself."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rowen.crds import names
-from rowen.crds.node_harvest import OfflineTenant, OnlineTenant
+from rowen.crds.harvest.node_harvest import OfflineTenant, OnlineTenant
 from rowen.scheduler.device import DeviceView, TenantView
 from rowen.scheduler.monitor.hearing import Hearing
 from rowen.scheduler.placement.volumes import NO_VOLUMES, Volumes

@@ -8,16 +8,16 @@ from pydantic import ValidationError
 
 from rowen.crds import names
 from rowen.crds.base import quantity_bytes
-from rowen.crds.busy import BusyCells
 from rowen.crds.common import holds, is_true
-from rowen.crds.container_memory import memory_of_containers
 from rowen.crds.faults import faults
-from rowen.crds.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.offline_job_status import Assignment, OfflineJobStatus
-from rowen.crds.online_service import HarvestLevel, OnlineServiceSpec, stored_level
-from rowen.crds.pod_overlay import user_template
-from rowen.crds.volume_claims import claim_names
+from rowen.crds.harvest.busy import BusyCells
+from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job_status import Assignment, OfflineJobStatus
+from rowen.crds.pod.container_memory import memory_of_containers
+from rowen.crds.pod.pod_overlay import user_template
+from rowen.crds.pod.volume_claims import claim_names
+from rowen.crds.service.online_service import HarvestLevel, OnlineServiceSpec, stored_level
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class

@@ -6,8 +6,8 @@ from typing import Any
 
 from rowen.crds import names
 from rowen.crds.common import Condition, ConditionStatus, find_condition, set_condition
-from rowen.crds.digits import significant
-from rowen.crds.offline_job_status import Assignment, Explanation, Lease, OfflineJobStatus, Throughput
+from rowen.crds.job.offline_job_status import Assignment, Explanation, Lease, OfflineJobStatus, Throughput
+from rowen.crds.text.digits import significant
 from rowen.kube.timestamps import rfc3339
 from rowen.scheduler.decision import Action, Outcome
 from rowen.scheduler.history import History, Track

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.node_agent.memory.headroom import HeadroomState, Observation, decide
 from rowen.node_agent.memory.terms import FIRST_PART
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rowen.crds.online_service import HarvestMemory
+from rowen.crds.service.online_service import HarvestMemory
 from rowen.simulator.arrays import Cells, Floats
 from rowen.simulator.node.engine import NONE, Engine, Served, peak_tokens, serve
 from rowen.simulator.node.gate import closed, cooldown_seconds
@@ -113,7 +113,7 @@ def stretch_of(
 
 
 def _cells(gate: Intervals, edges: Floats) -> Cells:
-    """Each cell takes over what the ones before it were off by, as `rowen.crds.busy` does."""
+    """Each cell takes over what the ones before it were off by, as `rowen.crds.harvest.busy` does."""
     fine = np.linspace(edges[0], edges[-1], (len(edges) - 1) * CELLS + 1)
     cell = (edges[1] - edges[0]) / CELLS
     busy = np.diff(np.floor(gate.covered(fine) / cell + 0.5)) > 0.0

@@ -5,8 +5,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from rowen.cluster.errors import ClusterError
+from rowen.crds.definition.manifest import definition
 from rowen.crds.kinds import KINDS
-from rowen.crds.manifest import definition
 from rowen.crds.names import API_VERSION
 from rowen.kube.client import Client
 from rowen.kube.errors import RefusedError

@@ -11,7 +11,7 @@ from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed
 from vllm.exceptions import VLLMClientError
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-from rowen.crds.engine_args import BATCH_ARGS
+from rowen.crds.service.engine_args import BATCH_ARGS
 from rowen.runtime.batch.serving.adapter import Adapter
 from rowen.runtime.failure import WorkerError
 

@@ -13,7 +13,7 @@ import httpx
 import structlog
 from typing_extensions import override
 
-from rowen.crds.worker import ExitCode
+from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch.serving.confession import told_failures
 from rowen.runtime.batch.serving.length import Length
 from rowen.runtime.failure import WorkerError, input_failure

@@ -11,7 +11,7 @@ import pyarrow.compute
 from datasets import Dataset, disable_progress_bars
 from trl.data_utils import pack_dataset
 
-from rowen.crds.fine_tune import Learning
+from rowen.crds.job.fine_tune import Learning
 from rowen.runtime.tuning.data.encoding import RowEncoder, encode_rows
 from rowen.runtime.tuning.data.example import Example
 from rowen.runtime.tuning.data.order import Order, split

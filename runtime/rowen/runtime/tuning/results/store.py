@@ -13,7 +13,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from rowen.crds.worker import Location
+from rowen.crds.job.worker import Location
 from rowen.runtime.files import make_folder
 from rowen.runtime.storage.log import Entry, Log
 from rowen.runtime.storage.scratch import scratch_folder

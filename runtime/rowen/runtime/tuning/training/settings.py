@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trl.trainer.sft_config import SFTConfig
 
-from rowen.crds.fine_tune import Learning
+from rowen.crds.job.fine_tune import Learning
 from rowen.runtime.failure import WorkerError
 
 _SCHEDULES = {"Constant": "constant_with_warmup", "Linear": "linear", "Cosine": "cosine"}

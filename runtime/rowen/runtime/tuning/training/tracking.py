@@ -10,7 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 from transformers import TrainerCallback
 from transformers.integrations.integration_utils import TensorBoardCallback, WandbCallback
 
-from rowen.crds.fine_tune import WeightsAndBiases
+from rowen.crds.job.fine_tune import WeightsAndBiases
 from rowen.crds.names import SECRETS_DIRECTORY
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.storage.credentials import secret_value

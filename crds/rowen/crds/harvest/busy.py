@@ -18,7 +18,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rowen.crds.base import ReadModel
-from rowen.crds.numbers import apart, joined
+from rowen.crds.text.numbers import apart, joined
 
 MOST_CELLS = 1024
 """Cells of a window at most; more than half as many, unless cells would be shorter than `_SHORTEST_SECONDS`."""

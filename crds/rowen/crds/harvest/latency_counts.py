@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from rowen.crds.base import ReadModel
-from rowen.crds.numbers import apart, joined
+from rowen.crds.text.numbers import apart, joined
 
 _CELLS_PER_DECADE = 20
 _DECADES = 6

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from itertools import product
 
 from rowen.crds.base import ApiModel, stored_quantity_bytes
-from rowen.crds.batch_inference import BatchInference
-from rowen.crds.engine_args import BATCH_MESSAGE, decided_args
-from rowen.crds.fine_tune import ALL_LINEAR, FineTune, Lora
-from rowen.crds.offline_job import OfflineJobSpec, WorkloadProfile
-from rowen.crds.place import InputPlace, ModelSource, OutputPlace
-from rowen.crds.pod_template_rules import broken_pod_rules
+from rowen.crds.job.batch_inference import BatchInference
+from rowen.crds.job.fine_tune import ALL_LINEAR, FineTune, Lora
+from rowen.crds.job.offline_job import OfflineJobSpec, WorkloadProfile
+from rowen.crds.job.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.pod.pod_template_rules import broken_pod_rules
+from rowen.crds.service.engine_args import BATCH_MESSAGE, decided_args
 
 
 def broken_rules(spec: OfflineJobSpec) -> list[str]:

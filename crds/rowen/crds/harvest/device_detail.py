@@ -1,6 +1,6 @@
 """What an agent tells of a device by HTTP: its report, and what is of use only at that moment and on that node."""
 
-from rowen.crds.node_harvest import DeviceHarvest, Quantiles
+from rowen.crds.harvest.node_harvest import DeviceHarvest, Quantiles
 
 
 class DeviceDetail(DeviceHarvest):

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection, Iterator
 
-from rowen.crds import pod_template
 from rowen.crds.base import ApiModel
 from rowen.crds.names import PRELOAD_ENV
+from rowen.crds.pod import pod_template
 
 
 def broken_pod_rules(model: ApiModel) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from rowen.crds.base import quantity_bytes
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import POOL_BYTES_ENV
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.online_service import Engine
+from rowen.crds.service.online_service import Engine
 
 
 @dataclass(frozen=True)

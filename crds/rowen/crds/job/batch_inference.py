@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from rowen.crds.apart import apart
 from rowen.crds.base import ApiModel, rules
-from rowen.crds.engine_args import BATCH_MESSAGE, BATCH_PATTERN
-from rowen.crds.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.job.apart import apart
+from rowen.crds.job.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.service.engine_args import BATCH_MESSAGE, BATCH_PATTERN
 
 # Of a crash between two kinds of storage nobody could tell what was written.
 _ALIKE = (

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from rowen.crds.apart import apart
 from rowen.crds.base import ApiModel, Name, rules
-from rowen.crds.place import InputPlace, ModelSource, OutputPlace
-from rowen.crds.trainer_arguments import TrainerArguments
+from rowen.crds.job.apart import apart
+from rowen.crds.job.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.job.trainer_arguments import TrainerArguments
 
 ALL_LINEAR = "all-linear"
 """In the place of module names: every linear layer but the output layer."""

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import PLUGIN_DIRECTORY, PYTHON_PATH_ENV
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.pod_template import PodTemplate
-from rowen.crds.template_pod import preloading_environment
+from rowen.crds.pod.pod_template import PodTemplate
+from rowen.crds.pod.template_pod import preloading_environment
 
 _KEYS = {
     "containers": "name",

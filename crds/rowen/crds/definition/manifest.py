@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from rowen.crds.definition.schema import Schema, structural_schema
 from rowen.crds.kinds import Column, Kind
 from rowen.crds.names import CATEGORY, GROUP, VERSION
-from rowen.crds.schema import Schema, structural_schema
 
 _API_VERSION = {"description": "Version of the API, rowen.dev/v1alpha1.", "type": "string"}
 _KIND = {"description": "Kind of the object.", "type": "string"}

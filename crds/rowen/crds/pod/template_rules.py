@@ -12,7 +12,8 @@ from pydantic import Field, ValidationError
 
 from rowen.crds.base import ReadModel
 from rowen.crds.faults import faults
-from rowen.crds.memory_share import job_share
+from rowen.crds.job.memory_share import job_share
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import (
     ENGINE_SOCKET_ENV,
     HARVEST_RESOURCE,
@@ -22,8 +23,7 @@ from rowen.crds.names import (
     PRELOAD_ENV,
     TENANT_SOCKETS_ENV,
 )
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.pod_template import WorkerTemplate
+from rowen.crds.pod.pod_template import WorkerTemplate
 
 _MOST_FAULTS = 5
 _PLUGIN = "Rowen's device plugin"

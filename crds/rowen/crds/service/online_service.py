@@ -17,9 +17,9 @@ from rowen.crds.base import (
     rules,
 )
 from rowen.crds.common import Conditions
-from rowen.crds.engine_args import ELASTIC_MESSAGE, ELASTIC_PATTERN
-from rowen.crds.place import ModelSource
-from rowen.crds.pod_template import EngineTemplate
+from rowen.crds.job.place import ModelSource
+from rowen.crds.pod.pod_template import EngineTemplate
+from rowen.crds.service.engine_args import ELASTIC_MESSAGE, ELASTIC_PATTERN
 
 
 def _elastic_args_rule() -> tuple[str, str]:

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from rowen.crds.base import ApiModel, Quantity, exactly_one, memory_limit_rule, rules
-from rowen.crds.batch_inference import BatchInference
-from rowen.crds.fine_tune import FineTune
-from rowen.crds.pod_template import WorkerTemplate
+from rowen.crds.job.batch_inference import BatchInference
+from rowen.crds.job.fine_tune import FineTune
+from rowen.crds.pod.pod_template import WorkerTemplate
 
 
 class Sla(ApiModel):

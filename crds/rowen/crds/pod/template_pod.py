@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rowen.crds.memory_share import MemoryShare, job_share
+from rowen.crds.job.memory_share import MemoryShare, job_share
+from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import HARVEST_RESOURCE, LIBRARY_FILE, PRELOAD_ENV, WORKER_CONTAINER
-from rowen.crds.offline_job import OfflineJobSpec
 
 GRACE_SECONDS = 5
 _SEPARATORS = re.compile(r"[:\s]+")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rowen.crds.offline_job import OfflineJobSpec
+from rowen.crds.job.offline_job import OfflineJobSpec
 
 
 def secret_names(job: OfflineJobSpec) -> tuple[str, ...]:

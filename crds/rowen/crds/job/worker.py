@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from rowen.crds.base import ApiModel
-from rowen.crds.fine_tune import Learning
+from rowen.crds.job.fine_tune import Learning
 
 
 class ExitCode(IntEnum):

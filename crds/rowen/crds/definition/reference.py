@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterable, Iterator
 
+from rowen.crds.definition.manifest import object_schema
+from rowen.crds.definition.schema import Schema, walk
 from rowen.crds.kinds import Kind
-from rowen.crds.manifest import object_schema
 from rowen.crds.names import API_VERSION
-from rowen.crds.schema import Schema, walk
 
 _INTRODUCTION = f"""# API reference: `{API_VERSION}`
 

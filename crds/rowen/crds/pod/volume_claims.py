@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rowen.crds.offline_job import OfflineJobSpec
-from rowen.crds.place import InputPlace, ModelSource, OutputPlace
-from rowen.crds.pod_overlay import user_template
+from rowen.crds.job.offline_job import OfflineJobSpec
+from rowen.crds.job.place import InputPlace, ModelSource, OutputPlace
+from rowen.crds.pod.pod_overlay import user_template
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from pydantic import (
 )
 
 from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
-from rowen.crds.busy import MOST_TEXT, BusyCells, BusyGrid, decode
-from rowen.crds.latency_counts import RequestCounts
-from rowen.crds.parts import checked, unpacked
-from rowen.crds.texts import IdleText, PodRef
+from rowen.crds.harvest.busy import MOST_TEXT, BusyCells, BusyGrid, decode
+from rowen.crds.harvest.latency_counts import RequestCounts
+from rowen.crds.text.parts import checked, unpacked
+from rowen.crds.text.texts import IdleText, PodRef
 
 
 class NodeHarvestSpec(ApiModel):

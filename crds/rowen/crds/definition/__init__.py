@@ -1,0 +1,1 @@
+"""Generated from the models: schemas, custom resource definitions and the reference."""

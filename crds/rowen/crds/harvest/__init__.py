@@ -1,0 +1,1 @@
+"""NodeHarvest: what a node reports."""

@@ -1,0 +1,1 @@
+"""OfflineJob: what a user asks for, what is said of it, and its rules."""

@@ -1,0 +1,1 @@
+"""Pods of jobs and engines, and what their users may add to them."""

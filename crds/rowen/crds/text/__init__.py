@@ -1,0 +1,1 @@
+"""Texts and numbers as fields hold them."""
