@@ -14,7 +14,7 @@ from rowen.crds.job.fine_tune import Lora
 from rowen.crds.job.worker import Location, ModelLocation, TuningSpec, WorkerResult
 
 # The server imports torch before the worker could say so.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["rowen.runtime.tuning.tuner", "transformers.models.llama.modeling_llama"])
 
