@@ -38,8 +38,12 @@ def start(settings: dict[str, str], tmp_path: Path) -> tuple[int, str]:
     [
         ("STORAGE_URI", "http://bucket", "ROWEN_GATEWAY_STORAGE_URI"),
         ("MOST_ROWS", "0", "ROWEN_GATEWAY_MOST_ROWS"),
-        ("TLS_FOLDER", "/nowhere", "/nowhere"),
-        ("STORAGE_SECRET_FOLDER", "/nowhere", "/nowhere has no key for s3:// (expected one of AWS_ACCESS_KEY_ID"),
+        ("TLS_FOLDER", "/nowhere", "ROWEN_GATEWAY_TLS_FOLDER (/nowhere): [Errno 2] No such file"),
+        (
+            "STORAGE_SECRET_FOLDER",
+            "/nowhere",
+            "ROWEN_GATEWAY_STORAGE_SECRET_FOLDER (/nowhere): /nowhere has no key for s3:// (expected one of AWS",
+        ),
         ("STORAGE_URI", "gs://bucket", "has no key for gs:// (expected one of service-account.json)"),
     ],
 )

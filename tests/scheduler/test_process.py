@@ -187,7 +187,10 @@ async def alive(port: int, api_port: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "told"),
-    [("PORT", "none", "wrong settings"), ("TLS_FOLDER", "/none/at/all", "no certificate for the API")],
+    [
+        ("PORT", "none", "ROWEN_SCHEDULER_PORT: Input should be a valid integer"),
+        ("TLS_FOLDER", "/none/at/all", "ROWEN_SCHEDULER_TLS_FOLDER (/none/at/all): [Errno 2] No such file"),
+    ],
 )
 async def test_wrong_settings_end_it_with_a_message(name: str, value: str, told: str) -> None:
     environment = os.environ | {
@@ -199,5 +202,6 @@ async def test_wrong_settings_end_it_with_a_message(name: str, value: str, told:
     )
     _, log = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
+    assert "wrong settings" in log.decode()
     assert told in log.decode()
     assert "Traceback" not in log.decode()

@@ -1,5 +1,8 @@
 """Settings of a component, out of its environment."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -22,6 +25,18 @@ def read_settings(model: type[T]) -> T:
     except UnreadableError as error:
         # No JSON where a group of settings is set as a whole; the message names the field.
         raise SettingsError(str(error)) from error
+
+
+@contextmanager
+def named(variable: str, folder: Path | None) -> Iterator[None]:
+    """What is wrong with the files in a folder (`OSError`, `ValueError`) is told with the variable that names it.
+
+    Raises `SettingsError`.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{variable} ({folder or 'not set'}): {error}") from error
 
 
 def _words(model: type[BaseSettings], where: tuple[int | str, ...], message: str) -> str:

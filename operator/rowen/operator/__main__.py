@@ -4,13 +4,11 @@ import asyncio
 import signal
 import sys
 
-import structlog
 from prometheus_client import start_http_server
 
-from rowen.kube import logs, nesting
+from rowen.kube import logs
 from rowen.kube.client import open_client
-from rowen.kube.errors import LoginError
-from rowen.kube.settings import SettingsError, read_settings
+from rowen.kube.process import run_component
 from rowen.operator.app import Operator
 from rowen.operator.metrics import Metrics
 from rowen.operator.settings import Settings
@@ -19,6 +17,7 @@ from rowen.operator.world.cluster import Cluster
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT."""
+    logs.configure(settings.log_level)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -36,20 +35,8 @@ async def run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Command line; exits 2 for wrong settings, 1 where nothing tells how to reach the API server."""
-    try:
-        settings = read_settings(Settings)
-    except SettingsError as error:
-        print(f"settings: {error}", file=sys.stderr)  # noqa: T201 - there is no log before the settings
-        return 2
-    logs.configure(settings.log_level)
-    nesting.allow()
-    try:
-        asyncio.run(run(settings))
-    except LoginError as error:
-        structlog.get_logger().error("no way to the API server", error=str(error))
-        return 1
-    return 0
+    """Runs until SIGTERM or SIGINT. Gives the exit code of `run_component`."""
+    return run_component(Settings, run)
 
 
 if __name__ == "__main__":
