@@ -255,6 +255,14 @@ def test_what_if_of_what_is_not_there_is_refused(source: Source, change: dict[st
     assert (reply.status_code, reply.json()) == (422, {"detail": told})
 
 
+def test_what_if_of_a_job_both_added_and_removed_is_refused(source: Source) -> None:
+    added = [{"namespace": "ns", "name": name, "spec": TEMPLATE} for name in ("x", "new")]
+    reply = client(source).post("/v1/what-if", json={"add": added, "removeJobs": ["ns/y", "ns/x"]})
+    assert reply.status_code == 422
+    assert reply.json()["detail"].startswith("removeJobs: ns/x is in add, too")
+    assert "ns/y" not in reply.json()["detail"]
+
+
 PINNED = {"template": {"spec": {**TEMPLATE["template"]["spec"], "nodeSelector": {"zone": "a"}}}, "memory": "1Gi"}
 
 

@@ -1,8 +1,8 @@
 """What is asked over HTTP, and what is answered."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from rowen.crds.base import ApiModel, Name
 from rowen.crds.faults import FieldFaultsError
@@ -55,6 +55,14 @@ class WhatIf(ApiModel):
     """Jobs that are taken away, as `namespace/name`."""
     remove_nodes: Annotated[list[str], Field(max_length=MOST_REMOVED)] = []
     """Nodes that are taken away."""
+
+    @model_validator(mode="after")
+    def _one_wish_for_each(self) -> Self:
+        both = sorted({f"{job.namespace}/{job.name}" for job in self.add} & set(self.remove_jobs))
+        if both:
+            words = "is in add, too, and what is added stands for the job of its name: it was expected in one of them"
+            raise FieldFaultsError([("removeJobs", f"{job} {words}") for job in both])
+        return self
 
     @property
     def namespaces(self) -> frozenset[str]:
