@@ -70,7 +70,9 @@ def test_gateway_settings(monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert (settings.storage_uri, settings.job_secret_name) == ("s3://bucket/rowen", "rowen-batch")
     assert str(settings.tls_folder) in mounts
-    assert settings.port == container["ports"][0]["containerPort"]
+    assert {"metrics": settings.metrics_port, "api": settings.port} == {
+        port["name"]: port["containerPort"] for port in container["ports"]
+    }
     if secret:
         assert str(settings.storage_secret_folder) in mounts
     else:

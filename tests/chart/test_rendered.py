@@ -198,7 +198,7 @@ def test_monitors_name_ports_that_exist() -> None:
             (container,) = manifest["spec"]["template"]["spec"]["containers"]
             ports[manifest["metadata"]["name"]] = {port["name"] for port in container["ports"]}
     monitors = [manifest for manifest in manifests if manifest["kind"] == "PodMonitor"]
-    assert len(monitors) == 3
+    assert {monitor["metadata"]["name"] for monitor in monitors} == ports.keys()
     for monitor in monitors:
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
         assert endpoint["port"] in ports[monitor["metadata"]["name"]]
@@ -216,6 +216,16 @@ def test_the_schedulers_service_leads_to_its_api_and_not_to_its_metrics() -> Non
     callers = manifests["Role", "rowen-scheduler-caller"]["rules"]
     assert [rule["resourceNames"] for rule in callers] == [["https:rowen-scheduler:https"]]
     (ingress,) = manifests["NetworkPolicy", "rowen-scheduler"]["spec"]["ingress"]
+    assert [entry["port"] for entry in ingress["ports"]] == [9090, 9091]
+
+
+def test_the_gateways_service_leads_to_its_api_and_not_to_its_metrics() -> None:
+    manifests = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in render(FULL)}
+    (container,) = manifests["Deployment", "rowen-gateway"]["spec"]["template"]["spec"]["containers"]
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {"metrics": 9090, "api": 9091}
+    (port,) = manifests["Service", "rowen-gateway"]["spec"]["ports"]
+    assert (port["name"], port["targetPort"]) == ("https", "api")
+    (ingress,) = manifests["NetworkPolicy", "rowen-gateway"]["spec"]["ingress"]
     assert [entry["port"] for entry in ingress["ports"]] == [9090, 9091]
 
 

@@ -20,6 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from prometheus_client.parser import text_string_to_metric_families
 from s3 import S3Server
 
 from rowen.crds.generate import REPOSITORY
@@ -57,6 +58,7 @@ class Gateway:
     """A running gateway."""
 
     port: int
+    metrics_port: int
     trusted: ssl.SSLContext
     certificate: Path
     process: subprocess.Popen[bytes]
@@ -65,6 +67,12 @@ class Gateway:
         """OpenAI's base URL."""
         inner = f"/namespaces/{namespace}" if namespace else ""
         return f"https://127.0.0.1:{self.port}{inner}/v1"
+
+    def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """What Prometheus would read: by name and labels."""
+        told = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", trust_env=False, timeout=30)
+        families = text_string_to_metric_families(told.raise_for_status().text)
+        return {(each.name, frozenset(each.labels.items())): each.value for one in families for each in one.samples}
 
     def client(self, token: str, namespace: str | None) -> openai.OpenAI:
         """OpenAI's own client; it tries nothing again."""
@@ -75,9 +83,10 @@ class Gateway:
 @contextmanager
 def gateway(server: ApiServer, s3: S3Server, bucket: str, folder: Path, **more: str) -> Iterator[Gateway]:
     """Runs one; `more` are further settings."""
-    port, trusted = free_port(), certificate(folder / "tls")
+    port, metrics_port, trusted = free_port(), free_port(), certificate(folder / "tls")
     settings = {
         "port": str(port),
+        "metrics_port": str(metrics_port),
         "tls_folder": str(folder / "tls"),
         "storage_uri": f"s3://{bucket}/{PREFIX}",
         "storage_secret_folder": str(s3.secret(folder / "secret")),
@@ -100,7 +109,7 @@ def gateway(server: ApiServer, s3: S3Server, bucket: str, folder: Path, **more: 
         )
     try:
         _await(process, port, trusted)
-        yield Gateway(port, trusted, folder / "tls" / "tls.crt", process)
+        yield Gateway(port, metrics_port, trusted, folder / "tls" / "tls.crt", process)
     finally:
         process.terminate()
         process.wait(30)

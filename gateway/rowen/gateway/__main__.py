@@ -2,6 +2,9 @@
 
 import sys
 
+from prometheus_client import make_asgi_app
+
+from rowen.gateway.metrics import Metrics
 from rowen.gateway.routes.app import create_app
 from rowen.gateway.settings import Settings
 from rowen.gateway.storage import open_storage
@@ -17,9 +20,13 @@ async def _serve(settings: Settings) -> None:
         tls = context_of(read_pair(settings.tls_folder))
     with named("ROWEN_GATEWAY_STORAGE_SECRET_FOLDER", settings.storage_secret_folder):
         storage = open_storage(settings.storage_uri, settings.storage_secret_folder)
+    metrics = Metrics()
     async with await open_stranger() as stranger:
-        server = http_server(create_app(settings, stranger, storage), settings.port, tls)
-        await run([keep_current(tls, settings.tls_folder)], [server])
+        servers = (
+            http_server(create_app(settings, stranger, storage, metrics), settings.port, tls),
+            http_server(make_asgi_app(metrics.registry), settings.metrics_port),
+        )
+        await run([keep_current(tls, settings.tls_folder)], servers)
 
 
 def main() -> int:

@@ -37,7 +37,7 @@ class Batches:
 
     def __init__(self, storage: Storage, most_rows: int, job_secret_name: str | None) -> None:
         self._storage, self._most_rows, self._secret_name = storage, most_rows, job_secret_name
-        self._places = Places(_READ_AT_ONCE, _WAIT_SECONDS)
+        self._places = Places(_READ_AT_ONCE, _READ_AT_ONCE, _WAIT_SECONDS)
         # By its end, too: who lets a cancelled one go on and cancels it again makes another one.
         self._remembered = lru_cache(_REMEMBERED)(lambda namespace, stem, _ended: self._results(namespace, stem))
 
@@ -49,7 +49,7 @@ class Batches:
         if file is None or file.is_result:
             words = f"there is no uploaded file {asked.input_file_id!r} in namespace {guest.namespace}"
             raise ApiError(400, words, param="input_file_id", code="not_found")
-        rows = await self._rows(files, file, asked.endpoint)
+        rows = await self._rows(files, guest.namespace, file, asked.endpoint)
         engine = await _engine(guest, rows.model)
         stem = new_stem(time.time())
         record = BatchRecord(**asked.model_dump(), model=rows.model, rows=rows.count)
@@ -104,9 +104,9 @@ class Batches:
         failed = sum(block.count(b"\n") for block in files.blocks(errors)) if errors else 0
         return Results(frozenset(role for role, file in found.items() if file and file.stored.bytes), failed)
 
-    async def _rows(self, files: Files, file: File, endpoint: str) -> Rows:
+    async def _rows(self, files: Files, namespace: str, file: File, endpoint: str) -> Rows:
         """Raises `ApiError` with the faults, each with its line."""
-        async with self._places.take():
+        async with self._places.take(namespace):
             try:
                 return await asyncio.to_thread(self._read, files, file, endpoint)
             except FaultsError as error:

@@ -17,6 +17,8 @@ class Settings(BaseSettings):
 
     port: Annotated[int, Field(ge=1, le=65535)] = 9091
     """Port of the API; TLS alone."""
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] = 9090
+    """Port of the metrics, in clear."""
     tls_folder: Path
     """Where `tls.crt` and `tls.key` are."""
     storage_uri: WritableUri
@@ -30,3 +32,11 @@ class Settings(BaseSettings):
     """The largest upload."""
     most_rows: Annotated[int, Field(ge=1)] = 50_000
     """The most rows of a batch."""
+    most_uploads: Annotated[int, Field(ge=1)] = 4
+    """Uploads at once: each has its file on the gateway's own disk for a while."""
+    most_namespace_uploads: Annotated[int, Field(ge=1)] = 2
+    """Of these, those of one namespace."""
+    silence_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
+    """So long nothing may come of a body that is not whole."""
+    least_bytes_per_second: Annotated[int, Field(ge=0)] = 2**16
+    """How fast a body has to come, over each stretch of `silence_seconds`."""

@@ -13,7 +13,9 @@ from rowen.kube.errors import KubeError, RefusedError
 log = structlog.get_logger()
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-_AGAIN = {"Retry-After": "5"}
+_AGAIN, _NO_MORE = {"Retry-After": "5"}, {"Connection": "close"}
+_HEADERS = {429: _AGAIN, 503: _AGAIN, 408: _NO_MORE, 413: _NO_MORE}
+"""What is left of a body that is too slow or too large is not read."""
 
 
 class ApiError(Exception):
@@ -37,7 +39,7 @@ class ApiError(Exception):
         error: dict[str, Any] = {"message": self.message, "type": type_, "param": self.param, "code": self.code}
         if self.data:
             error["data"] = list(self.data)
-        return JSONResponse({"error": error}, self.status, _AGAIN if self.status in (429, 503) else None)
+        return JSONResponse({"error": error}, self.status, _HEADERS.get(self.status))
 
 
 def busy(message: str) -> ApiError:

@@ -7,8 +7,10 @@ from fastapi.responses import JSONResponse
 
 from rowen.gateway.batches import Batches
 from rowen.gateway.callers import errors
+from rowen.gateway.callers.bounds import Pace, Places
 from rowen.gateway.callers.errors import ApiError, busy
 from rowen.gateway.callers.guest import Door
+from rowen.gateway.metrics import Counted, Metrics
 from rowen.gateway.routes.batches import batches_routes
 from rowen.gateway.routes.files import files_routes
 from rowen.gateway.settings import Settings
@@ -18,14 +20,22 @@ from rowen.kube.client import Client
 log = structlog.get_logger()
 
 
-def create_app(settings: Settings, stranger: Client, storage: Storage) -> FastAPI:
+_PREFIXES = "/v1", "/namespaces/{namespace}/v1"
+_WAIT_SECONDS = 30.0
+"""How long an upload waits for its place."""
+
+
+def create_app(settings: Settings, stranger: Client, storage: Storage, metrics: Metrics) -> FastAPI:
     """The application; `stranger` reaches the API server as nobody."""
     app = FastAPI(title="Rowen batch gateway", docs_url=None, redoc_url=None, openapi_url=None)
-    door = Door(stranger)
+    app.add_middleware(Counted, metrics=metrics)
+    door, pace = Door(stranger), Pace(settings.silence_seconds, settings.least_bytes_per_second)
+    places = Places(settings.most_uploads, settings.most_namespace_uploads, _WAIT_SECONDS)
     batches = Batches(storage, settings.most_rows, settings.job_secret_name)
-    for prefix in ("/v1", "/namespaces/{namespace}/v1"):
-        app.include_router(files_routes(door, storage, settings.most_file_bytes), prefix=prefix)
-        app.include_router(batches_routes(door, batches), prefix=prefix)
+    files = files_routes(door, storage, settings.most_file_bytes, pace, places, metrics)
+    for prefix in _PREFIXES:
+        app.include_router(files, prefix=prefix)
+        app.include_router(batches_routes(door, batches, pace, metrics), prefix=prefix)
     errors.install(app)
 
     @app.exception_handler(StorageError)

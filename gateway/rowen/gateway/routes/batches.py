@@ -9,23 +9,26 @@ from pydantic import ValidationError
 from rowen.crds.faults import faults
 from rowen.gateway.batch import Batch
 from rowen.gateway.batches import Batches
-from rowen.gateway.callers.bounds import bounded
+from rowen.gateway.callers.bounds import Pace, bounded
 from rowen.gateway.callers.errors import ApiError
 from rowen.gateway.callers.guest import Door, Guest
 from rowen.gateway.jobs import ENDPOINTS, BatchRequest
+from rowen.gateway.metrics import Metrics
 from rowen.gateway.routes.pages import page
 
 _MOST_BYTES = 2**16
 
 
-def batches_routes(door: Door, batches: Batches) -> APIRouter:
-    """The routes."""
+def batches_routes(door: Door, batches: Batches, pace: Pace, metrics: Metrics) -> APIRouter:
+    """The routes. Bodies come at that `pace` at least."""
     router, entered = APIRouter(prefix="/batches"), Depends(door)
 
     @router.post("")
     async def create(request: Request, guest: Annotated[Guest, entered]) -> dict[str, Any]:
-        asked = _read(await bounded(request, _MOST_BYTES).body())
-        return await batches.told(await batches.create(guest, asked))
+        asked = _read(await bounded(request, _MOST_BYTES, pace).body())
+        made = await batches.create(guest, asked)
+        metrics.batches.labels(guest.namespace).inc()
+        return await batches.told(made)
 
     @router.get("")
     async def listed(

@@ -8,34 +8,38 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
-from rowen.gateway.callers.bounds import Places, bounded
+from rowen.gateway.callers.bounds import Pace, Places, bounded
 from rowen.gateway.callers.errors import ApiError
 from rowen.gateway.callers.guest import Door, Guest
 from rowen.gateway.files import File, Files
 from rowen.gateway.ids import new_stem
+from rowen.gateway.metrics import Metrics
 from rowen.gateway.routes.pages import Order, page
 from rowen.gateway.storage import Storage
 
 _FORM_BYTES = 2**16
 """What a form has around its file."""
-_AT_ONCE, _WAIT_SECONDS = 4, 30.0
-"""Uploads: each has its file on the gateway's own disk for a while."""
 
 
-def files_routes(door: Door, storage: Storage, most_bytes: int) -> APIRouter:
-    """The routes."""
-    router, places = APIRouter(prefix="/files"), Places(_AT_ONCE, _WAIT_SECONDS)
-    entered = Depends(door)
+def files_routes(
+    door: Door, storage: Storage, most_bytes: int, pace: Pace, places: Places, metrics: Metrics
+) -> APIRouter:
+    """The routes. Uploads have their `places`, and come at that `pace` at least."""
+    router, entered = APIRouter(prefix="/files"), Depends(door)
 
     @router.post("")
     async def upload(request: Request, guest: Annotated[Guest, entered]) -> dict[str, Any]:
         await guest.need("create")
-        async with places.take(), bounded(request, most_bytes + _FORM_BYTES).form(max_files=1, max_fields=8) as form:
+        async with (
+            places.take(guest.namespace),
+            bounded(request, most_bytes + _FORM_BYTES, pace).form(max_files=1, max_fields=8) as form,
+        ):
             content = _content(form, most_bytes)
             files = Files(storage, guest.namespace)
             name = content.filename or ""
             file = await asyncio.to_thread(files.add, new_stem(time.time()), name, content.file)
-            return file.to_wire()
+        metrics.uploaded_bytes.labels(guest.namespace).inc(file.stored.bytes)
+        return file.to_wire()
 
     @router.get("")
     async def listed(
