@@ -13,17 +13,14 @@ from itertools import count
 from pathlib import Path
 
 import torch
-from typing_extensions import override
+from rig.tuning_job import Steps, tuning_spec
 
-from rowen.crds.job.fine_tune import Lora
-from rowen.crds.job.worker import Location, ModelLocation, TuningSpec
 from rowen.demo import samples
 from rowen.node_agent.memory.pool import HANDLE_BYTES, Pool
 from rowen.node_agent.memory.pool_status import Kind
 from rowen.node_agent.native import library_path
 from rowen.runtime.memory.native_arena import NativeArena
 from rowen.runtime.memory.part import PoolPart
-from rowen.runtime.native import NoTenant
 from rowen.runtime.tuning import adapter
 from rowen.runtime.tuning.results.folder import FolderResults
 from rowen.runtime.tuning.tuner import Tuner
@@ -50,17 +47,6 @@ class Place:
 
 class _EndedError(Exception):
     """The benchmark has seen enough of a job."""
-
-
-class _Steps(NoTenant):
-    """The tenant's side of progress: calls back with the time and the tokens so far of each step."""
-
-    def __init__(self, step: Callable[[int, float, int], None]) -> None:
-        self._step = step
-
-    @override
-    def progress(self, completed: int, total: int, tokens: int) -> None:
-        self._step(completed, time.monotonic(), tokens)
 
 
 class Tuning:
@@ -137,22 +123,20 @@ class Tuning:
     def _run(self, step: Callable[[int, float, int], None], part: PoolPart | None) -> None:
         output = self._folder / f"adapter-{next(self._numbers)}"
         output.mkdir()
-        spec = TuningSpec(
-            base_model=ModelLocation(name_or_path=str(self._model)),
-            dataset=Location(where=str(self._dataset)),
-            output=Location(where=str(output)),
-            lora=Lora(),
+        spec = tuning_spec(
+            str(self._model),
+            str(self._dataset),
+            str(output),
             epochs=1000,
             batch_size=_BATCH_ROWS,
             sequence_length=_ROW_TOKENS,
             learning_rate=0.001,
-            held_out_fraction=0.0,
             checkpoint_steps=_MOST_STEPS,
             seed=0,
         )
         results = FolderResults(output, self._model, 1)
         try:
-            Tuner(spec, self._model, self._dataset, results, Progress("steps", _Steps(step)), part).run()
+            Tuner(spec, self._model, self._dataset, results, Progress("steps", Steps(step)), part).run()
         except _EndedError:
             pass
         finally:
