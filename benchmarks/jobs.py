@@ -68,8 +68,8 @@ class Plan:
 
 
 _SHAPE = samples.Shape(layers=8, hidden=1024, intermediate=2816, heads=16, key_value_heads=4)
-QUICK = Plan(_SHAPE, blocks=1, steps=12, checkpoint_steps=5, rows=64, answer_tokens=32)
-FULL = Plan(_SHAPE, blocks=6, steps=40, checkpoint_steps=10, rows=200, answer_tokens=48)
+QUICK = Plan(_SHAPE, blocks=1, steps=12, checkpoint_steps=5, rows=200, answer_tokens=48)
+FULL = Plan(_SHAPE, blocks=6, steps=40, checkpoint_steps=10, rows=400, answer_tokens=48)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _mean_row_tokens(model: Path, data: Path) -> float:
 
 
 def _program(name: str, run: Run) -> Mapping[str, float]:
-    """What the program says in its last line."""
+    """What the program says. vLLM's processes may say more after it."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(__file__).parent),
@@ -173,8 +173,9 @@ def _program(name: str, run: Run) -> Mapping[str, float]:
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_LIMIT_SECONDS)
     if ended.returncode != 0:
         raise RuntimeError(f"{name} ended with {ended.returncode}: {ended.stderr[-2000:]}")
-    said: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
-    return said
+    said = [line for line in ended.stdout.splitlines() if line.startswith('{"units": ')]
+    found: dict[str, float] = json.loads(said[-1])
+    return found
 
 
 def run(plan: Plan, seed: int) -> dict[str, Any]:
