@@ -34,6 +34,8 @@ COPY runtime/rowen/runtime /opt/rowen/code/rowen/runtime
 COPY demo/rowen/demo/samples.py /opt/rowen/code/rowen/demo/samples.py
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
 
+# What vLLM has torch compile even in eager mode, for log probabilities, would end the engine: there is no compiler here.
+ENV TORCH_COMPILE_DISABLE=1
 # Not earlier: package caches of the build belong elsewhere.
 ENV HOME=/tmp USER=rowen
 USER 65532:65532
