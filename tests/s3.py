@@ -1,4 +1,4 @@
-"""A real S3 server: versitygw over a folder of its own, on this machine's loopback, with credentials of its own."""
+"""A real S3 server: versitygw over a folder of its own, on this machine, with credentials of its own."""
 
 import contextlib
 import functools
@@ -23,10 +23,12 @@ _START_SECONDS = 30.0
 class S3Server:
     """A running server. It may be killed and started again at the same address over the same objects."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+        """Starts it at an address of this machine."""
         self._folder = folder
-        self._port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self._port}"
+        self._host = host
+        self.port = free_port()
+        self.endpoint = f"http://{host}:{self.port}"
         self.access_key = secrets.token_hex(8)
         self.secret_key = secrets.token_hex(16)
         (folder / "objects").mkdir()
@@ -37,12 +39,12 @@ class S3Server:
         environment = {**os.environ, "ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [BINARIES / "versitygw", "--port", f"127.0.0.1:{self._port}", "posix", self._folder / "objects"],
+                [BINARIES / "versitygw", "--port", f"{self._host}:{self.port}", "posix", self._folder / "objects"],
                 env=environment, stdout=log, stderr=log,
             )  # fmt: skip
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            with contextlib.suppress(OSError), socket.create_connection((self._host, self.port), timeout=1):
                 return
             time.sleep(0.05)
         raise RuntimeError(f"no S3 server: {(self._folder / 'server.log').read_text()[-2000:]}")
@@ -52,16 +54,20 @@ class S3Server:
         self._process.kill()
         self._process.wait()
 
-    def secret(self, folder: Path, **other: str) -> Path:
-        """Writes the server's credentials as the kubelet mounts a Secret of them; `other` replaces keys."""
-        folder.mkdir(parents=True, exist_ok=True)
-        keys = {
+    @property
+    def keys(self) -> dict[str, str]:
+        """The server's credentials, as the keys of a Secret."""
+        return {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": REGION,
         }
-        for name, value in {**keys, **other}.items():
+
+    def secret(self, folder: Path, **other: str) -> Path:
+        """Writes the server's credentials as the kubelet mounts a Secret of them; `other` replaces keys."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, value in {**self.keys, **other}.items():
             (folder / name).write_text(value)
         return folder
 

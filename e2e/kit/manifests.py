@@ -36,7 +36,8 @@ def online_service(
     }
 
 
-def _job(name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+def job(name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """An OfflineJob with that spec."""
     return {
         "apiVersion": API_VERSION,
         "kind": "OfflineJob",
@@ -47,7 +48,7 @@ def _job(name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 def fine_tune(name: str, namespace: str, model_path: str, dataset: str, output: str, **fields: Any) -> dict[str, Any]:
     """A fine-tuning job; `fields` go into `spec.fineTune`."""
-    return _job(
+    return job(
         name,
         namespace,
         {
@@ -64,7 +65,7 @@ def fine_tune(name: str, namespace: str, model_path: str, dataset: str, output: 
 
 def batch(name: str, namespace: str, model_path: str, requests: str, results: str, **fields: Any) -> dict[str, Any]:
     """A batch inference job; `fields` go into `spec`."""
-    return _job(
+    return job(
         name,
         namespace,
         {
@@ -93,4 +94,4 @@ def spinning(name: str, namespace: str, image: str, **fields: Any) -> dict[str, 
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    return _job(name, namespace, {"memory": "256Mi", "template": {"spec": {"containers": [container]}}, **fields})
+    return job(name, namespace, {"memory": "256Mi", "template": {"spec": {"containers": [container]}}, **fields})

@@ -1,0 +1,79 @@
+"""The batch gateway in its pod, as docs/batch-api.md has it set up, and OpenAI's client for it."""
+
+import json
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+
+from kit.bucket import Bucket
+from kit.kubectl import apply, delete, get, kubectl
+from rowen.demo.cluster.install import RELEASE, RELEASE_NAMESPACE
+from rowen.demo.cluster.kubectl import binary
+
+NAME = f"{RELEASE}-gateway"
+JOB_SECRET = "rowen-batch"
+_HOST = f"{NAME}.{RELEASE_NAMESPACE}.svc"
+_TLS_SECRET, _FILES_SECRET = NAME, "rowen-files"
+_CHART = Path(__file__).parents[2] / "charts" / "rowen"
+
+
+class Gateway:
+    """The gateway as its users see it."""
+
+    def __init__(self, certificate: Path) -> None:
+        service = get("service", NAME, RELEASE_NAMESPACE) or {}
+        self._address = service["spec"]["clusterIP"]
+        self._trusted = ssl.create_default_context(cafile=str(certificate))
+
+    def client(self, token: str, namespace: str) -> openai.OpenAI:
+        """OpenAI's client. This machine does not ask the cluster's DNS, so the address is the Service's own."""
+
+        def named(request: httpx.Request) -> None:
+            request.extensions["sni_hostname"] = _HOST
+
+        http = httpx.Client(verify=self._trusted, trust_env=False, event_hooks={"request": [named]})
+        url = f"https://{self._address}/namespaces/{namespace}/v1"
+        return openai.OpenAI(api_key=token, base_url=url, http_client=http, timeout=60)
+
+
+@contextmanager
+def running(bucket: Bucket, folder: Path) -> Iterator[Gateway]:
+    """Switches the gateway on, and off again. Files are in the bucket; `folder` receives the certificate."""
+    certificate, key = _certificate(folder)
+    tls = kubectl(
+        "create", "secret", "tls", _TLS_SECRET, "-n", RELEASE_NAMESPACE, f"--cert={certificate}", f"--key={key}",
+        "--dry-run=client", "-o", "json",
+    )  # fmt: skip
+    apply(json.loads(tls), bucket.secret(_FILES_SECRET, RELEASE_NAMESPACE))
+    storage = {"uri": bucket.uri("batches"), "secretName": _FILES_SECRET, "ports": [bucket.server.port]}
+    try:
+        _upgrade({"enabled": True, "tlsSecret": _TLS_SECRET, "storage": storage})
+        kubectl("rollout", "status", f"deployment/{NAME}", "-n", RELEASE_NAMESPACE, "--timeout=120s", timeout=130)
+        yield Gateway(certificate)
+    finally:
+        _upgrade({"enabled": False})
+        for name in (_TLS_SECRET, _FILES_SECRET):
+            delete("secret", name, RELEASE_NAMESPACE)
+
+
+def _upgrade(batch_api: dict[str, Any]) -> None:
+    helm = [binary("helm"), "upgrade", RELEASE, str(_CHART), "--namespace", RELEASE_NAMESPACE, "--reuse-values"]
+    values = json.dumps({"batchApi": batch_api})
+    done = subprocess.run([*helm, "--values=-"], input=values, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    openssl = [
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+        "-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{_HOST}", "-out", certificate, "-keyout", key,
+    ]  # fmt: skip
+    subprocess.run(openssl, check=True, capture_output=True, timeout=60)
+    return certificate, key
