@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rowen.crds.job.worker import ExitCode
+from rowen.runtime import line_reader
 from rowen.runtime.batch.output import Lines
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.failure import WorkerError
@@ -94,6 +95,35 @@ def test_a_row_that_has_changed_since_is_not_taken_for_the_old_one(tmp_path: Pat
     with pytest.raises(WorkerError, match=r"in\.jsonl:2 has changed") as caught:
         rows.row(2)
     assert caught.value.code is ExitCode.RETRY
+
+
+def test_a_line_that_is_too_long_is_a_problem_and_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reader, "LONGEST_LINE_BYTES", 2**20)
+    path = tmp_path / "in.jsonl"
+    with path.open("wb") as stream:
+        stream.write(row("a").encode() + b"\n")
+        stream.truncate(64 * 2**20)
+        stream.seek(0, 2)
+        stream.write(b"\n" + row("b").encode())
+    tracemalloc.start()
+    rows = Rows(path)
+    said = [(bad.line, bad.problem) for bad in rows.problems()]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert said == [(2, "in.jsonl:2: longer than 1Mi")]
+    assert [rows.row(line).custom_id for line in rows] == ["a", None, "b"]
+    assert peak_bytes < 8 * 2**20
+
+
+@pytest.mark.parametrize("spaces", [0, 1])
+def test_the_newline_counts_in_the_length_of_a_line(
+    spaces: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_reader, "LONGEST_LINE_BYTES", len(row("a")) + 1)
+    (tmp_path / "in.jsonl").write_text(row("a") + " " * spaces + "\n" + " " * 1000 + "\n\n" + row("b"))
+    rows = Rows(tmp_path / "in.jsonl")
+    assert [bad.line for bad in rows.problems()] == [1, 2][1 - spaces :]
+    assert [rows.row(line).custom_id for line in rows] == [None if spaces else "a", None, "b"]
 
 
 def test_a_million_rows_take_some_bytes_each(tmp_path: Path) -> None:

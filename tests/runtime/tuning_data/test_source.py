@@ -1,6 +1,7 @@
 """The files of a dataset, and what is said of rows that are wrong."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from rowen.crds.job.worker import ExitCode
+from rowen.runtime import line_reader
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.data.rows import Chat, Text, row_of
 from rowen.runtime.tuning.data.source import digest, files, records
@@ -85,6 +87,27 @@ def test_a_disk_that_fails_is_tried_again() -> None:
     with pytest.raises(WorkerError, match=str(BROKEN)) as caught:
         read(BROKEN)
     assert (caught.value.reason, caught.value.code) == ("Failed", ExitCode.RETRY)
+
+
+def test_a_line_that_is_too_long_is_named_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reader, "LONGEST_LINE_BYTES", 2**20)
+    path = write(tmp_path / "data.jsonl", [{"text": "a"}])
+    with path.open("r+b") as stream:
+        stream.truncate(64 * 2**20)
+        stream.seek(0, 2)
+        stream.write(b'\n{"text": "b"}\n')
+    tracemalloc.start()
+    found = list(records(path))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 8 * 2**20
+    assert [(place, value()) for place, value in found[::2]] == [
+        (f"{path}:1", {"text": "a"}),
+        (f"{path}:3", {"text": "b"}),
+    ]
+    assert found[1][0] == f"{path}:2"
+    with pytest.raises(ValueError, match="longer than 1Mi"):
+        found[1][1]()
 
 
 def test_another_content_or_name_has_another_digest(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError, reading
+from rowen.runtime.line_reader import is_too_long, read_line, read_lines, too_long
 
 _DIGEST_BYTES = 16
 _BLANK, _ROW, _PROBLEM = range(3)
@@ -77,7 +78,7 @@ class Rows:
     def row(self, line: int) -> Row:
         """The row of this line. Raises `WorkerError`, `OSError`."""
         self._file.seek(self._offsets[line - 1])
-        row = _row(self._name, line, self._file.readline())
+        row = _row(self._name, line, read_line(self._file))
         first = self._first_lines.get(line)
         was_row = self._kinds[line - 1] == _ROW or first is not None
         if _digest(row.custom_id) != self._digest(line) or (row.content is not None) != was_row:
@@ -100,13 +101,11 @@ class Rows:
         self._file.close()
 
     def _look_through(self) -> None:
-        offset = 0
-        for line, data in enumerate(self._file, start=1):
-            row = _row(self._name, line, data) if data.strip() else None
+        for line, (offset, data) in enumerate(read_lines(self._file), start=1):
+            row = _row(self._name, line, data) if is_too_long(data) or data.strip() else None
             self._offsets.append(offset)
             self._kinds.append(_BLANK if row is None else _PROBLEM if row.content is None else _ROW)
             self._digests += _digest(row.custom_id if row else None)
-            offset += len(data)
 
     def _digest(self, line: int) -> bytes:
         return bytes(self._digests[_DIGEST_BYTES * (line - 1) : _DIGEST_BYTES * line])
@@ -132,6 +131,8 @@ def _digest(custom_id: str | None) -> bytes:
 
 
 def _row(name: str, line: int, data: bytes) -> Row:
+    if is_too_long(data):
+        return Row(line, None, None, f"{name}:{line}: {too_long()}")
     try:
         value = json.loads(data)
     except ValueError as error:

@@ -1,9 +1,11 @@
 """Conversations as tokens, by the tokenizer's chat template."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import structlog
+from transformers.utils.chat_template_utils import render_jinja_template
 from trl.chat_template_utils import (
     get_training_chat_template,
     has_generation_markers,
@@ -11,10 +13,14 @@ from trl.chat_template_utils import (
 )
 
 from rowen.runtime.failure import WorkerError
+from rowen.runtime.tuning.data.draft import Draft, Tokens
 from rowen.runtime.tuning.data.example import IGNORED, Example
 from rowen.runtime.tuning.data.rows import Chat, Messages
 
 log = structlog.get_logger()
+
+Spans = Sequence[tuple[int, int]]
+"""Where the assistant's parts of a text begin and end, in characters."""
 
 
 class ChatEncoder:
@@ -29,34 +35,63 @@ class ChatEncoder:
         self._assistant_only = assistant_only
         self._template = _marked_template(tokenizer) if assistant_only else None
 
-    def encode(self, row: Chat) -> Example:
+    def draft(self, row: Chat) -> Draft:
         """The whole conversation. Raises `ValueError`, with the template's words where it refuses the messages."""
-        whole = self._rendered([*row.given, *row.messages], row, return_assistant_tokens_mask=self._assistant_only)
-        tokens = list(whole["input_ids"])
-        given = self._given_tokens(row, tokens)
-        spoken = whole["assistant_masks"] if self._assistant_only else [1] * len(tokens)
+        whole, spans = self._rendered([*row.given, *row.messages], row, marked=self._assistant_only)
+        texts = [whole]
+        if row.given:
+            prompt, _ = self._rendered(row.given, row, add_generation_prompt=True)
+            texts.append(prompt)
+        return Draft(texts, partial(self._example, spans))
+
+    def _example(self, spans: Spans, texts: Sequence[Tokens]) -> Example:
+        whole, tokens = texts[0], texts[0].ids
+        given = _common(texts[1].ids, tokens) if texts[1:] else 0
+        spoken = _spoken(whole, spans) if self._assistant_only else [1] * len(tokens)
         if 1 not in spoken:
             raise ValueError("assistantOnlyLoss: the assistant says nothing")
         labels = [token if said else IGNORED for token, said in zip(tokens, spoken, strict=True)]
         return Example(tokens, [IGNORED] * given + labels[given:])
 
-    def _given_tokens(self, row: Chat, tokens: list[int]) -> int:
-        """How many tokens the conversation has in common with one that the assistant is about to answer."""
-        if not row.given:
-            return 0
-        prompt = self._rendered(row.given, row, add_generation_prompt=True)["input_ids"]
-        pairs = enumerate(zip(prompt, tokens, strict=False))
-        return next((number for number, (one, other) in pairs if one != other), min(len(prompt), len(tokens)))
-
-    def _rendered(self, messages: Messages, row: Chat, **options: Any) -> Mapping[str, list[int]]:
+    def _rendered(self, messages: Messages, row: Chat, *, marked: bool = False, **options: Any) -> tuple[str, Spans]:
+        """The text, and where it is the assistant's if the template marks that."""
+        tools = row.tools or None
         try:
-            rendered: Mapping[str, list[int]] = self._tokenizer.apply_chat_template(
-                messages, tools=row.tools or None, chat_template=self._template, return_dict=True, **options
+            # Its types say that it returns one text.
+            rendered: Any = render_jinja_template(
+                [messages],
+                tools=tools,
+                chat_template=self._tokenizer.get_chat_template(self._template, tools),
+                return_assistant_tokens_mask=marked,
+                **options,
+                **self._tokenizer.special_tokens_map,
             )
         except Exception as error:
             # Whatever a template raises: it is a program of the model's.
             raise ValueError(f"the chat template refuses it: {type(error).__name__}: {error}") from error
-        return rendered
+        [text], spans = rendered
+        return text, spans[0] if marked else []
+
+
+def _common(prompt: list[int], tokens: list[int]) -> int:
+    """How many tokens a conversation has in common with one that the assistant is about to answer."""
+    pairs = enumerate(zip(prompt, tokens, strict=False))
+    return next((number for number, (one, other) in pairs if one != other), min(len(prompt), len(tokens)))
+
+
+def _spoken(text: Tokens, spans: Spans) -> list[int]:
+    """1 for each token of these parts, as `apply_chat_template` has its `assistant_masks`."""
+    spoken = [0] * len(text.ids)
+    for begin, end in spans:
+        if not end:
+            # Nothing is said at the very beginning.
+            continue
+        first, last = text.place(begin), text.place(end - 1)
+        if first is None:
+            break
+        stop = last + 1 if last else len(spoken)
+        spoken[first:stop] = [1] * (stop - first)
+    return spoken
 
 
 def _marked_template(tokenizer: Any) -> str | None:

@@ -1,17 +1,22 @@
 """All rows of a dataset as examples, with what did not fit."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.data.chat import ChatEncoder
+from rowen.runtime.tuning.data.draft import Draft, Tokens
 from rowen.runtime.tuning.data.example import Example
 from rowen.runtime.tuning.data.rows import Text, row_of
 from rowen.runtime.tuning.data.source import Record
 from rowen.runtime.tuning.data.text import TextEncoder
 
 _REPORTED_ROWS = 5
+_ROWS_AT_ONCE = 1024
+_CHARACTERS_AT_ONCE = 2**18
+"""Of a tokenizer's answer more is in memory than of the examples that are made of it: some hundred bytes a token."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +39,64 @@ class RowEncoder:
         self._text = TextEncoder(tokenizer)
         self._chat: ChatEncoder | None = None
 
-    def encode(self, value: object) -> Example:
-        """Raises `ValueError` for a row that is wrong, and `WorkerError` for a tokenizer that will not do."""
-        row = row_of(value)
-        if isinstance(row, Text):
+    def encoded(self, rows: Iterable[Record]) -> Iterator[tuple[str, Example | ValueError]]:
+        """Where each row is, and its example or what is wrong with it. Many rows are tokenized together.
+
+        Raises `WorkerError` for a tokenizer that will not do.
+        """
+        drafts: list[tuple[str, Draft | ValueError]] = []
+        characters = 0
+        for place, read in rows:
+            draft = self._drafted(read)
+            drafts.append((place, draft))
+            characters += 0 if isinstance(draft, ValueError) else sum(map(len, draft.texts))
+            if len(drafts) >= _ROWS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
+                yield from self._examples(drafts)
+                drafts, characters = [], 0
+        yield from self._examples(drafts)
+
+    def _drafted(self, read: Callable[[], object]) -> Draft | ValueError:
+        try:
+            row = row_of(read())
+            if not isinstance(row, Text):
+                return self._chats().draft(row)
             if self._assistant_only:
                 raise ValueError("assistantOnlyLoss needs messages, and this is a text")
-            return self._text.encode(row)
+            return self._text.draft(row)
+        except ValueError as error:
+            return error
+
+    def _chats(self) -> ChatEncoder:
         if self._chat is None:
             self._chat = ChatEncoder(self._tokenizer, assistant_only=self._assistant_only)
-        return self._chat.encode(row)
+        return self._chat
+
+    def _examples(self, drafts: Sequence[tuple[str, Draft | ValueError]]) -> Iterator[tuple[str, Example | ValueError]]:
+        proper = [draft for _, draft in drafts if isinstance(draft, Draft)]
+        examples = iter(self._tokenized(proper) if proper else ())
+        for place, draft in drafts:
+            yield place, draft if isinstance(draft, ValueError) else next(examples)
+
+    def _tokenized(self, drafts: Sequence[Draft]) -> list[Example | ValueError]:
+        texts = [text for draft in drafts for text in draft.texts]
+        try:
+            found = self._tokenizer(
+                texts, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
+            )
+        except Exception as error:
+            # Whatever a tokenizer raises. It does not say at which text.
+            if len(drafts) > 1:
+                return [example for draft in drafts for example in self._tokenized([draft])]
+            return [ValueError(f"the tokenizer refuses it: {type(error).__name__}: {error}")]
+        tokens = (Tokens(ids, partial(found.char_to_token, number)) for number, ids in enumerate(found["input_ids"]))
+        return [_example(draft, [next(tokens) for _ in draft.texts]) for draft in drafts]
+
+
+def _example(draft: Draft, tokens: Sequence[Tokens]) -> Example | ValueError:
+    try:
+        return draft.example(tokens)
+    except ValueError as error:
+        return error
 
 
 def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: int) -> Examples:
@@ -54,13 +107,11 @@ def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: in
     kept: list[Example] = []
     reported: list[str] = []
     wrong = cut = dropped = 0
-    for place, read in rows:
-        try:
-            whole = encoder.encode(read())
-        except ValueError as error:
+    for place, whole in encoder.encoded(rows):
+        if isinstance(whole, ValueError):
             wrong += 1
             if wrong <= _REPORTED_ROWS:
-                reported.append(f"{place}: {error}")
+                reported.append(f"{place}: {whole}")
             continue
         example = whole.cut(sequence_length)
         if not example.is_learned:

@@ -22,4 +22,5 @@ class Example:
     @property
     def is_learned(self) -> bool:
         """Whether there is anything to learn; the first token has nothing before it that it could follow from."""
-        return any(label != IGNORED for label in self.labels[1:])
+        later = self.labels[1:]
+        return later.count(IGNORED) < len(later)

@@ -10,6 +10,7 @@ import pyarrow
 from pyarrow.parquet import ParquetFile
 
 from rowen.runtime.failure import WorkerError, input_failure, reading
+from rowen.runtime.line_reader import is_too_long, read_lines, too_long
 
 Record = tuple[str, Callable[[], object]]
 """Where a row is, and how its value is read; that raises `ValueError`."""
@@ -56,12 +57,14 @@ def _is_visible(file: Path, folder: Path) -> bool:
 
 def _lines(path: Path) -> Iterator[Record]:
     with reading("DatasetMissing", path), path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip():
+        for number, (_, line) in enumerate(read_lines(stream), start=1):
+            if is_too_long(line) or line.strip():
                 yield f"{path}:{number}", partial(_parsed, line)
 
 
 def _parsed(line: bytes) -> object:
+    if is_too_long(line):
+        raise ValueError(too_long())
     try:
         return json.loads(line)
     except ValueError as error:

@@ -1,8 +1,9 @@
 """Texts as tokens: what is given, what is learned, and where a sequence begins and ends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from rowen.runtime.tuning.data.draft import Draft, Tokens
 from rowen.runtime.tuning.data.example import IGNORED, Example
 from rowen.runtime.tuning.data.rows import Text
 
@@ -28,13 +29,16 @@ class TextEncoder:
         self._tokenizer = tokenizer
         self._start = self._start_tokens()
 
-    def encode(self, row: Text) -> Example:
+    def draft(self, row: Text) -> Draft:
         """Start tokens, prompt, completion and end token, as the model meets them when it answers.
 
         Prompt and completion are tokenized apart, so that none of the tokens is part of both.
         """
-        prompt = self._tokens(row.prompt) if row.prompt else []
-        completion = self._tokens(row.completion)
+        return Draft([row.prompt, row.completion] if row.prompt else [row.completion], self._example)
+
+    def _example(self, texts: Sequence[Tokens]) -> Example:
+        *given, learned = texts
+        prompt, completion = [token for text in given for token in text.ids], learned.ids
         # A text may spell out the special tokens itself.
         if (prompt + completion)[: len(self._start)] != self._start:
             prompt = self._start + prompt
