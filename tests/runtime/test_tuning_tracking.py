@@ -1,13 +1,16 @@
 """Weights & Biases, without a server: in offline mode, and with one that is not there."""
 
 import os
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runtime.tuning_runs import spec
+from wandb.proto.wandb_internal_pb2 import Record
 
 from rowen.crds.job.fine_tune import WeightsAndBiases
 from rowen.crds.job.worker import ExitCode
@@ -52,6 +55,61 @@ def test_a_run_is_shown_under_the_jobs_name(
     files = [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]
     assert not any(KEY.encode() in path.read_bytes() for path in files)
     assert KEY not in "".join(capfd.readouterr())
+
+
+def records(data: bytes) -> Iterator[Record]:
+    """What goes to the server, from a short file: a header, and before each record its checksum, length and kind."""
+    at = 7
+    while at < len(data):
+        _, length, kind = struct.unpack_from("<IHB", data, at)
+        assert kind == 1, "a record in pieces"
+        at += 7 + length
+        yield Record.FromString(data[at - length : at])
+
+
+def exit_code(scratch: Path) -> tuple[str, int]:
+    """Run and exit code of an attempt."""
+    [path] = scratch.glob("wandb/offline-run-*/*.wandb")
+    found = list(records(path.read_bytes()))
+    [name] = {record.run.run_id for record in found if record.HasField("run")}
+    [code] = [record.exit.exit_code for record in found if record.HasField("exit")]
+    return name, code
+
+
+def test_a_failed_attempt_is_shown_as_failed_and_the_next_goes_on_in_its_run(
+    secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(OSError, match="disk"), weights_and_biases(WANTED, "job", DIGEST, tmp_path / "first"):
+        raise OSError("disk")
+    with weights_and_biases(WANTED, "job", DIGEST, tmp_path / "second"):
+        pass
+    assert exit_code(tmp_path / "first") == (DIGEST[:32], 1)
+    assert exit_code(tmp_path / "second") == (DIGEST[:32], 0)
+
+
+class Broken:
+    """A run whose helper has died."""
+
+    def finish(self, exit_code: int) -> None:
+        raise ConnectionResetError("the helper has died")
+
+
+@pytest.mark.parametrize("failure", [None, WorkerError("DiskFull", "no space left")])
+def test_a_run_that_cannot_be_completed_changes_nothing_for_the_job(
+    failure: WorkerError | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "_started", lambda *_: Broken())
+    told = None
+    try:
+        with weights_and_biases(WANTED, "job", DIGEST, tmp_path):
+            if failure is not None:
+                raise failure
+    except WorkerError as error:
+        told = error
+    assert told is failure
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ log = structlog.get_logger()
 
 _KEY, _SERVER = "WANDB_API_KEY", "WANDB_BASE_URL"
 _START_SECONDS, _END_SECONDS = 60.0, 60.0
+_DONE, _FAILED = 0, 1
+"""Exit codes, by which the run is shown as finished or failed."""
 
 
 class Events:
@@ -44,7 +46,7 @@ class Events:
 def weights_and_biases(
     wanted: WeightsAndBiases | None, job: str, digest: str, scratch: Path
 ) -> Iterator[list[TrainerCallback]]:
-    """Callbacks that show the run there; all attempts at a job are one run.
+    """Callbacks that show the run there; all attempts at a job are one run, failed until the next of them goes on.
 
     The job does not depend on it: when the server is away this is said in the log. Raises `WorkerError` for a secret
     that lacks its key or has no URL where one should be.
@@ -55,8 +57,18 @@ def weights_and_biases(
         return
     try:
         yield [WandbCallback()]  # type: ignore[no-untyped-call]
-    finally:
-        run.finish()
+    except BaseException:
+        _finish(run, _FAILED)
+        raise
+    _finish(run, _DONE)
+
+
+def _finish(run: Any, exit_code: int) -> None:
+    try:
+        run.finish(exit_code)
+    except Exception as error:
+        # Its helper may have died in any way.
+        log.warning("Weights & Biases does not complete the run", error=str(error))
 
 
 def _started(wanted: WeightsAndBiases, job: str, digest: str, scratch: Path) -> Any:
