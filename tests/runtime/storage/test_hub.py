@@ -9,9 +9,11 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from rowen.crds.job.worker import ExitCode, ModelLocation
+from rowen.crds.job.worker import ExitCode, Location, ModelLocation
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.model_source import model_folder
+from rowen.runtime.storage import store
+from rowen.runtime.storage.inputs import local_copy
 
 
 @contextmanager
@@ -69,3 +71,15 @@ def test_an_answer_is_the_users_error_or_passes(
 def test_a_hub_that_is_away_is_for_another_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused("http://127.0.0.1:9", tmp_path, monkeypatch)
     assert (error.code, "cannot be downloaded" in error.message) == (ExitCode.RETRY, True)
+
+
+@pytest.mark.parametrize(
+    "where", ["datasets/owner", "datasets/owner/", "owner", "datasets", "datasets/o/a--b/in.jsonl"]
+)
+def test_an_address_of_no_repository_is_the_users_error(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_PAUSES_SECONDS", ())
+    with pytest.raises(
+        WorkerError, match=rf"hf://{where.rstrip('/')} cannot be used: .*(namespace/name|repo_id)"
+    ) as caught:
+        local_copy(Location(where=f"hf://{where}"), "InputMissing")
+    assert (caught.value.reason, caught.value.code) == ("InputMissing", ExitCode.USER_ERROR)

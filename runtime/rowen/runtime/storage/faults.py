@@ -10,6 +10,7 @@ _DENIED_CODES = (
 )  # fmt: skip
 _EXPIRED_CODES = ("ExpiredToken", "RequestTimeTooSkewed")
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError")
+_NO_REPOSITORIES = ("HfUriError", "HFValidationError")
 _NO_COPY = "LocalEntryNotFoundError"
 """The hub did not give it, and there is no older copy: its cause tells why."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -63,6 +64,9 @@ def _told(error: BaseException) -> Fault | None:
 def _by_type(error: BaseException) -> Fault | None:
     if type(error).__name__ in _NO_CREDENTIALS or isinstance(error, PermissionError):
         return Fault.DENIED
+    # Of one part alone the hub's library says it with a bare ValueError.
+    if type(error).__name__ in _NO_REPOSITORIES or str(error).startswith("Repository id must be"):
+        return Fault.ADDRESS
     if isinstance(error, FileNotFoundError):
         return Fault.MISSING
     if isinstance(error, FileExistsError):
