@@ -4,7 +4,6 @@ ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
 
 ENV PATH=/opt/rowen/bin:$PATH \
-    PYTHONPATH=/opt/rowen/code \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     VLLM_NO_USAGE_STATS=1
@@ -29,10 +28,16 @@ RUN python3 -m venv /opt/uv \
     && rm -rf /opt/uv \
     && (mountpoint -q /root/.cache/uv || rm -rf /root/.cache/uv)
 
+# The official image of Python has its own library without bytecode.
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash -x '/(site-packages|dist-packages|lib2to3|test)/' \
+    "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
+
 COPY crds/rowen/crds /opt/rowen/code/rowen/crds
 COPY runtime/rowen/runtime /opt/rowen/code/rowen/runtime
 COPY demo/rowen/demo/samples.py /opt/rowen/code/rowen/demo/samples.py
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
+# Python finds it by a file of its own: PYTHONPATH is the user's, who may set it in a podTemplate.
+RUN echo /opt/rowen/code > /opt/rowen/lib/python3.11/site-packages/rowen.pth \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/rowen/code
 
 # What vLLM has torch compile even in eager mode, for log probabilities, would end the engine: there is no compiler here.
 ENV TORCH_COMPILE_DISABLE=1

@@ -2,6 +2,5 @@
 ARG BASE
 FROM ${BASE}
 USER 0
-RUN rm -rf /opt/rowen/code /opt/rowen/lib/python3.11/site-packages/structlog*
-ENV PYTHONPATH=
+RUN cd /opt/rowen && rm -rf code lib/python3.11/site-packages/rowen.pth lib/python3.11/site-packages/structlog*
 USER 65532:65532
