@@ -24,6 +24,9 @@
  * compare-and-swap of both halves, with the value read before the agent looked at the requests in flight: it fails
  * when any request has arrived since, so an open never overrides a close.
  *
+ * An engine on several devices is a member of each, and tells each of them the same: all of its requests, and every gap.
+ * One request closes all of their gates. Whoever counts requests takes one device's.
+ *
  * Lockstep. A tenant on several devices is a member of each. It runs while every one of their gates is open and every
  * lease valid; it acknowledges each close on the device that closed. Granted time and progress are the process's own
  * and the same in all of its files: readers take one of them, never the sum.
@@ -44,6 +47,7 @@
 
 #define ROWEN_TENANT_SLOTS 16   /* offline pods per device */
 #define ROWEN_TENANT_DEVICES 16 /* devices that one process may run on in lockstep */
+#define ROWEN_ENGINE_DEVICES 16 /* devices that one engine may be on */
 #define ROWEN_GAPS 1024
 #define ROWEN_RECORDS 512
 #define ROWEN_CPU_WORDS 16 /* 1024 CPUs */
@@ -166,23 +170,26 @@ struct rowen_member_page {
 
 /* Online side: waits for nobody outside the process. */
 
-/* Attaches through the socket. Once it has been called the library keeps trying for as long as the process lives, and
- * attaches again to each new agent. Returns 0, or why not yet: -errno. The other functions do nothing until then. */
-ROWEN_API int32_t rowen_online_attach(const char *socket_path);
+/* Attaches through the devices' sockets, separated by colons. Once it has been called the library keeps trying for as
+ * long as the process lives, and attaches again to each new agent. Returns 0, or why it is not on all of them yet:
+ * -errno. The other functions do nothing for a device until then. */
+ROWEN_API int32_t rowen_online_attach(const char *socket_paths);
 ROWEN_API int32_t rowen_online_busy(void);
 ROWEN_API void rowen_online_idle(void);
 ROWEN_API void rowen_online_step(uint64_t begin_ns, uint64_t end_ns);
 ROWEN_API void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t tpot_ns, uint32_t output_tokens,
                                    uint32_t tenant_present);
+/* Offline processes on the devices now; one on several counts with each. */
 ROWEN_API uint32_t rowen_online_tenants(void);
 /* What this process tells of its requests cannot be relied on from now on, for as long as it lives. */
 ROWEN_API void rowen_online_fail(void);
+/* Puts every thread on the CPUs of all its devices, from when each of them has been attached to. 0 or -errno. */
 ROWEN_API int32_t rowen_online_pin(void);
 
 /* An arena of the device's memory, once per process (memory/arena/arena.h says what can be done with it); 0: with as
  * many handles as the pool has. NULL and *error, -errno: -ENOTCONN: no agent yet; -ENODEV: the device has no pool;
- * -EEXIST: the process has its arena already. The library hands it to each new agent. Children after fork() have no part
- * in it, and may open their own. Waits for the agent, 10 s at most. */
+ * -EEXIST: the process has its arena already; -EOPNOTSUPP: the engine is on several devices. The library hands it to each
+ * new agent. Children after fork() have no part in it, and may open their own. Waits for the agent, 10 s at most. */
 struct rowen_arena;
 ROWEN_API struct rowen_arena *rowen_online_memory(uint32_t capacity, int32_t *error);
 

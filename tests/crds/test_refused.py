@@ -376,6 +376,9 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         changed(SERVICE, "spec.engine.memoryLimit", "1Gi"),
         "spec.engine: .*memoryLimit must not be below memory",
     ),
+    ("a limit on two devices", changed(ELASTIC, "spec.engine.devicesPerReplica", 2), "devicesPerReplica must be 1"),
+    ("no device", changed(SERVICE, "spec.engine.devicesPerReplica", 0), "spec.engine.devicesPerReplica.*1"),
+    ("17 devices", changed(SERVICE, "spec.engine.devicesPerReplica", 17), "spec.engine.devicesPerReplica.*16"),
     *(
         (
             f"{arg} of a batch",

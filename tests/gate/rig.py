@@ -72,7 +72,8 @@ def freeze(pid: int) -> None:
 class Engine:
     """A process of an online engine."""
 
-    def __init__(self, socket: Path, library: Path | None = None) -> None:
+    def __init__(self, socket: Path | str, library: Path | None = None) -> None:
+        """`socket`: its device's; of several devices all, separated by colons."""
         self.process = subprocess.Popen(
             [sys.executable, "-c", ENGINE, str(library or library_path()), str(socket)],
             stdin=subprocess.PIPE,

@@ -80,10 +80,10 @@ def test_the_doors_of_several_devices_are_listed_in_the_same_order(node):
 
 def test_an_engine_has_a_door_of_its_own(node):
     allocation = node.allocate_online(["a"])
-    assert allocation.environment["ROWEN_ENGINE_SOCKET"] == "/run/rowen/engine/agent.sock"
+    assert allocation.environment["ROWEN_ENGINE_SOCKET"] == "/run/rowen/engine-0/agent.sock"
     assert "LD_PRELOAD" not in allocation.environment
     door = allocation.mounts[1]
-    assert door.container_path == "/run/rowen/engine"
+    assert door.container_path == "/run/rowen/engine-0"
     assert (Path(door.host_path) / "agent.sock").is_socket()
 
 
@@ -217,9 +217,11 @@ def test_a_device_with_a_fault_is_not_renewed(node, folder):
 def test_a_tenant_of_a_gpu_gets_its_own_library_and_sees_its_gpus_alone(node, folder):
     driver(folder / "driver", (UUIDS[0], "No"), (UUIDS[1], "No"))
     node.note(node.find_faults())
-    offline, online = node.allocate_slots(["gpu0-0", "gpu1-1"]), node.allocate_online(["gpu1"])
+    offline, online = node.allocate_slots(["gpu0-0", "gpu1-1"]), node.allocate_online(["gpu1", "gpu0"])
     assert offline.environment["NVIDIA_VISIBLE_DEVICES"] == f"{UUIDS[0]},{UUIDS[1]}"
-    assert online.environment["NVIDIA_VISIBLE_DEVICES"] == UUIDS[1]
+    assert online.environment["NVIDIA_VISIBLE_DEVICES"] == f"{UUIDS[0]},{UUIDS[1]}"
+    assert node.allocate_online(["gpu1"]).environment["NVIDIA_VISIBLE_DEVICES"] == UUIDS[1]
+    assert node.prefer_online(["b", "gpu0", "gpu1"], [], 2) == ["gpu0", "gpu1"]
     libraries = {
         kind: Path(next(mount.host_path for mount in found.mounts if mount.container_path == "/run/rowen/librowen.so"))
         for kind, found in (("offline", offline), ("online", online), ("cpu", node.allocate_slots(["a-0"])))
@@ -232,3 +234,5 @@ def test_a_tenant_of_a_gpu_gets_its_own_library_and_sees_its_gpus_alone(node, fo
     assert all(os.access(path, os.X_OK) for path in libraries.values())
     with pytest.raises(AllocationRefused, match="devices of one backend, not of cpu and nvidia"):
         node.allocate_slots(["a-0", "gpu0-0"])
+    with pytest.raises(AllocationRefused, match="an engine's container gets devices of one backend, not of cpu and nv"):
+        node.allocate_online(["a", "gpu0"])

@@ -40,7 +40,7 @@ def slots():
 @pytest.fixture
 async def registration(kubelet, folder, slots):
     plugins = [
-        DevicePlugin(ONLINE_RESOURCE, lambda: {"cpu1": True}, lambda ids: online_allocation(folder, ids[0], BACKEND)),
+        DevicePlugin(ONLINE_RESOURCE, lambda: {"cpu1": True}, lambda ids: online_allocation(folder, ids, [BACKEND])),
         DevicePlugin(HARVEST_RESOURCE, lambda: slots, allocate(folder), lambda a, r, n: a[::-1][:n]),
     ]
     registration = Registration(kubelet.folder, plugins)
@@ -93,10 +93,10 @@ async def test_a_container_gets_the_library_and_its_own_door_and_can_write_neith
     offline = (await kubelet.plugin(HARVEST_RESOURCE).Allocate(request("cpu1-0"))).container_responses[0]
     library = "/run/rowen/librowen.so"
     plugin = "/run/rowen/plugin"
-    assert {mount.container_path for mount in online.mounts} == {library, "/run/rowen/engine", plugin}
+    assert {mount.container_path for mount in online.mounts} == {library, "/run/rowen/engine-0", plugin}
     assert {mount.container_path for mount in offline.mounts} == {library, "/run/rowen/tenant-0"}
     assert all(mount.read_only for mount in (*online.mounts, *offline.mounts))
-    door = "/run/rowen/engine/agent.sock"
+    door = "/run/rowen/engine-0/agent.sock"
     assert dict(online.envs) == {"ROWEN_LIBRARY": library, "ROWEN_ENGINE_SOCKET": door, "PYTHONPATH": plugin}
     assert offline.envs["LD_PRELOAD"] == library
     assert offline.mounts[1].host_path == str(folder / "devices/cpu1/tenant-0")
@@ -119,7 +119,7 @@ async def test_preferred_allocation(kubelet, registration):
     assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
 
 
-async def test_the_kubelet_asks_for_a_preference_of_slots_alone(kubelet, registration):
+async def test_the_kubelet_asks_for_a_preference_where_there_is_one(kubelet, registration):
     asked = {}
     for resource in (ONLINE_RESOURCE, HARVEST_RESOURCE):
         options = await kubelet.plugin(resource).GetDevicePluginOptions(messages.Empty())

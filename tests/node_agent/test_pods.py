@@ -3,7 +3,14 @@
 import pytest
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE
-from rowen.node_agent.kubelet.pods import PodView, placements, pod_view, preferred_slots
+from rowen.node_agent.kubelet.pods import (
+    PodView,
+    placements,
+    pod_view,
+    preferred_devices,
+    preferred_slots,
+    telling_devices,
+)
 
 HOLDERS = {
     ONLINE_RESOURCE: {"cpu1": ("shop", "chat-0")},
@@ -81,6 +88,32 @@ def test_preferred_slots(pods, required, size, expected):
     assert preferred_slots(["cpu1-1", "cpu1-0", "cpu0-0", "cpu2-1"], required, size, pods) == expected
 
 
+@pytest.mark.parametrize(
+    ("available", "required", "size", "expected"),
+    [
+        # The kind that has the fewest to spare; of a kind by their names.
+        (["f1", "f0", "s0", "s1", "s2"], [], 1, ["f0"]),
+        (["f1", "f0", "s0", "s1", "s2"], [], 2, ["f0", "f1"]),
+        (["f1", "f0", "s2", "s1", "s0"], [], 3, ["s0", "s1", "s2"]),
+        # Not all of one kind where there is no other way.
+        (["f0", "s0"], [], 2, ["f0", "s0"]),
+        # Like what it has already.
+        (["f0", "f1", "s0", "s1", "s2"], ["s1"], 2, ["s1", "s0"]),
+        (["f0", "f1"], ["f1", "f0"], 2, ["f1", "f0"]),
+        (["new", "f0"], [], 1, ["f0"]),
+    ],
+)
+def test_an_engine_gets_devices_that_are_alike(available, required, size, expected):
+    kinds = {"f0": "fast", "f1": "fast", "s0": "slow", "s1": "slow", "s2": "slow"}
+    assert preferred_devices(available, required, size, kinds) == expected
+
+
+def test_an_engines_first_device_tells_its_requests():
+    other = PodView("shop", "chat-1", service="chat")
+    engines = {"a": CHAT, "b": None, "c": other, "d": CHAT, "e": None, "f": other}
+    assert telling_devices(engines) == {"a", "b", "c", "e"}
+
+
 def container(request=None, limit=None, *, pool=False, **devices):
     resources = {"requests": {"memory": request} if request else {}, "limits": {"memory": limit} if limit else {}}
     for name, count in devices.items():
@@ -98,6 +131,7 @@ def container(request=None, limit=None, *, pool=False, **devices):
         ([container("1Gi", "3Gi", pool=True, online="1"), container("many")], 2**30, 2 * 2**30),
         ([container("3000", "9000", pool=True, harvest="3")], 1000, 2000),
         ([container("3001", "9000", pool=True, harvest="3")], 1001, 1999),
+        ([container("1000", "3000", online="2"), container("1000", "1001")], 2001, 0),
     ],
 )
 def test_memory_on_each_device(containers, fixed, pool):

@@ -138,10 +138,13 @@ def test_requests_are_told_once_for_all_devices_of_a_service_and_type():
         placed = Placements(pod)
         return snapshot(config=config, requests=requests, latencies=latencies, placements=placed, **changes)
 
-    chat, other = PodView("shop", "chat-0", service="chat"), PodView("shop", "other-0", service="other")
+    chat, other = (
+        [PodView("shop", f"chat-{n}", service="chat") for n in range(3)],
+        PodView("shop", "o", service="other"),
+    )
     snapshots = [
-        device("d0", chat, 0.1), device("d1", other, 0.2), device("d2", chat, 0.3),
-        device("d3", chat, 0.4, hardware="slow"), device("d4", None, 0.5),
+        device("d0", chat[0], 0.1), device("d1", other, 0.2), device("d2", chat[1], 0.3),
+        device("d3", chat[2], 0.4, hardware="slow"), device("d4", None, 0.5),
     ]  # fmt: skip
     status = node_status(snapshots, now=NOW, window=60.0, unix_offset=0.0)
     onlines = [found.online for found in status.devices]

@@ -111,3 +111,9 @@ def test_with_a_memory_limit_an_untried_version_has_memory_of_its_own(tmp_path: 
     ran = run(tmp_path, files=files, ROWEN_POOL_BYTES="1048576")
     assert ran.stdout.startswith("ReportingScheduler "), ran.stderr
     assert "the cache cannot lie in the device's pool with this version of vLLM" in ran.stderr
+
+
+def test_with_a_memory_limit_an_engine_on_several_devices_has_memory_of_its_own(tmp_path: Path) -> None:
+    ran = run(tmp_path, ROWEN_POOL_BYTES="1048576", ROWEN_ENGINE_SOCKET="/x:/y")
+    assert ran.stdout.startswith("ReportingScheduler "), ran.stderr
+    assert "the cache cannot lie in the pools of several devices: it has memory of its own" in ran.stderr

@@ -37,7 +37,7 @@ PLUGIN_DIRECTORY = f"{CONTAINER_DIRECTORY}/plugin"
 PRELOAD_ENV = "LD_PRELOAD"
 PYTHON_PATH_ENV = "PYTHONPATH"
 LIBRARY_ENV = "ROWEN_LIBRARY"
-ENGINE_SOCKET_ENV = "ROWEN_ENGINE_SOCKET"
+ENGINE_SOCKET_ENV = "ROWEN_ENGINE_SOCKET"  # of each of its devices, separated by colons, as the tenants' below
 TENANT_SOCKETS_ENV = "ROWEN_TENANT_SOCKETS"
 
 # Set by the operator in an engine's or a job's container with a `memoryLimit`: bytes that it may have of the pool.

@@ -15,12 +15,15 @@
 /* Away from the numbers that applications count on or close one by one. */
 #define LOWEST_DESCRIPTOR 500
 
-int rowen_link_init(struct rowen_link *link, const char *path, bool writes_gate) {
+int rowen_link_init(struct rowen_link *link, const char **paths, bool writes_gate) {
     memset(link, 0, sizeof *link);
     link->socket = -1;
     link->writes_gate = writes_gate;
-    if (strlen(path) >= sizeof link->path) return -ENAMETOOLONG;
-    strcpy(link->path, path);
+    const char *end = strchrnul(*paths, ':');
+    size_t length = (size_t)(end - *paths);
+    if (length >= sizeof link->path) return -ENAMETOOLONG;
+    memcpy(link->path, *paths, length);
+    *paths = *end ? end + 1 : NULL;
     return 0;
 }
 

@@ -26,8 +26,8 @@ struct rowen_files {
     int member;
 };
 
-/* Notes the path; -ENAMETOOLONG. */
-int rowen_link_init(struct rowen_link *link, const char *path, bool writes_gate);
+/* Notes the first of the paths, which colons separate; *paths: the rest of them, NULL after the last. -ENAMETOOLONG. */
+int rowen_link_init(struct rowen_link *link, const char **paths, bool writes_gate);
 /* Connects and gets new files, within timeout_ns. Returns 0 or -errno; what the agent says of a refusal is copied to
  * `reason` (ROWEN_REASON_LENGTH bytes). */
 int rowen_link_ask(const struct rowen_link *link, struct rowen_files *files, char *reason, uint64_t timeout_ns);

@@ -62,7 +62,7 @@ void rowen_wake(_Atomic uint32_t *word, bool shared) {
     syscall(SYS_futex, word, shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-bool rowen_close_gate(struct rowen_device_page *page, bool busy) {
+bool rowen_shut_gate(struct rowen_device_page *page, bool busy) {
     const uint64_t one_busy = 1ull << 32;
     uint64_t now = rowen_now();
     uint64_t seen = atomic_load(&page->block.gate);
@@ -76,6 +76,11 @@ bool rowen_close_gate(struct rowen_device_page *page, bool busy) {
     } while (!atomic_compare_exchange_weak(&page->block.gate, &seen, next));
     if (!was_open) return false;
     atomic_store(&page->block.closed_at_ns, now);
+    return true;
+}
+
+bool rowen_close_gate(struct rowen_device_page *page, bool busy) {
+    if (!rowen_shut_gate(page, busy)) return false;
     rowen_wake(rowen_gate_futex(page), true);
     return true;
 }

@@ -29,8 +29,11 @@ void rowen_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns, boo
 void rowen_wait_any(_Atomic uint32_t *const *words, const uint32_t *values, uint32_t count, uint64_t timeout_ns);
 void rowen_wake(_Atomic uint32_t *word, bool shared);
 
-/* Closes an open gate and stamps it; true if this call closed it. `busy` adds to the count of busy calls. */
+/* Closes an open gate, stamps it and wakes who follows it; true if this call closed it. `busy` adds to the count of busy
+ * calls. */
 bool rowen_close_gate(struct rowen_device_page *page, bool busy);
+/* As above, and leaves the waking to the caller. */
+bool rowen_shut_gate(struct rowen_device_page *page, bool busy);
 
 /* Maps a sealed file whose structure has `size` bytes here; where the file ends earlier, zeros of the caller's own
  * follow. `over`: an earlier mapping of that size whose place it takes, so that pointers into it stay good; or NULL.

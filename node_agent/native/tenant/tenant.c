@@ -52,19 +52,15 @@ static void enter(struct rowen_place *place) {
     place->lost = false;
 }
 
-static void enter_all(const char *list) {
-    char *paths = strdup(list);
-    if (!paths) refuse(SOCKETS_VARIABLE, -ENOMEM, "");
-    for (char *next = paths; next;) {
-        const char *path = strsep(&next, ":");
+static void enter_all(const char *paths) {
+    for (const char *rest = paths; rest;) {
         if (rowen_place_count == ROWEN_TENANT_DEVICES) refuse(SOCKETS_VARIABLE, -E2BIG, "");
         struct rowen_place *place = &rowen_places[rowen_place_count];
-        int error = rowen_link_init(&place->link, path, false);
-        if (error) refuse(path, error, "");
+        int error = rowen_link_init(&place->link, &rest, false);
+        if (error) refuse(rest, error, "");
         enter(place);
         rowen_place_count++;
     }
-    free(paths);
 }
 
 static cpu_set_t pinned; /* where the process was put last */

@@ -75,7 +75,7 @@ class Agent:
         """Of pods, by UID."""
         self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
-            DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online),
+            DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online, node.prefer_online),
             DevicePlugin(HARVEST_RESOURCE, node.slot_ids, node.allocate_slots, self._prefer_slots),
         ]
         self._registration = Registration(settings.device_plugins, plugins)

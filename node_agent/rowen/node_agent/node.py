@@ -1,12 +1,13 @@
 """The node's devices and what is known of them: the state that the agent's loops share."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from rowen.crds.service.online_service import MOST_DEVICES
 from rowen.node_agent.attach.cgroup import Cgroups
 from rowen.node_agent.attach.door import Door
 from rowen.node_agent.attach.entrance import Doorway
@@ -29,7 +30,14 @@ from rowen.node_agent.devices.lending import Lending
 from rowen.node_agent.devices.plugin_files import install_plugin
 from rowen.node_agent.devices.served import ServedDevice
 from rowen.node_agent.kubelet.plugin import AllocationRefused
-from rowen.node_agent.kubelet.pods import Holders, PodView, device_and_slot, placements
+from rowen.node_agent.kubelet.pods import (
+    Holders,
+    PodView,
+    device_and_slot,
+    placements,
+    preferred_devices,
+    telling_devices,
+)
 from rowen.node_agent.lease import lease_until
 from rowen.node_agent.report.metrics import Metrics
 from rowen.node_agent.report.status import DeviceSnapshot
@@ -160,6 +168,7 @@ class Node:
 
     def sample(self, window: float) -> None:
         """Reads every device and keeps its metrics. `window` in seconds."""
+        telling = telling_devices({name: device.placements.online for name, device in self.devices.items()})
         for name, device in self.devices.items():
             first = not device.window.sampled
             counts, requests, closings = device.window.update(device.gate, window)
@@ -167,7 +176,7 @@ class Node:
             most = max((request.preemptions for request in device.window.requests), default=0)
             self.metrics.device(name, counts, most)
             if not first:
-                self.metrics.requests(device.placements.online, requests)
+                self.metrics.requests(device.placements.online, requests if name in telling else ())
                 self.metrics.closings(name, closings)
             self._lend(name, device, window)
 
@@ -220,17 +229,28 @@ class Node:
             slot: name not in self.faults for name, (config, _) in self._configured.items() for slot in config.slot_ids
         }
 
-    def _refuse_faulty(self, names: Iterable[str]) -> None:
+    def _backends(self, names: Sequence[str], whose: str) -> list[Backend]:
+        """Of devices for one container; all of one kind. Raises `AllocationRefused`."""
         for name in names:
             if name in self.faults:
                 raise AllocationRefused(f"device {name} cannot be used: {self.faults[name]}")
+        backends = [self.devices[name].backend for name in names]
+        if len(kinds := sorted({backend.name for backend in backends})) > 1:
+            raise AllocationRefused(f"{whose} gets devices of one backend, not of {' and '.join(kinds)}")
+        return backends
+
+    def prefer_online(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+        """Which devices an engine's container is to get: alike as far as there are enough."""
+        return preferred_devices(available, required, size, self._looks.hardware)
 
     def allocate_online(self, ids: Sequence[str]) -> Allocation:
-        """For an engine's container. Raises `AllocationRefused`."""
-        if len(ids) != 1 or ids[0] not in self._configured:
-            raise AllocationRefused(f"an engine's container gets one device of this node, not {', '.join(ids)}")
-        self._refuse_faulty(ids)
-        return online_allocation(self._run, ids[0], self.devices[ids[0]].backend)
+        """For an engine's container: its devices. Raises `AllocationRefused`."""
+        if unknown := sorted(set(ids) - set(self._configured)):
+            raise AllocationRefused(f"no devices of this node: {', '.join(unknown)}")
+        if not 1 <= len(ids) <= MOST_DEVICES:
+            raise AllocationRefused(f"an engine's container gets 1 to {MOST_DEVICES} devices, not {len(ids)}")
+        devices = sorted(ids)
+        return online_allocation(self._run, devices, self._backends(devices, "an engine's container"))
 
     def allocate_slots(self, ids: Sequence[str]) -> Allocation:
         """For an offline container: a slot of each of its devices. Raises `AllocationRefused`."""
@@ -240,10 +260,7 @@ class Node:
         slots = [device_and_slot(slot) for slot in sorted(ids)]
         if len({name for name, _ in slots}) < len(slots):
             raise AllocationRefused(f"an offline container gets one slot of each device, not {', '.join(sorted(ids))}")
-        self._refuse_faulty(name for name, _ in slots)
-        backends = [self.devices[name].backend for name, _ in slots]
-        if len(kinds := sorted({backend.name for backend in backends})) > 1:
-            raise AllocationRefused(f"an offline container gets devices of one backend, not of {' and '.join(kinds)}")
+        backends = self._backends([name for name, _ in slots], "an offline container")
         for name, slot in slots:
             if not self.devices[name].clear(slot):
                 raise AllocationRefused(f"a process of the last pod is still on {name}-{slot}")

@@ -19,10 +19,10 @@ log = get_logger()
 
 
 class Online(Protocol):
-    """The online side of a device. No call blocks and none raises; without an agent none does anything yet."""
+    """The online side of an engine's devices. No call blocks, none raises; without an agent none does anything yet."""
 
     def busy(self) -> None:
-        """One more request is in flight; closes the gate at once."""
+        """One more request is in flight; closes the gates at once."""
 
     def idle(self) -> None:
         """One request fewer is in flight."""
@@ -34,10 +34,10 @@ class Online(Protocol):
         """A request ends now; it began at `begin_ns` (CLOCK_MONOTONIC). The agent counts the stops in between."""
 
     def tenants(self) -> int:
-        """Offline processes on the device now."""
+        """Offline processes on the devices now; one on several counts with each."""
 
     def pin(self) -> None:
-        """Keeps this process on the device's cpus, from when they are known."""
+        """Keeps this process on the devices' cpus, from when they are all known."""
 
     def fail(self) -> None:
         """What this process tells cannot be relied on from now on: nothing is harvested while it lives."""
@@ -53,8 +53,11 @@ class Tenant(Protocol):
 class NativeOnline(Online):
     """`Online` over the C library, which attaches to the agent as soon as there is one, and to each one after it."""
 
-    def __init__(self, library_path: str, socket: str) -> None:
-        """Raises `OSError` or `AttributeError` when the library cannot be used."""
+    def __init__(self, library_path: str, sockets: str) -> None:
+        """`sockets`: the devices', separated by colons.
+
+        Raises `OSError` or `AttributeError` when the library cannot be used.
+        """
         # PyDLL keeps the GIL: the calls take well under a microsecond, handing the GIL over may take milliseconds.
         library = ctypes.PyDLL(library_path)
         self._attach = library.rowen_online_attach
@@ -74,11 +77,11 @@ class NativeOnline(Online):
         self._pin.argtypes, self._pin.restype = [], ctypes.c_int32
         self._fail = library.rowen_online_fail
         self._fail.argtypes, self._fail.restype = [], None
-        error = self._attach(os.fsencode(socket))
+        error = self._attach(os.fsencode(sockets))
         if error < 0:
             log.warning(
                 "Rowen's agent does not answer yet: the engine serves without its device until it does",
-                socket=socket,
+                sockets=sockets,
                 error=os.strerror(-error),
             )
 
@@ -106,7 +109,7 @@ class NativeOnline(Online):
     def pin(self) -> None:
         error = self._pin()
         if error < 0:
-            log.warning("the engine could not be pinned to its device", error=os.strerror(-error))
+            log.warning("the engine could not be pinned to its devices", error=os.strerror(-error))
 
     @override
     def fail(self) -> None:
@@ -137,17 +140,17 @@ class NoTenant(Tenant):
 
 @functools.cache
 def online() -> Online | None:
-    """The device of this engine, with or without an agent; None, said once in the log, where there is none.
+    """The devices of this engine, with or without an agent; None, said once in the log, where there is none.
 
     An engine without its device serves as before: a device without an attached engine is never harvested.
     """
-    library, socket = os.environ.get(LIBRARY_ENV), os.environ.get(ENGINE_SOCKET_ENV)
-    if not library or not socket:
+    library, sockets = os.environ.get(LIBRARY_ENV), os.environ.get(ENGINE_SOCKET_ENV)
+    if not library or not sockets:
         missing = ENGINE_SOCKET_ENV if library else LIBRARY_ENV
         log.info("not on a Rowen device: the engine serves without it", missing=missing)
         return None
     try:
-        return NativeOnline(library, socket)
+        return NativeOnline(library, sockets)
     except (OSError, AttributeError) as error:
         log.error("Rowen's library cannot be used: the engine serves without its device", error=str(error))
         return None

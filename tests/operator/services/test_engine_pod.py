@@ -81,6 +81,19 @@ async def test_a_pod_template_is_merged_kept_and_taken_away_again(
     await eventually(bare)
 
 
+async def test_a_replica_asks_for_all_its_devices(operator: OperatorProcess, cluster: FakeCluster) -> None:
+    for devices in (2, 3):
+        await put(cluster, devicesPerReplica=devices, args=[f"--tensor-parallel-size={devices}"])
+
+        async def asked(devices: int = devices) -> bool:
+            made = await stored(cluster)
+            (container,) = made["spec"]["template"]["spec"]["containers"] if made else ({"resources": {}},)
+            amounts = [container["resources"].get(kind, {}) for kind in ("requests", "limits")]
+            return [amount.get("rowen.dev/online") for amount in amounts] == [str(devices)] * 2
+
+        await eventually(asked)
+
+
 async def test_a_wrong_pod_template_is_told_by_its_field_and_the_engine_stays(
     operator: OperatorProcess, cluster: FakeCluster
 ) -> None:

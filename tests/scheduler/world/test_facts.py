@@ -238,6 +238,13 @@ def test_jobs_memory_is_placed_beside_all_that_the_engine_may_have() -> None:
     assert one_device(harvest(online()), raw, services=(CHAT,)).online_memory == 6 * 2**30
 
 
+def test_an_engine_on_several_devices_has_equal_parts_of_each_ones_memory() -> None:
+    engine = pod(memory="3G", limits={"rowen.dev/online": "2"})
+    assert one_device(harvest(online()), engine, services=(CHAT,)).online_memory == 1_500_000_000
+    unknown = pod(memory=None, limits={"rowen.dev/online": "2"})
+    assert one_device(harvest(online()), unknown, services=(CHAT,)).online_memory is None
+
+
 def test_a_sidecar_among_the_init_containers_counts() -> None:
     raw = pod(memory="1Gi")
     once = {"resources": {"limits": {"memory": "8Gi"}}}

@@ -21,6 +21,9 @@ from rowen.crds.job.place import ModelSource
 from rowen.crds.pod.pod_template import EngineTemplate
 from rowen.crds.service.engine_args import ELASTIC_MESSAGE, ELASTIC_PATTERN
 
+MOST_DEVICES = 16
+"""On which one engine may be."""
+
 
 def _elastic_args_rule() -> tuple[str, str]:
     """A CEL rule: the engine's arguments do not contradict a `memoryLimit`."""
@@ -40,16 +43,29 @@ class Engine(ApiModel):
     args: Annotated[list[Annotated[str, Field(max_length=1024)]], Field(max_length=64)] = []
     """Further arguments of the engine's API server."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Pods; each takes one device."""
+    """Pods; each takes `devicesPerReplica` devices."""
+    devices_per_replica: Annotated[int, Field(ge=1, le=MOST_DEVICES)] = 1
+    """Devices of one replica, all of one node: one request closes the gates of all of them. How the engine spreads over
+    them, as by `--tensor-parallel-size`, is said in `args`."""
     memory: Quantity = "4Gi"
-    """Memory that one replica has for itself; without a `memoryLimit` all that it may have."""
+    """Memory that one replica has for itself, in equal parts on its devices; without a `memoryLimit` all that it may
+    have."""
     memory_limit: Quantity | None = None
-    """Most memory of one replica. What lies above `memory` is for its key-value cache, out of the device's pool: it
-    comes as it is needed, and offline work has it meanwhile."""
+    """Most memory of one replica, which has one device then. What lies above `memory` is for its key-value cache, out
+    of the device's pool: it comes as it is needed, and offline work has it meanwhile."""
     pod_template: EngineTemplate | None = None
     """What is added to the pods; their container is `engine`."""
 
-    model_config = ConfigDict(json_schema_extra=rules(memory_limit_rule(), _elastic_args_rule()))
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            memory_limit_rule(),
+            _elastic_args_rule(),
+            (
+                "!has(self.memoryLimit) || self.devicesPerReplica == 1",
+                "memoryLimit goes with one device: devicesPerReplica must be 1",
+            ),
+        )
+    )
 
 
 class WorkloadRef(ApiModel):

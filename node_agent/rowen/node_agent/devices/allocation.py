@@ -69,25 +69,36 @@ def door_directory(run_directory: Path, device: str, slot: int | None) -> Path:
     return device_directory(run_directory, device) / ("engine" if slot is None else f"tenant-{slot}")
 
 
+def _doors(run_directory: Path, name: str, slots: Sequence[tuple[str, int | None]]) -> tuple[Mount, ...]:
+    return tuple(
+        Mount(str(door_directory(run_directory, device, slot)), f"{CONTAINER_DIRECTORY}/{name}-{index}")
+        for index, (device, slot) in enumerate(slots)
+    )
+
+
+def _sockets(doors: Sequence[Mount]) -> str:
+    return ":".join(f"{door.container_path}/{SOCKET}" for door in doors)
+
+
 def _library(run_directory: Path, name: str) -> Mount:
     return Mount(str(library_file(run_directory, name)), LIBRARY_FILE)
 
 
-def online_allocation(run_directory: Path, device: str, backend: Backend) -> Allocation:
-    """For an engine: it may close the gate. Engines load the same library and plugin with every backend.
+def online_allocation(run_directory: Path, devices: Sequence[str], backends: Sequence[Backend]) -> Allocation:
+    """For an engine on these devices: it may close their gates. `backends`: the devices', all of one kind.
 
-    Its image need not contain anything of Rowen's.
+    Engines load the same library and plugin with every backend. Its image need not contain anything of Rowen's.
     """
-    door = Mount(str(door_directory(run_directory, device, None)), f"{CONTAINER_DIRECTORY}/engine")
+    doors = _doors(run_directory, "engine", [(device, None) for device in devices])
     plugin = Mount(str(run_directory / PLUGIN), PLUGIN_DIRECTORY)
     return Allocation(
         environment={
             LIBRARY_ENV: LIBRARY_FILE,
-            ENGINE_SOCKET_ENV: f"{door.container_path}/{SOCKET}",
+            ENGINE_SOCKET_ENV: _sockets(doors),
             PYTHON_PATH_ENV: PLUGIN_DIRECTORY,
-            **backend.environment(),
+            **_joined([backend.environment() for backend in backends]),
         },
-        mounts=(_library(run_directory, ENGINE_LIBRARY), door, plugin),
+        mounts=(_library(run_directory, ENGINE_LIBRARY), *doors, plugin),
     )
 
 
@@ -98,14 +109,11 @@ def harvest_allocation(
 
     Every process of the container loads the library, and none can write a gate.
     """
-    doors = tuple(
-        Mount(str(door_directory(run_directory, device, slot)), f"{CONTAINER_DIRECTORY}/tenant-{index}")
-        for index, (device, slot) in enumerate(slots)
-    )
+    doors = _doors(run_directory, "tenant", slots)
     return Allocation(
         environment={
             LIBRARY_ENV: LIBRARY_FILE,
-            TENANT_SOCKETS_ENV: ":".join(f"{door.container_path}/{SOCKET}" for door in doors),
+            TENANT_SOCKETS_ENV: _sockets(doors),
             PRELOAD_ENV: LIBRARY_FILE,
             **_joined([backend.environment() for backend in backends]),
         },

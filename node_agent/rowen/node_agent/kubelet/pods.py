@@ -1,5 +1,6 @@
 """Pods of this node, as far as devices concern them, and where the kubelet put them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,6 +124,35 @@ def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placem
         if name == device and pod:
             slots.append((slot, pod))
     return Placements(online=view(online) if online else None, slots=tuple(sorted(slots, key=lambda item: item[0])))
+
+
+def telling_devices(engines: Mapping[str, PodView | None]) -> set[str]:
+    """Devices whose requests count: an engine on several tells each of them all of its requests.
+
+    `engines`: the engine's pod on each device, by the device's id; None: not known, or gone.
+    """
+    first: dict[object, str] = {}
+    for device, pod in engines.items():
+        first.setdefault(pod.key if pod else device, device)
+    return set(first.values())
+
+
+def preferred_devices(
+    available: Iterable[str], required: Sequence[str], size: int, kinds: Mapping[str, str]
+) -> list[str]:
+    """Which devices an engine is to get: alike as far as there are enough, of the kind that has the fewest to spare.
+
+    `kinds`: what each device is, by its id.
+    """
+    rest = set(available) - set(required)
+    free = Counter(kinds.get(device) for device in rest)
+    chosen = {kinds.get(device) for device in required}
+
+    def order(device: str) -> tuple[bool, bool, int, str]:
+        kind = kinds.get(device)
+        return kind not in chosen, free[kind] < size, free[kind], device
+
+    return [*required, *sorted(rest, key=order)][:size]
 
 
 def preferred_slots(available: Iterable[str], required: Iterable[str], size: int, pods: Iterable[PodView]) -> list[str]:

@@ -21,7 +21,7 @@ from rowen.crds.text.parts import packed
 from rowen.crds.text.texts import ObjectRef
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request, TenantCounts
-from rowen.node_agent.kubelet.pods import Placements, PodView
+from rowen.node_agent.kubelet.pods import Placements, PodView, telling_devices
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.report.idles import LongIdles
 from rowen.node_agent.report.latencies import Latencies, windows
@@ -161,10 +161,15 @@ def device_detail(snapshot: DeviceSnapshot, device: DeviceHarvest) -> DeviceDeta
 
 
 def _told(snapshots: Sequence[DeviceSnapshot]) -> Iterator[list[DeviceSnapshot]]:
-    """For each device those whose requests it tells: the first of a service and type all of them, the others none."""
+    """For each device those whose requests it tells: the first of a service and type all of them, the others none.
+
+    Of an engine's devices one is among them.
+    """
+    telling = telling_devices({snapshot.config.id: snapshot.placements.online for snapshot in snapshots})
     same = defaultdict[object, list[DeviceSnapshot]](list)
     for snapshot in snapshots:
-        same[_service(snapshot)].append(snapshot)
+        if snapshot.config.id in telling:
+            same[_service(snapshot)].append(snapshot)
     for snapshot in snapshots:
         yield same.pop(_service(snapshot), [])
 

@@ -27,7 +27,7 @@ def endpoint(namespace: str, name: str) -> str:
 
 
 def deployment(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
-    """One pod per device; an old pod frees its device before a new one takes it."""
+    """A pod per replica; an old pod frees its devices before a new one takes them."""
     labels, metadata = {SERVICE_LABEL: snapshot.name}, _metadata(snapshot)
     # What the user has taken away again is seen by this alone.
     metadata["annotations"] = {GENERATION_ANNOTATION: str(snapshot.generation)}
@@ -119,6 +119,7 @@ def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
     model, runtime = engine.model, snapshot.runtime_image
     volumes, mounts = pod_volumes(model)
     memory = engine_share(engine)
+    devices = {ONLINE_RESOURCE: str(engine.devices_per_replica)}
     container = {
         "name": ENGINE_CONTAINER,
         "image": engine.image or runtime,
@@ -128,8 +129,8 @@ def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         **_probes(),
         "resources": {
-            "requests": {"cpu": "100m", "memory": memory.request, ONLINE_RESOURCE: "1"},
-            "limits": {"memory": memory.limit, ONLINE_RESOURCE: "1"},
+            "requests": {"cpu": "100m", "memory": memory.request, **devices},
+            "limits": {"memory": memory.limit, **devices},
         },
         "securityContext": container_security_context(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -76,6 +76,9 @@ def _pooled(tested: bool) -> Callable[[Any], type] | None:
     """With a `memoryLimit`: has the cache lie in the device's pool, and tells the scheduler that knows of it."""
     if not os.environ.get(POOL_BYTES_ENV):
         return None
+    if ":" in os.environ[ENGINE_SOCKET_ENV]:
+        log.error("the cache cannot lie in the pools of several devices: it has memory of its own")
+        return None
     if not tested:
         log.error("the cache cannot lie in the device's pool with this version of vLLM: it has memory of its own")
         return None

@@ -100,7 +100,7 @@ def _device(
         busy=device.busy,
         idles=device.idles,
         available=device.available,
-        online_memory=pod.most_memory if pod else None,
+        online_memory=_online_memory(pod) if pod else None,
         service=_service(report.online) if report.online else "",
         attached=report.harvestable,
         refusal=_refusal(report.online, services) if report.online else "",
@@ -109,6 +109,11 @@ def _device(
         seen_idle=report.idle_fraction,
         deviation=device.idle.deviation,
     )
+
+
+def _online_memory(engine: PodFacts) -> int | None:
+    """Bytes that it may have on each of its devices: equal parts."""
+    return None if engine.most_memory is None else -(-engine.most_memory // max(1, engine.online_devices))
 
 
 def _service(online: OnlineTenant) -> str:

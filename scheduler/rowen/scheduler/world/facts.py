@@ -65,6 +65,8 @@ class PodFacts:
     running: bool
     gone_by: float | None = None
     """When its grace period ends, Unix seconds; None while it is not being deleted."""
+    online_devices: int = 0
+    """Devices that it has as an engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         memory=_sum(memory.own for memory in memories),
         most_memory=_sum(memory.most for memory in memories),
         harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
+        online_devices=sum(int(amount.get(names.ONLINE_RESOURCE, "0")) for amount in amounts),
         ended=phase in ("Succeeded", "Failed"),
         running=phase == "Running",
         gone_by=unix_seconds(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
