@@ -1,6 +1,5 @@
 """The gateway as its own process, without any rights, before a real API server and a real S3 server."""
 
-import ipaddress
 import os
 import ssl
 import subprocess
@@ -9,17 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 from apiserver import ApiServer, free_port
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certificates import issued
 from prometheus_client.parser import text_string_to_metric_families
 from s3 import S3Server
 
@@ -30,27 +25,6 @@ NOBODY = "system:serviceaccount:rowen-system:gateway"
 MOST_BYTES, MOST_ROWS = 2**20, 50
 JOB_SECRET = "batch-storage"
 PREFIX = "rowen/batches"
-
-
-def certificate(folder: Path) -> ssl.SSLContext:
-    """Writes one for 127.0.0.1 with its key; what a client trusts who trusts it alone."""
-    folder.mkdir()
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gateway")])
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-        .not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-        .add_extension(alternative, critical=False).add_extension(x509.BasicConstraints(True, 0), critical=True)
-        .sign(key, hashes.SHA256())
-    )  # fmt: skip
-    pem = serialization.Encoding.PEM
-    text = made.public_bytes(pem)
-    (folder / "tls.crt").write_bytes(text)
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "tls.key").write_bytes(secret)
-    return ssl.create_default_context(cadata=text.decode())
 
 
 @dataclass
@@ -83,7 +57,8 @@ class Gateway:
 @contextmanager
 def gateway(server: ApiServer, s3: S3Server, bucket: str, folder: Path, **more: str) -> Iterator[Gateway]:
     """Runs one; `more` are further settings."""
-    port, metrics_port, trusted = free_port(), free_port(), certificate(folder / "tls")
+    (folder / "tls").mkdir()
+    port, metrics_port, trusted = free_port(), free_port(), issued(folder / "tls")
     settings = {
         "port": str(port),
         "metrics_port": str(metrics_port),

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway.rig import certificate
+from certificates import issued
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, str]:
-    certificate(tmp_path / "tls")
+    (tmp_path / "tls").mkdir()
+    issued(tmp_path / "tls")
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "AWS_ACCESS_KEY_ID").write_text("a")
     return {

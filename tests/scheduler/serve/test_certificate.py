@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import os
 import ssl
 import subprocess
@@ -11,17 +10,15 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from apiserver import free_port
+from certificates import issued
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 from scheduler.builders import device, job, node, world
 from scheduler.serve.test_server import STATUS, Everything, Source
 from structlog.testing import capture_logs
@@ -66,29 +63,6 @@ try:
 except OSError:
     sys.exit(3)
 """
-
-
-def issued(folder: Path, number: int) -> ssl.SSLContext:
-    """Writes a certificate with its key for 127.0.0.1; what a client trusts who trusts that one alone."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"certificate {number}")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(number)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    text = made.public_bytes(pem)
-    (folder / "tls.crt").write_bytes(text)
-    form = serialization.PrivateFormat.PKCS8
-    (folder / "tls.key").write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
-    return ssl.create_default_context(cadata=text.decode())
 
 
 def left_in(folder: Path) -> list[Path]:
