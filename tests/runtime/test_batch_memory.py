@@ -22,6 +22,7 @@ from rowen.runtime.batch.memory import (
     start_failure,
     useful_bytes,
 )
+from rowen.runtime.batch.serving.refusal import is_refusal
 from rowen.runtime.batch.weights import weights_bytes
 from rowen.runtime.failure import WorkerError
 
@@ -141,31 +142,63 @@ def test_quantized_weights_stay_with_their_kernels(monkeypatch: pytest.MonkeyPat
     assert precision.chosen(model) == "auto"
 
 
-def test_a_cache_without_a_token_is_too_little_memory() -> None:
-    message = "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token."
+def vllm_source(path: str) -> str:
+    """Of the version that is installed."""
     vllm = find_spec("vllm")
     assert vllm is not None
     assert vllm.origin is not None
-    # The text is of the version that is installed.
-    source = (Path(vllm.origin).parent / "v1" / "core" / "kv_cache_utils.py").read_text()
-    assert message[: message.index(":")] in source
-    failure = start_failure("ValueError", message, "weights and vLLM leave 4096 bytes")
+    return (Path(vllm.origin).parent / path).read_text()
+
+
+def test_a_cache_without_a_token_is_too_little_memory() -> None:
+    message = "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token."
+    assert message[: message.index(":")] in vllm_source("v1/core/kv_cache_utils.py")
+    failure = start_failure("ValueError", message, "weights and vLLM leave 4096 bytes", refused=True)
     assert (failure.reason, failure.code) == ("MemoryTooSmall", ExitCode.USER_ERROR)
     assert "4096 bytes" in failure.message
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason", "code"),
+    ("kind", "refused", "reason", "code"),
     [
-        ("TooLittleError", "MemoryTooSmall", ExitCode.USER_ERROR),
-        ("UnsuitableError", "ModelUnsuitable", ExitCode.USER_ERROR),
-        ("ValueError", "Failed", ExitCode.RETRY),
+        ("TooLittleError", True, "MemoryTooSmall", ExitCode.USER_ERROR),
+        ("UnsuitableError", True, "ModelUnsuitable", ExitCode.USER_ERROR),
+        ("ValueError", True, "ModelUnsuitable", ExitCode.USER_ERROR),
+        ("RuntimeError", False, "Failed", ExitCode.RETRY),
     ],
 )
-def test_another_refusal_of_vllm_is_told(kind: str, reason: str, code: ExitCode) -> None:
-    failure = start_failure(kind, "the words of vLLM", "weights and vLLM leave 4096 bytes")
+def test_another_failure_of_vllm_is_told(kind: str, refused: bool, reason: str, code: ExitCode) -> None:
+    failure = start_failure(kind, "the words of vLLM", "weights and vLLM leave 4096 bytes", refused=refused)
     assert (failure.reason, failure.code) == (reason, code)
     assert "the words of vLLM" in failure.message
+
+
+def test_memory_that_others_of_the_node_take_is_no_refusal() -> None:
+    message = "Available memory on node 0 (1.0/8.0 GiB) on kv cache allocation is less than requested memory for kv"
+    assert message.partition(" 0 ")[0] in vllm_source("v1/worker/cpu_worker.py")
+    assert start_failure("ValueError", message, "", refused=True).code is ExitCode.RETRY
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (ValueError("no such value"), True),
+        (KeyError("parser"), True),
+        (ImportError("no such library"), True),
+        (NotImplementedError("not on a CPU"), True),
+        (RuntimeError("an operation failed"), False),
+        (OSError(errno.EIO, "disk"), False),
+        (MemoryError(), False),
+    ],
+)
+def test_what_the_next_attempt_would_meet_is_a_refusal(error: Exception, refused: bool) -> None:
+    assert is_refusal(error) is refused
+
+
+def test_what_a_disk_is_behind_is_none() -> None:
+    error = ValueError("no model there")
+    error.__cause__ = OSError(errno.EIO, "disk")
+    assert not is_refusal(error)
 
 
 TOKEN_NUMBERS = 2 * 32 * 8 * 128

@@ -17,10 +17,11 @@ from peft import LoraConfig, get_peft_model
 from runtime.server import START_SECONDS, environment
 from transformers import AutoModelForCausalLM, BertConfig, BertModel
 
-from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
+from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
 from rowen.demo.samples import requests
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32
+from rowen.runtime.batch.serving.routes import ROUTES
 from rowen.runtime.batch.weights import weights_bytes
 
 CACHE_BYTES = 5 * 128 * 2 * 2 * 32 * 4
@@ -42,7 +43,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "empty conversation"),
 ]
 """Bodies that vLLM refuses, and what it says."""
-FAILING: dict[str, Any] = {"prompt": "x", "stop": ["\ud800"]}
+STOP = {"stop": ["\ud800"]}
+FAILING: dict[str, Any] = {"prompt": "x", **STOP}
 """A body at which vLLM fails each time."""
 ANSWERED: list[dict[str, Any]] = [
     {"prompt": [10, 11], "seed": 2**63 - 1},
@@ -53,6 +55,7 @@ ANSWERED: list[dict[str, Any]] = [
     {"messages": MESSAGES, "max_tokens": 3, "logprobs": True, "top_logprobs": 2},
     {"messages": MESSAGES, "max_tokens": 3, "min_tokens": 3, "chat_template_kwargs": {"unused": 1}},
 ]
+GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/tokenize")
 GREEDY: dict[str, Any] = {"prompt": [20, 30, 40] * 3, "max_tokens": 12, "temperature": 0, "return_token_ids": True}
 
 
@@ -117,6 +120,8 @@ def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
     lines += ["broken\n", line("elsewhere", {"input": "x"}, "/v1/embeddings"), line("failing", FAILING)]
     # They are asked later, and answered while it is tried again.
     lines += [line(f"later-{number}", {"prompt": [10, 11], "max_tokens": 5}) for number in range(8)]
+    small = {route: body for route, body in ROUTES.items() if route in GENERATING}
+    lines += [line(route, body, route) for route, body in small.items()]
     spec = job(tmp_path, tiny_model, lines)
     assert f'"{len(lines)} rows, {len(REFUSED) + 3} of them errors (see errors.jsonl)"' in done(spec)
     found = results(spec)
@@ -130,6 +135,7 @@ def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
         value = found[f"refused-{number}"]
         assert (value["error"], value["response"]["status_code"]) == (None, 400)
         assert said in str(value["response"]["body"]["error"]), number
+    assert {found[route]["response"]["status_code"] for route in small} == {200}
     assert found["failing"]["response"]["status_code"] == 500
     assert found["elsewhere"]["response"] is None
     assert (
@@ -147,6 +153,21 @@ def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
     assert [len(top) for top in bodies[3]["choices"][0]["logprobs"]["top_logprobs"]] == [2, 2, 2]
     assert json.loads(bodies[4]["choices"][0]["message"]["content"])["a"] in (1, 2)
     assert len(bodies[5]["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
+
+
+@pytest.mark.timeout(600)
+def test_rows_at_which_vllm_fails_are_told_though_no_other_is_left(tiny_model: Path, tmp_path: Path) -> None:
+    spec = job(tmp_path, tiny_model, [line("failing", FAILING), line("chat", {"messages": MESSAGES, **STOP})])
+    assert '"2 rows, 2 of them errors (see errors.jsonl)"' in done(spec)
+    assert [value["response"]["status_code"] for value in results(spec).values()] == [500, 500]
+
+
+@pytest.mark.timeout(600)
+def test_an_argument_that_vllms_engine_refuses_is_the_users_error(tiny_model: Path, tmp_path: Path) -> None:
+    arguments = ["--dtype=float32", "--max-model-len=1000"]
+    said = done(job(tmp_path, tiny_model, [line("a", ANSWERED[0])], args=arguments), code=ExitCode.USER_ERROR)
+    assert '"reason": "ModelUnsuitable"' in said
+    assert "vLLM refuses the model or its arguments: ValueError: To serve at least one request" in said
 
 
 def greedy(model: Any) -> list[int]:
@@ -216,6 +237,8 @@ def test_an_embedding_model_embeds_and_scores(encoder: Path, tmp_path: Path) -> 
     lines.append(line("s", {"text_1": "a", "text_2": ["a", "b"]}, "/v1/score"))
     lines.append(line("long", {"input": [9] * 300}, "/v1/embeddings"))
     lines.append(line("chat", {"messages": MESSAGES}))
+    small = {route: body for route, body in ROUTES.items() if route not in (*GENERATING, "/classify")}
+    lines += [line(route, body, route) for route, body in small.items()]
     spec = job(tmp_path, encoder, lines)
     done(spec)
     found = results(spec)
@@ -223,5 +246,6 @@ def test_an_embedding_model_embeds_and_scores(encoder: Path, tmp_path: Path) -> 
         body = found[f"e{number}"]["response"]["body"]
         assert (body["model"], body["object"], len(body["data"][0]["embedding"])) == ("mine", "list", 64)
     assert len(found["s"]["response"]["body"]["data"]) == 2
+    assert {found[route]["response"]["status_code"] for route in small} == {200}
     assert found["long"]["response"]["status_code"] == 400
     assert "url '/v1/chat/completions': this model answers at " in found["chat"]["error"]["message"]

@@ -22,7 +22,8 @@ _TYPICAL_TOKENS = 256
 """Of a prompt and its answer together. Where rows are longer, vLLM lets those wait for which there is no room."""
 
 _NOTHING_FITS = "Cannot auto-fit max_model_len"
-"""How vLLM says so; it has no kind of error of its own for it."""
+_OTHERS_TAKE_IT = "Available memory on node"
+"""How vLLM says so, of each; it has no kinds of errors of its own for them."""
 _FLOAT32_BYTES = 4
 """The widest type of a cache."""
 _BLOCK_TOKENS = 128
@@ -64,14 +65,19 @@ def sequences_in(model: Path, cache_bytes: int, dtype: str) -> int:
     return max(LEAST_SEQUENCES, min(MOST_SEQUENCES, cache_bytes // token_bytes // tokens))
 
 
-def start_failure(kind: str, message: str, given: str) -> WorkerError:
-    """What it means that vLLM's process ends with such an error at its start, with the cache that it was given."""
+def start_failure(kind: str, message: str, given: str, *, refused: bool) -> WorkerError:
+    """What it means that vLLM's process ends with such an error at its start, with the cache that it was given.
+
+    `refused`: it does not take the model or an argument.
+    """
     if kind == "TooLittleError":
         return WorkerError("MemoryTooSmall", message)
     if kind == "UnsuitableError":
         return WorkerError("ModelUnsuitable", message)
     if _NOTHING_FITS in message:
         return WorkerError("MemoryTooSmall", f"{given}: not one token fits")
+    if refused and _OTHERS_TAKE_IT not in message:
+        return WorkerError("ModelUnsuitable", f"vLLM refuses the model or its arguments: {kind}: {message}")
     return WorkerError("Failed", f"vLLM does not start: {kind}: {message}", ExitCode.RETRY)
 
 

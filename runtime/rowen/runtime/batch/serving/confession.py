@@ -14,6 +14,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from rowen.runtime.batch.memory import start_failure
+from rowen.runtime.batch.serving.refusal import is_refusal
 
 _FILE_ENV = "ROWEN_ENGINE_FAILURE"
 
@@ -30,7 +31,7 @@ def told_failures(cache: str) -> Iterator[None]:
             if not path.exists():
                 raise
             told = json.loads(path.read_text())
-            raise start_failure(told["type"], told["message"], cache) from error
+            raise start_failure(told["type"], told["message"], cache, refused=told["refused"]) from error
 
 
 def tell_failures() -> None:
@@ -47,4 +48,5 @@ class _Confession(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and self._path.parent.is_dir() and not self._path.exists():
-            self._path.write_text(json.dumps({"type": type(error).__name__, "message": str(error)}))
+            told = {"type": type(error).__name__, "message": str(error), "refused": is_refusal(error)}
+            self._path.write_text(json.dumps(told))

@@ -16,7 +16,9 @@ from typing_extensions import override
 from rowen.crds.job.worker import ExitCode
 from rowen.runtime.batch.serving.confession import told_failures
 from rowen.runtime.batch.serving.length import Length
-from rowen.runtime.failure import WorkerError, input_failure
+from rowen.runtime.batch.serving.refusal import refusals
+from rowen.runtime.batch.serving.routes import ROUTES
+from rowen.runtime.failure import WorkerError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -27,11 +29,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-ROUTES = (
-    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v2/embed",
-    "/v1/score", "/score", "/v1/rerank", "/v2/rerank", "/rerank", "/pooling", "/classify", "/tokenize",
-)  # fmt: skip
-"""Those of vLLM's routes that answer a request with JSON. Which of them are served follows from the model."""
 _PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
 """Between the tries of a row at which vLLM fails."""
 _OK = 200
@@ -85,17 +82,26 @@ class VllmServer(Server):
             if response.status_code < _SERVER_ERROR or response.status_code == _UNIMPLEMENTED:
                 self._answered += response.status_code == _OK
                 return Answer(response.status_code, response.json())
-            if self._engine.errored:
-                raise WorkerError("Failed", "vLLM's engine has ended; see the log", ExitCode.RETRY)
+            self._check_engine()
             error = response.text[:500]
             log.warning("vLLM failed at a row", request=request_id, status=response.status_code, error=error)
             if pause is not None:
                 await asyncio.sleep(pause)
-        if self._answered > before:
-            # Other rows were answered meanwhile, so it is this one: it must not end the job for all of them.
+        if self._answered > before or await self._is_working(route, body["model"]):
+            # Another request was answered meanwhile or is now, so it is this one: it must not end the job for all.
             return Answer(response.status_code, _failure(response))
         message = f"{request_id}: vLLM answers {response.status_code}: {response.text[:500]}"
         raise WorkerError("Failed", message, ExitCode.RETRY)
+
+    async def _is_working(self, route: str, model: str) -> bool:
+        """Whether a small request to the route is answered. Raises `WorkerError` for an engine that has ended."""
+        response = await self._client.post(route, json={**ROUTES[route], "model": model})
+        self._check_engine()
+        return response.status_code == _OK
+
+    def _check_engine(self) -> None:
+        if self._engine.errored:
+            raise WorkerError("Failed", "vLLM's engine has ended; see the log", ExitCode.RETRY)
 
 
 def _failure(response: httpx.Response) -> Any:
@@ -115,29 +121,20 @@ async def serving(arguments: Namespace, cache: str, on_tokens: Callable[[int], N
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.app import build_app
-    from vllm.exceptions import VLLMClientError
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    # An unknown parser is a KeyError.
-    refusals = (LookupError, TypeError, ValueError, VLLMClientError)
-    try:
+    with refusals("the model or its arguments"):
         config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
-    except refusals as error:
-        raise input_failure("ModelUnsuitable", f"vLLM refuses the model or its arguments: {error}", error) from error
     model_length = int(config.model_config.max_model_len)
-    with told_failures(cache):
+    with refusals("the model or its arguments"), told_failures(cache):
         engine = AsyncLLM.from_vllm_config(config, stat_loggers=[_token_counter(on_tokens)], disable_log_stats=True)
     try:
         tasks = await engine.get_supported_tasks()
         app = build_app(arguments, tasks, engine.model_config)
         # What vLLM tells its HTTP server when the engine has ended.
         app.state.server = SimpleNamespace(should_exit=False)
-        try:
+        with refusals("the adapter or chat template"):
             await init_app_state(engine, app.state, arguments, tasks)
-        except refusals as error:
-            raise input_failure(
-                "ModelUnsuitable", f"vLLM refuses the adapter or chat template: {error}", error
-            ) from error
         server = VllmServer(app, engine, model_length)
         if server.length.fitting < model_length:
             log.warning(
