@@ -9,11 +9,14 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from kit import containers, manifests, tiny
-from kit.bucket import SECRET, Bucket
-from kit.gateway import JOB_SECRET, Gateway
-from kit.gateway import running as gateway_running
+from kit import containers, manifests
+from kit.jobs import tiny
+from kit.jobs.answers import check_answers, results
+from kit.jobs.bucket import SECRET, Bucket
+from kit.jobs.gateway import JOB_SECRET, Gateway
+from kit.jobs.gateway import running as gateway_running
 from kit.kubectl import apply, condition, delete, get, items, kubectl, wait_condition, wait_until
+from kit.probes import probed
 from s3 import BINARIES, S3Server
 
 from rowen.cluster.layout import HOST_ADDRESS
@@ -64,7 +67,7 @@ def test_an_engine_out_of_s3_answers(service: str) -> None:
     for row in tiny.mixed(1, model=service, max_tokens=40):
         answer = httpx.post(f"http://{address}:8000{row['url']}", json=row["body"], timeout=60, trust_env=False)
         answers[row["custom_id"]] = {"response": {"status_code": answer.status_code, "body": answer.json()}}
-    _check_answers(answers)
+    check_answers(answers)
 
 
 def _tuning(name: str, bucket: Bucket, output: str) -> dict[str, Any]:
@@ -99,13 +102,15 @@ def _completed(job: str) -> dict[str, Any]:
     return dict((get("ojob", job, NAMESPACE) or {})["status"])
 
 
-def _is_kept(bucket: Bucket, log: str, kind: str) -> bool:
-    """Whether a log of an output in the bucket has an entry of a kind."""
-    # An entry may be gone since it was listed.
-    with suppress(FileNotFoundError):
-        heads = [bucket.read(f"{log}/{name}").splitlines()[0] for name in bucket.names(log)]
-        return any(json.loads(head)["kind"] == kind for head in heads)
-    return False
+def _kept(bucket: Bucket, log: str, kind: str) -> bytes | None:
+    """The first entry of a kind in the log of an output in the bucket."""
+    for name in bucket.names(log):
+        # It may be gone since it was listed.
+        with suppress(FileNotFoundError):
+            head, _, body = bucket.read(f"{log}/{name}").partition(b"\n")
+            if json.loads(head)["kind"] == kind:
+                return body
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -115,11 +120,10 @@ def adapter(service: str, bucket: Bucket) -> Iterator[str]:
     try:
         apply(*(_tuning(name, bucket, output) for name, output in jobs.items()))
         log = "adapters/killed/checkpoints"
-        wait_until(lambda: _is_kept(bucket, log, "checkpoint"), "a checkpoint is there", JOB_SECONDS, 0.1)
+        wait_until(lambda: _kept(bucket, log, "checkpoint"), "a checkpoint is there", JOB_SECONDS, 0.1)
         containers.kill(_worker("killed"))
         assert not bucket.names("adapters/killed/metrics.json"), "it was done before it was killed"
-        for name in jobs:
-            _completed(name)
+        assert [_completed(name).get("failures", 0) for name in jobs] == [1, 0]
         yield jobs["killed"]
     finally:
         for name in jobs:
@@ -127,34 +131,11 @@ def adapter(service: str, bucket: Bucket) -> Iterator[str]:
 
 
 def test_a_tuning_job_that_was_killed_ends_with_the_same_bytes(adapter: str, bucket: Bucket) -> None:
+    assert '"event": "resumed"' in kubectl("logs", "-n", NAMESPACE, "killed-2")
     for name in ADAPTER_FILES:
         assert bucket.read(f"{adapter}/{name}") == bucket.read(f"adapters/undisturbed/{name}")
     metrics = json.loads(bucket.read(f"{adapter}/metrics.json"))
     assert metrics["adapter_loss"] < metrics["base_loss"]
-
-
-def _results(bucket: Bucket, *paths: str) -> dict[str, dict[str, Any]]:
-    """By custom id; each is there once."""
-    found = [json.loads(line) for path in paths for line in bucket.read(path).splitlines()]
-    by_id = {entry["custom_id"]: entry for entry in found}
-    assert len(by_id) == len(found)
-    return by_id
-
-
-def _check_answers(answers: dict[str, dict[str, Any]]) -> None:
-    """Each kind of row got what it asked for."""
-    for custom_id, answer in answers.items():
-        assert answer["response"]["status_code"] == 200, answer
-        choice = answer["response"]["body"]["choices"][0]
-        match custom_id.partition("-")[0]:
-            case "formed":
-                assert json.loads(choice["message"]["content"])["a"] in (1, 2)
-            case "logged":
-                assert len(choice["logprobs"]["content"][0]["top_logprobs"]) == 2
-            case "completed":
-                assert choice["text"]
-            case "plain":
-                assert choice["message"]["content"]
 
 
 def test_a_batch_with_the_adapter_answers_each_row_once_though_its_worker_was_killed(
@@ -173,31 +154,35 @@ def test_a_batch_with_the_adapter_answers_each_row_once_though_its_worker_was_ki
     apply(manifests.job("answering", NAMESPACE, {"batchInference": batch, "memory": "2560Mi"}))
     try:
         log = "results/answers.jsonl.parts"
-        wait_until(lambda: _is_kept(bucket, log, "results"), "rows are answered", JOB_SECONDS, 0.2)
+        kept = wait_until(lambda: _kept(bucket, log, "results"), "rows are answered", JOB_SECONDS, 0.2) or b""
         delete("pod", _worker("answering")["metadata"]["name"], NAMESPACE, "--force", "--grace-period=0")
         assert not bucket.names("results/answers.jsonl"), "it was done before its pod was gone"
         _completed("answering")
-        answers = _results(bucket, "results/answers.jsonl")
-        errors = _results(bucket, "results/errors.jsonl")
+        assert set(kept.splitlines()) < set(bucket.read("results/answers.jsonl").splitlines())
+        answers, errors = (results(bucket.read(f"results/{name}.jsonl")) for name in ("answers", "errors"))
         assert set(answers) | set(errors) == {row["custom_id"] for row in rows}
         assert set(errors) == {"refused"}
-        _check_answers(answers)
+        check_answers(answers)
     finally:
         delete("ojob", "answering", NAMESPACE)
 
 
-def test_an_embedding_model_out_of_s3_embeds(service: str, bucket: Bucket) -> None:
+def test_an_embedding_model_embeds_with_the_credentials_of_a_pod_template(service: str, bucket: Bucket) -> None:
     rows = [tiny.request(f"e-{number}", "/v1/embeddings", input="a kettle " * (number + 1)) for number in range(8)]
     bucket.write("data/texts.jsonl", tiny.lines(rows))
     batch = {
-        "model": bucket.place("models/bert"),
-        "input": bucket.place("data/texts.jsonl"),
-        "output": bucket.place("results/embeddings.jsonl"),
+        "model": {"uri": bucket.uri("models/bert")},
+        "input": {"uri": bucket.uri("data/texts.jsonl")},
+        "output": {"uri": bucket.uri("results/embeddings.jsonl")},
     }
-    apply(manifests.job("embedding", NAMESPACE, {"batchInference": batch, "memory": "2560Mi"}))
+    container = {"name": "worker", "envFrom": [{"secretRef": {"name": SECRET}}]}
+    template = {"metadata": {"labels": {"team": "search"}}, "spec": {"containers": [container]}}
+    spec = {"batchInference": batch, "memory": "2560Mi", "podTemplate": template}
+    apply(manifests.job("embedding", NAMESPACE, spec))
     try:
         _completed("embedding")
-        found = _results(bucket, "results/embeddings.jsonl")
+        assert items("pods", NAMESPACE, "rowen.dev/job=embedding,team=search")
+        found = results(bucket.read("results/embeddings.jsonl"))
         assert set(found) == {row["custom_id"] for row in rows}
         for answer in found.values():
             assert len(answer["response"]["body"]["data"][0]["embedding"]) == tiny.EMBEDDING_SIZE
@@ -216,33 +201,63 @@ def gateway(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield found
 
 
-def test_openais_client_has_a_batch_answered(service: str, gateway: Gateway) -> None:
-    rows = [
-        *tiny.mixed(2, model=service, max_tokens=40),
-        tiny.request("refused", "/v1/chat/completions", model=service, messages=[], max_tokens=4),
-    ]
-    rows = [row for row in rows if row["url"] == "/v1/chat/completions"]
-    token = kubectl("create", "token", USER, "-n", NAMESPACE).strip()
-    with pytest.raises(openai.AuthenticationError):
-        gateway.client(token[:-8] + "AAAAAAAA", NAMESPACE).batches.list()
-    client = gateway.client(token, NAMESPACE)
+@pytest.fixture
+def client(gateway: Gateway) -> Iterator[openai.OpenAI]:
+    """OpenAI's client with a token of the user's."""
+    with gateway.client(_token(), NAMESPACE) as found:
+        yield found
+
+
+def _token() -> str:
+    return kubectl("create", "token", USER, "-n", NAMESPACE).strip()
+
+
+def _batch(client: openai.OpenAI, rows: list[dict[str, Any]]) -> tuple[str, str]:
+    """Has a batch made. Its id, and the name of its job."""
     file = client.files.create(file=("rows.jsonl", tiny.lines(rows).encode()), purpose="batch")
     batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="1h")
-    job = batch.to_dict()["rowen"]["job"]
+    return batch.id, batch.to_dict()["rowen"]["job"]
+
+
+def test_openais_client_has_a_batch_answered_though_the_gateway_was_killed(
+    service: str, gateway: Gateway, client: openai.OpenAI
+) -> None:
+    rows = [row for row in tiny.mixed(2, model=service, max_tokens=40) if row["url"] == "/v1/chat/completions"]
+    rows.append(tiny.request("refused", "/v1/chat/completions", model=service, messages=[]))
+    batch, job = _batch(client, rows)
     try:
         assert "BatchInference" in kubectl("get", "ojob", job, "-n", NAMESPACE)
-        ended = wait_until(lambda: _ended(client, batch.id), f"batch {batch.id} ends", JOB_SECONDS)
+        gateway.kill()
+        # As a pod sees it: by the cluster's DNS, with the certificate of its own choice.
+        assert gateway.ask_in_toolbox(NAMESPACE, _token(), f"client.batches.retrieve({batch!r}).id") == batch
+        ended = wait_until(lambda: _ended(client, batch), f"batch {batch} ends", JOB_SECONDS)
         assert ended.status == "completed", ended
         assert condition(get("ojob", job, NAMESPACE), "Finished")["reason"] == "Completed"
         counts = ended.request_counts
         assert counts is not None
         assert (counts.total, counts.completed, counts.failed) == (len(rows), len(rows) - 1, 1)
-        answers, errors = (_content(client, each) for each in (ended.output_file_id, ended.error_file_id))
+        answers, errors = (
+            results(client.files.content(file or "").read()) for file in (ended.output_file_id, ended.error_file_id)
+        )
         assert set(answers) == {row["custom_id"] for row in rows} - {"refused"}
-        _check_answers(answers)
+        check_answers(answers)
         assert {custom_id: entry["response"]["status_code"] for custom_id, entry in errors.items()} == {"refused": 400}
     finally:
         delete("ojob", job, NAMESPACE)
+
+
+def test_a_batch_is_cancelled_and_a_wrong_token_is_refused(
+    service: str, gateway: Gateway, client: openai.OpenAI
+) -> None:
+    batch, job = _batch(client, tiny.mixed(1, model=service)[:1])
+    try:
+        client.batches.cancel(batch)
+        ended = wait_until(lambda: _ended(client, batch), f"batch {batch} is cancelled", 60)
+        assert ended.status == "cancelled"
+    finally:
+        delete("ojob", job, NAMESPACE)
+    with gateway.client(_token()[:-8] + "AAAAAAAA", NAMESPACE) as stranger, pytest.raises(openai.AuthenticationError):
+        stranger.batches.list()
 
 
 def _ended(client: openai.OpenAI, batch: str) -> openai.types.Batch | None:
@@ -250,36 +265,12 @@ def _ended(client: openai.OpenAI, batch: str) -> openai.types.Batch | None:
     return found if found.status in ("completed", "failed", "expired", "cancelled") else None
 
 
-def _content(client: openai.OpenAI, file: str | None) -> dict[str, dict[str, Any]]:
-    assert file is not None
-    found = [json.loads(line) for line in client.files.content(file).read().splitlines()]
-    assert len({entry["custom_id"] for entry in found}) == len(found)
-    return {entry["custom_id"]: entry for entry in found}
-
-
-def _engine() -> dict[str, Any]:
-    (pod,) = items("pods", NAMESPACE, f"rowen.dev/service={SERVICE}")
-    return pod
-
-
-def _probed(pod: dict[str, Any]) -> dict[tuple[str, str], float]:
-    """How often the kubelet has probed it, by kind and result."""
-    text = kubectl("get", "--raw", f"/api/v1/nodes/{pod['spec']['nodeName']}/proxy/metrics/probes")
-    found = {}
-    for line in text.splitlines():
-        if line.startswith("prober_probe_total{") and f'pod_uid="{pod["metadata"]["uid"]}"' in line:
-            labels = dict(part.split("=") for part in line.partition("{")[2].partition("}")[0].split(","))
-            key = (labels["probe_type"].strip('"'), labels["result"].strip('"'))
-            found[key] = float(line.rpartition(" ")[2])
-    return found
-
-
 def test_the_engine_was_probed_and_never_restarted(service: str) -> None:
-    pod = _engine()
+    (pod,) = items("pods", NAMESPACE, f"rowen.dev/service={service}")
     (container,) = pod["spec"]["containers"]
     assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)
     for kind in ("Startup", "Readiness", "Liveness"):
-        wait_until(lambda kind=kind: _probed(pod).get((kind, "successful")), f"the {kind} probe succeeds", 60)
-    assert _probed(pod).get(("Liveness", "failed"), 0) == 0
+        wait_until(lambda kind=kind: probed(pod).get((kind, "successful")), f"the {kind} probe succeeds", 60)
+    assert probed(pod).get(("Liveness", "failed"), 0) == 0
     (status,) = pod["status"]["containerStatuses"]
     assert (status["started"], status["ready"], status["restartCount"]) == (True, True, 0)

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import openai
 
-from kit.bucket import Bucket
+from kit import volumes
+from kit.jobs.bucket import Bucket
 from kit.kubectl import apply, delete, get, kubectl
 from rowen.demo.cluster.install import RELEASE, RELEASE_NAMESPACE
 from rowen.demo.cluster.kubectl import binary
@@ -20,16 +21,17 @@ NAME = f"{RELEASE}-gateway"
 JOB_SECRET = "rowen-batch"
 _HOST = f"{NAME}.{RELEASE_NAMESPACE}.svc"
 _TLS_SECRET, _FILES_SECRET = NAME, "rowen-files"
-_CHART = Path(__file__).parents[2] / "charts" / "rowen"
+_CHART = Path(__file__).parents[3] / "charts" / "rowen"
 
 
 class Gateway:
     """The gateway as its users see it."""
 
     def __init__(self, certificate: Path) -> None:
+        """Reached by the address of its Service; `certificate` is trusted."""
         service = get("service", NAME, RELEASE_NAMESPACE) or {}
         self._address = service["spec"]["clusterIP"]
-        self._trusted = ssl.create_default_context(cafile=str(certificate))
+        self._certificate = certificate
 
     def client(self, token: str, namespace: str) -> openai.OpenAI:
         """OpenAI's client. This machine does not ask the cluster's DNS, so the address is the Service's own."""
@@ -37,9 +39,25 @@ class Gateway:
         def named(request: httpx.Request) -> None:
             request.extensions["sni_hostname"] = _HOST
 
-        http = httpx.Client(verify=self._trusted, trust_env=False, event_hooks={"request": [named]})
+        trusted = ssl.create_default_context(cafile=str(self._certificate))
+        http = httpx.Client(verify=trusted, trust_env=False, event_hooks={"request": [named]})
         url = f"https://{self._address}/namespaces/{namespace}/v1"
         return openai.OpenAI(api_key=token, base_url=url, http_client=http, timeout=60)
+
+    def ask_in_toolbox(self, namespace: str, token: str, question: str) -> str:
+        """What an expression with OpenAI's `client` comes to in a pod of that namespace, by the cluster's DNS."""
+        file = "data/gateway.crt"
+        volumes.write(namespace, file, self._certificate.read_text())
+        url = f"https://{_HOST}/namespaces/{namespace}/v1"
+        program = f"import openai; client = openai.OpenAI(base_url={url!r}); print({question})"
+        variables = (f"SSL_CERT_FILE=/volumes/{file}", f"OPENAI_API_KEY={token}")
+        return volumes.run(namespace, "env", *variables, "python", "-c", program).strip()
+
+    def kill(self) -> None:
+        """Its pod is gone without a grace period; another one is Ready."""
+        selector = "app.kubernetes.io/component=gateway"
+        kubectl("delete", "pods", "-n", RELEASE_NAMESPACE, "-l", selector, "--force", "--grace-period=0", timeout=90)
+        _await_ready()
 
 
 @contextmanager
@@ -54,12 +72,16 @@ def running(bucket: Bucket, folder: Path) -> Iterator[Gateway]:
     storage = {"uri": bucket.uri("batches"), "secretName": _FILES_SECRET, "ports": [bucket.server.port]}
     try:
         _upgrade({"enabled": True, "tlsSecret": _TLS_SECRET, "storage": storage})
-        kubectl("rollout", "status", f"deployment/{NAME}", "-n", RELEASE_NAMESPACE, "--timeout=120s", timeout=130)
+        _await_ready()
         yield Gateway(certificate)
     finally:
         _upgrade({"enabled": False})
         for name in (_TLS_SECRET, _FILES_SECRET):
             delete("secret", name, RELEASE_NAMESPACE)
+
+
+def _await_ready() -> None:
+    kubectl("rollout", "status", f"deployment/{NAME}", "-n", RELEASE_NAMESPACE, "--timeout=120s", timeout=130)
 
 
 def _upgrade(batch_api: dict[str, Any]) -> None:
