@@ -72,12 +72,18 @@ def test_a_secret_without_a_key_for_the_address_is_told(where: str, expected: st
     assert caught.value.reason == "SpecInvalid"
 
 
-def test_a_secret_that_is_not_there_may_come(tmp_path: Path) -> None:
-    for _ in range(2):
-        with pytest.raises(WorkerError, match="there is no Secret s, or it is empty") as caught:
-            of("s3://b/k")
-        assert caught.value.code is ExitCode.RETRY
-        (tmp_path / "s").mkdir(exist_ok=True)
+@pytest.mark.parametrize("there", ["nothing", "folder", "links"])
+def test_a_secret_that_is_not_there_may_come(there: str, tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    if there != "nothing":
+        folder.mkdir()
+    if there == "links":
+        # As the kubelet leaves it of an optional Secret that does not exist.
+        (folder / "..2026_11_24").mkdir()
+        (folder / "..data").symlink_to("..2026_11_24")
+    with pytest.raises(WorkerError, match="there is no Secret s, or it is empty") as caught:
+        of("s3://b/k")
+    assert caught.value.code is ExitCode.RETRY
 
 
 def test_the_other_libraries_take_their_options(tmp_path: Path) -> None:

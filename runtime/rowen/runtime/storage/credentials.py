@@ -26,7 +26,8 @@ def options(location: Location) -> dict[str, Any]:
     known = _KEYS[protocol]
     folder = Path(SECRETS_DIRECTORY) / location.secret_name
     values = {key: value for key in known if (value := secret_value(folder / key)) is not None}
-    if not folder.is_dir() or not any(folder.iterdir()):
+    # The kubelet keeps links of its own (`..data`) even in the place of a Secret that is not there.
+    if not folder.is_dir() or all(entry.name.startswith("..") for entry in folder.iterdir()):
         # Whoever makes it may be a little late.
         raise WorkerError("SpecInvalid", f"there is no Secret {location.secret_name}, or it is empty", ExitCode.RETRY)
     if not values:
