@@ -195,6 +195,12 @@ def test_what_the_next_attempt_would_meet_is_a_refusal(error: Exception, refused
     assert is_refusal(error) is refused
 
 
+def test_what_is_made_of_a_refusal_is_one() -> None:
+    error = RuntimeError("Failed to load 0th LogitsProcessor plugin no.such:thing")
+    error.__cause__ = ImportError("no module no")
+    assert is_refusal(error)
+
+
 def test_what_a_disk_is_behind_is_none() -> None:
     error = ValueError("no model there")
     error.__cause__ = OSError(errno.EIO, "disk")

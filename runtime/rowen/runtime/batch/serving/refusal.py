@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rowen.runtime.failure import input_failure, is_passing
+from rowen.runtime.failure import WorkerError, is_passing
 
 
 @contextmanager
@@ -11,17 +11,19 @@ def refusals(what: str) -> Iterator[None]:
     """Around what vLLM makes of the user's words. Raises `WorkerError` where it refuses them."""
     try:
         yield
-    except _kinds() as error:
-        raise input_failure("ModelUnsuitable", f"vLLM refuses {what}: {error}", error) from error
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        raise WorkerError("ModelUnsuitable", f"vLLM refuses {what}: {error}") from error
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the next attempt would meet it, too."""
-    return isinstance(error, _kinds()) and not is_passing(error)
-
-
-def _kinds() -> tuple[type[Exception], ...]:
+    """Whether the next attempt would meet it, too: by its kind, or by that of what it was made of."""
     from vllm.exceptions import VLLMClientError
 
     # Neither a lack of memory nor a system that fails is any of these. An unknown parser is a LookupError.
-    return (ImportError, LookupError, NotImplementedError, TypeError, ValueError, VLLMClientError)
+    kinds = (ImportError, LookupError, NotImplementedError, TypeError, ValueError, VLLMClientError)
+    link: BaseException | None = error
+    while link is not None and not isinstance(link, kinds):
+        link = link.__cause__
+    return link is not None and not is_passing(error)

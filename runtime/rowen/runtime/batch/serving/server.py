@@ -126,7 +126,7 @@ async def serving(arguments: Namespace, cache: str, on_tokens: Callable[[int], N
     with refusals("the model or its arguments"):
         config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config()
     model_length = int(config.model_config.max_model_len)
-    with refusals("the model or its arguments"), told_failures(cache):
+    with told_failures(cache), refusals("the model or its arguments"):
         engine = AsyncLLM.from_vllm_config(config, stat_loggers=[_token_counter(on_tokens)], disable_log_stats=True)
     try:
         tasks = await engine.get_supported_tasks()
