@@ -30,10 +30,10 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **settings, **more}
 
 
-def on_device(door: Path, folder: Path) -> dict[str, str]:
+def on_device(door: Path | str, folder: Path) -> dict[str, str]:
     """What the device plugin gives an engine whose image has nothing of Rowen's, nor what Rowen needs beside vLLM.
 
-    `folder`: for the files, a new one.
+    `door`: the device's socket; of several devices all, separated by colons. `folder`: for the files, a new one.
     """
     install_plugin(folder)
     packages = folder / "packages"

@@ -68,6 +68,12 @@ async def test_a_pod_that_has_the_label_of_a_service_keeps_it(
     assert cluster.labelled == labelled
 
 
+async def test_a_pod_on_several_devices_is_asked_for_once() -> None:
+    cluster = Pods(**{"llm-5d4-a": None})
+    await Adopter(world("llm-5d4-a", "llm-5d4-a"), cluster).adopt(CHAT, NOW)
+    assert cluster.asked == ["llm-5d4-a"]
+
+
 async def test_only_pods_that_may_be_the_workloads_are_asked_for() -> None:
     cluster = Pods(**{"llm-5d4-a": None})
     await Adopter(world("llm-5d4-a", "llm-b-5d4-a", "other-5d4-a"), cluster).adopt(CHAT, NOW)
