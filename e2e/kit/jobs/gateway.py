@@ -13,7 +13,7 @@ import openai
 
 from kit import volumes
 from kit.jobs.bucket import Bucket
-from kit.kubectl import apply, delete, get, kubectl
+from kit.kubectl import apply, condition, delete, get, items, kubectl, wait_until
 from rowen.demo.cluster.install import RELEASE, RELEASE_NAMESPACE
 from rowen.demo.cluster.kubectl import binary
 
@@ -55,9 +55,21 @@ class Gateway:
 
     def kill(self) -> None:
         """Its pod is gone without a grace period; another one is Ready."""
-        selector = "app.kubernetes.io/component=gateway"
-        kubectl("delete", "pods", "-n", RELEASE_NAMESPACE, "-l", selector, "--force", "--grace-period=0", timeout=90)
-        _await_ready()
+        before = {pod["metadata"]["name"] for pod in _pods()}
+        kubectl("delete", "pods", "-n", RELEASE_NAMESPACE, *before, "--force", "--grace-period=0", timeout=90)
+        wait_until(
+            lambda: [pod for pod in _pods() if pod["metadata"]["name"] not in before and _is_ready(pod)],
+            "another pod of the gateway is Ready",
+            120,
+        )
+
+
+def _pods() -> list[dict[str, Any]]:
+    return items("pods", RELEASE_NAMESPACE, "app.kubernetes.io/component=gateway")
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return condition(pod, "Ready").get("status") == "True"
 
 
 @contextmanager
@@ -72,16 +84,12 @@ def running(bucket: Bucket, folder: Path) -> Iterator[Gateway]:
     storage = {"uri": bucket.uri("batches"), "secretName": _FILES_SECRET, "ports": [bucket.server.port]}
     try:
         _upgrade({"enabled": True, "tlsSecret": _TLS_SECRET, "storage": storage})
-        _await_ready()
+        wait_until(lambda: any(map(_is_ready, _pods())), "the gateway is Ready", 120)
         yield Gateway(certificate)
     finally:
         _upgrade({"enabled": False})
         for name in (_TLS_SECRET, _FILES_SECRET):
             delete("secret", name, RELEASE_NAMESPACE)
-
-
-def _await_ready() -> None:
-    kubectl("rollout", "status", f"deployment/{NAME}", "-n", RELEASE_NAMESPACE, "--timeout=120s", timeout=130)
 
 
 def _upgrade(batch_api: dict[str, Any]) -> None:
