@@ -162,14 +162,14 @@ class World:
         reference = found["spec"].get("workloadRef") if found else None
         if reference is None:
             return []
-        found = [
+        pods = [
             Key("Pod", service.namespace, online.pod.name)
             for online in self._engines(service.namespace, now)
             if not self.has_service(online.pod.namespace, online.service)
             and may_own(reference["kind"], reference["name"], online.pod.name)
         ]
         # An engine on several devices is reported with each.
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(pods))
 
     def _engines(self, namespace: str, now: float) -> Iterator[OnlineTenant]:
         for harvest in self._store.group("NodeHarvest", f"{namespace}/"):
