@@ -53,6 +53,8 @@ class Pair:
 
     def busy(self):
         self.engine.call("busy")
+        # By the call itself; an agent that finds a request closes its gate too, some time later.
+        assert [counts.gate_open for counts in self.counts()] == [False, False]
         self.acknowledged()
 
     def acknowledged(self):
