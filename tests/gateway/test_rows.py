@@ -118,6 +118,11 @@ def test_a_long_name_is_told_in_part() -> None:
     assert f"'{'x' * 64}'" in fault.message
 
 
+def test_what_is_no_json_is_told_by_its_place_in_the_line() -> None:
+    (fault,) = faults(line(), '{"custom_id": 1')
+    assert (fault.line, fault.message) == (2, "the line is not JSON: Expecting ',' delimiter at character 16")
+
+
 def test_a_line_is_not_read_for_ever() -> None:
     longest = line("a").ljust(MOST_LINE_BYTES)
     assert read(longest).count == 1

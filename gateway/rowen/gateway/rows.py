@@ -134,6 +134,8 @@ def _parsed(line: bytes) -> dict[str, Any] | str:
         row = json.loads(line)
     except RecursionError:
         return "the line is nested too deeply"
+    except json.JSONDecodeError as error:  # its own words would count lines anew
+        return f"the line is not JSON: {error.msg} at character {error.pos + 1}"
     except ValueError as error:
         return f"the line is not JSON: {error}"
     return row if isinstance(row, dict) else "the line is no JSON object"

@@ -128,6 +128,13 @@ def test_a_job_that_was_not_seen_yet() -> None:
     assert "has not looked at it yet" in shown(OfflineJobStatus())
 
 
+def test_a_job_that_ended_before_it_was_seen() -> None:
+    ended = {"type": "Finished", "status": "True", "reason": "InvalidTemplate"}
+    told = shown(OfflineJobStatus.from_wire({"conditions": [{**ended, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}))
+    assert "it ended before the scheduler looked at it" in told
+    assert "yet" not in told
+
+
 def explain(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path | str, *arguments: str) -> str:
     """The one line that a failed `explain` prints."""
     return failed(monkeypatch, kubeconfig, "explain", *arguments)

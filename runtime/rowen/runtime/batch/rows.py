@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError, reading
-from rowen.runtime.line_reader import is_too_long, read_line, read_lines, too_long
+from rowen.runtime.line_reader import is_too_long, not_json, read_line, read_lines, too_long
 
 _DIGEST_BYTES = 16
 _BLANK, _ROW, _PROBLEM = range(3)
@@ -136,7 +136,7 @@ def _row(name: str, line: int, data: bytes) -> Row:
     try:
         value = json.loads(data)
     except ValueError as error:
-        return Row(line, None, None, f"{name}:{line}: not JSON: {error}")
+        return Row(line, None, None, f"{name}:{line}: {not_json(error)}")
     except RecursionError:
         return Row(line, None, None, f"{name}:{line}: nested too deeply")
     custom_id = value.get("custom_id") if isinstance(value, dict) else None

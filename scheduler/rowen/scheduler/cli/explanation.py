@@ -33,11 +33,13 @@ def show(
     if alone is not None:
         say(f"{job}: {alone}")
         return
+    end = find_condition(status.conditions, "Finished")
+    finished = end is not None and end.status == "True"
     if status.explanation is None:
-        say(f"{job}: the scheduler has not looked at it yet")
+        missed = "it ended before the scheduler looked at it"
+        say(f"{job}: {missed if finished else 'the scheduler has not looked at it yet'}")
         return
-    finished = find_condition(status.conditions, "Finished")
-    if finished is not None and finished.status == "True":
+    if finished:
         say("Where the scheduler placed it last:")
     elif status.assignment is not None:
         say("As it was predicted when it was placed:")

@@ -10,7 +10,7 @@ import pyarrow
 from pyarrow.parquet import ParquetFile
 
 from rowen.runtime.failure import WorkerError, input_failure, reading
-from rowen.runtime.line_reader import is_too_long, read_lines, too_long
+from rowen.runtime.line_reader import is_too_long, not_json, read_lines, too_long
 
 Record = tuple[str, Callable[[], object]]
 """Where a row is, and how its value is read; that raises `ValueError`."""
@@ -68,7 +68,7 @@ def _parsed(line: bytes) -> object:
     try:
         return json.loads(line)
     except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(not_json(error)) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
