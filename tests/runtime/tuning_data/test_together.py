@@ -1,6 +1,7 @@
 """Rows that are tokenized together become what each becomes alone."""
 
 import random
+import tracemalloc
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_wrong_rows_are_named_in_their_order_wherever_they_are_found(tokenizer: 
     with pytest.raises(WorkerError) as told:
         encode([silent, {"text": 3}, silent, {"messages": []}], tokenizer, assistant_only=True)
     assert [part.partition(": ")[0] for part in told.value.message.split("; ")] == [f"data:{n}" for n in (1, 2, 3, 4)]
+
+
+def test_wrong_rows_are_not_kept(tokenizer: Any) -> None:
+    wrong = ((f"data:{number}", lambda: {"image": "ab" * 2**18}) for number in range(200))
+    tracemalloc.start()
+    with pytest.raises(WorkerError, match=r"data:4: expected either .*; and 195 more"):
+        encode_rows(wrong, RowEncoder(tokenizer, assistant_only=False), 100)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 8 * 2**20
 
 
 class Refusing(Counting):

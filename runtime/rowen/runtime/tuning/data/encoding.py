@@ -39,23 +39,24 @@ class RowEncoder:
         self._text = TextEncoder(tokenizer)
         self._chat: ChatEncoder | None = None
 
-    def encoded(self, rows: Iterable[Record]) -> Iterator[tuple[str, Example | ValueError]]:
-        """Where each row is, and its example or what is wrong with it. Many rows are tokenized together.
+    def encoded(self, rows: Iterable[Record]) -> Iterator[tuple[str, Example | str]]:
+        """Where each row is, and its example or, in words, what is wrong with it. Many rows are tokenized together.
 
         Raises `WorkerError` for a tokenizer that will not do.
         """
-        drafts: list[tuple[str, Draft | ValueError]] = []
+        # Of a row that is wrong only words are kept: an error would keep the whole row.
+        drafts: list[tuple[str, Draft | str]] = []
         characters = 0
         for place, read in rows:
             draft = self._drafted(read)
             drafts.append((place, draft))
-            characters += 0 if isinstance(draft, ValueError) else sum(map(len, draft.texts))
+            characters += 0 if isinstance(draft, str) else sum(map(len, draft.texts))
             if len(drafts) >= _ROWS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
                 yield from self._examples(drafts)
                 drafts, characters = [], 0
         yield from self._examples(drafts)
 
-    def _drafted(self, read: Callable[[], object]) -> Draft | ValueError:
+    def _drafted(self, read: Callable[[], object]) -> Draft | str:
         try:
             row = row_of(read())
             if not isinstance(row, Text):
@@ -64,20 +65,20 @@ class RowEncoder:
                 raise ValueError("assistantOnlyLoss needs messages, and this is a text")
             return self._text.draft(row)
         except ValueError as error:
-            return error
+            return str(error)
 
     def _chats(self) -> ChatEncoder:
         if self._chat is None:
             self._chat = ChatEncoder(self._tokenizer, assistant_only=self._assistant_only)
         return self._chat
 
-    def _examples(self, drafts: Sequence[tuple[str, Draft | ValueError]]) -> Iterator[tuple[str, Example | ValueError]]:
+    def _examples(self, drafts: Sequence[tuple[str, Draft | str]]) -> Iterator[tuple[str, Example | str]]:
         proper = [draft for _, draft in drafts if isinstance(draft, Draft)]
         examples = iter(self._tokenized(proper) if proper else ())
         for place, draft in drafts:
-            yield place, draft if isinstance(draft, ValueError) else next(examples)
+            yield place, draft if isinstance(draft, str) else next(examples)
 
-    def _tokenized(self, drafts: Sequence[Draft]) -> list[Example | ValueError]:
+    def _tokenized(self, drafts: Sequence[Draft]) -> list[Example | str]:
         texts = [text for draft in drafts for text in draft.texts]
         try:
             found = self._tokenizer(
@@ -87,16 +88,16 @@ class RowEncoder:
             # Whatever a tokenizer raises. It does not say at which text.
             if len(drafts) > 1:
                 return [example for draft in drafts for example in self._tokenized([draft])]
-            return [ValueError(f"the tokenizer refuses it: {type(error).__name__}: {error}")]
+            return [f"the tokenizer refuses it: {type(error).__name__}: {error}"]
         tokens = (Tokens(ids, partial(found.char_to_token, number)) for number, ids in enumerate(found["input_ids"]))
         return [_example(draft, [next(tokens) for _ in draft.texts]) for draft in drafts]
 
 
-def _example(draft: Draft, tokens: Sequence[Tokens]) -> Example | ValueError:
+def _example(draft: Draft, tokens: Sequence[Tokens]) -> Example | str:
     try:
         return draft.example(tokens)
     except ValueError as error:
-        return error
+        return str(error)
 
 
 def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: int) -> Examples:
@@ -108,7 +109,7 @@ def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: in
     reported: list[str] = []
     wrong = cut = dropped = 0
     for place, whole in encoder.encoded(rows):
-        if isinstance(whole, ValueError):
+        if isinstance(whole, str):
             wrong += 1
             if wrong <= _REPORTED_ROWS:
                 reported.append(f"{place}: {whole}")
