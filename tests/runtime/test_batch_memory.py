@@ -173,9 +173,13 @@ def test_another_failure_of_vllm_is_told(kind: str, refused: bool, reason: str, 
     assert "the words of vLLM" in failure.message
 
 
-def test_memory_that_others_of_the_node_take_is_no_refusal() -> None:
-    message = "Available memory on node 0 (1.0/8.0 GiB) on kv cache allocation is less than requested memory for kv"
-    assert message.partition(" 0 ")[0] in vllm_source("v1/worker/cpu_worker.py")
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [("Available memory on node", "v1/worker/cpu_worker.py"), ("Free memory on device", "v1/worker/utils.py")],
+)
+def test_memory_that_others_of_the_node_take_is_no_refusal(words: str, source: str) -> None:
+    assert words in vllm_source(source)
+    message = f"{words} 0 (1.0/8.0 GiB) on startup is less than what is wanted"
     assert start_failure("ValueError", message, "", refused=True).code is ExitCode.RETRY
 
 

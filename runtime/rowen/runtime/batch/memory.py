@@ -22,8 +22,8 @@ _TYPICAL_TOKENS = 256
 """Of a prompt and its answer together. Where rows are longer, vLLM lets those wait for which there is no room."""
 
 _NOTHING_FITS = "Cannot auto-fit max_model_len"
-_OTHERS_TAKE_IT = "Available memory on node"
-"""How vLLM says so, of each; it has no kinds of errors of its own for them."""
+_OTHERS_TAKE_IT = ("Available memory on node", "Free memory on device")
+"""How vLLM says so, of each, on CPUs and on GPUs; it has no kinds of errors of its own for them."""
 _FLOAT32_BYTES = 4
 """The widest type of a cache."""
 _BLOCK_TOKENS = 128
@@ -76,7 +76,7 @@ def start_failure(kind: str, message: str, given: str, *, refused: bool) -> Work
         return WorkerError("ModelUnsuitable", message)
     if _NOTHING_FITS in message:
         return WorkerError("MemoryTooSmall", f"{given}: not one token fits")
-    if refused and _OTHERS_TAKE_IT not in message:
+    if refused and not any(words in message for words in _OTHERS_TAKE_IT):
         return WorkerError("ModelUnsuitable", f"vLLM refuses the model or its arguments: {kind}: {message}")
     return WorkerError("Failed", f"vLLM does not start: {kind}: {message}", ExitCode.RETRY)
 
