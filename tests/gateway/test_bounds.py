@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from apiserver import ApiServer
+from fastapi import Request
 from gateway.conftest import Team
 from gateway.rig import Gateway
 from gateway.rig import gateway as running
 from s3 import S3Server
+from starlette.types import Message
 
-from rowen.gateway.callers.bounds import Places
+from rowen.gateway.callers.bounds import Pace, Places, bounded
 from rowen.gateway.callers.errors import ApiError
 
 PART = (
@@ -95,6 +97,22 @@ async def test_a_body_that_is_slow_and_fast_enough_is_taken(strict: Gateway, tea
             await asyncio.sleep(0.2)
         async with asyncio.timeout(60):
             assert (await reader.readline()).split()[1] == b"200"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_body_that_is_whole_is_taken_however_slowly_it_came(whole: bool) -> None:
+    pieces = iter([True, not whole])
+
+    async def receive() -> Message:
+        await asyncio.sleep(0.3)
+        return {"type": "http.request", "body": b"x", "more_body": next(pieces)}
+
+    slow = bounded(Request({"type": "http"}, receive), 10, Pace(0.5, 1000))
+    if whole:
+        assert await slow.body() == b"xx"
+    else:
+        with pytest.raises(ApiError, match="less than 1000 bytes a second"):
+            await slow.body()
 
 
 async def test_a_namespace_leaves_places_to_others() -> None:

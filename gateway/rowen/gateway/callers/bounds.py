@@ -59,7 +59,9 @@ def bounded(request: Request, most_bytes: int, pace: Pace) -> Request:
         left -= size
         if left < 0:
             raise ApiError(413, f"the request is larger than {most_bytes} bytes", code="too_large")
-        watch.came(time.monotonic() - began, size)
+        if message.get("more_body"):
+            # What is whole is taken, however long it was on its way.
+            watch.came(time.monotonic() - began, size)
         return message
 
     return Request(request.scope, receive)
