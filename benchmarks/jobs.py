@@ -161,7 +161,7 @@ def _mean_row_tokens(model: Path, data: Path) -> float:
 
 
 def _program(name: str, run: Run) -> Mapping[str, float]:
-    """What the program says. vLLM's processes may say more after it."""
+    """What the program says, before whatever vLLM's processes say at their end. Raises `RuntimeError`."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(__file__).parent),
@@ -174,6 +174,8 @@ def _program(name: str, run: Run) -> Mapping[str, float]:
     if ended.returncode != 0:
         raise RuntimeError(f"{name} ended with {ended.returncode}: {ended.stderr[-2000:]}")
     said = [line for line in ended.stdout.splitlines() if line.startswith('{"units": ')]
+    if not said:
+        raise RuntimeError(f"{name} said nothing of what it did: {ended.stdout[-2000:]}")
     found: dict[str, float] = json.loads(said[-1])
     return found
 

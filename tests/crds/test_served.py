@@ -116,6 +116,17 @@ def test_job_row(kubectl: Kubectl) -> None:
     }  # fmt: skip
 
 
+def test_a_wide_job_row_says_how_it_ended(kubectl: Kubectl) -> None:
+    assert kubectl.apply(offline_job()).ok
+    ended = {**_condition("Finished", "True"), "reason": "DatasetMissing"}
+    status = {**OfflineJobStatus(kind="FineTune", state="Failed").to_wire(), "conditions": [ended]}
+    assert kubectl.run(
+        "patch", "ojob/tune", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
+    ).ok
+    header, row = kubectl.run("get", "ojob/tune", "-o", "wide").text.splitlines()
+    assert row[header.index("ENDED") :].split()[0] == "DatasetMissing"
+
+
 def _device(name: str, *, harvestable: bool, idle: float, harvested: float) -> DeviceHarvest:
     return DeviceHarvest(
         id=name, type="cpu", memory_bytes=8 << 30, harvestable=harvestable, gate_open=True, idle_fraction=idle,

@@ -56,8 +56,8 @@ class Kind:
         return rules(*self.rules) if self.rules else {}
 
 
-def _condition(type_: str) -> str:
-    return f'.status.conditions[?(@.type=="{type_}")].status'
+def _condition(type_: str, field: str = "status") -> str:
+    return f'.status.conditions[?(@.type=="{type_}")].{field}'
 
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
@@ -110,6 +110,7 @@ OFFLINE_JOB = Kind(
         Column("Node", ".status.assignment.node"),
         Column("Progress", ".status.progress.display"),
         Column("SLA", _condition("SLAMet")),
+        Column("Ended", _condition("Finished", "reason"), wide=True),
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Memory", ".spec.memory", wide=True),
         Column("MemoryLimit", ".spec.memoryLimit", wide=True),
