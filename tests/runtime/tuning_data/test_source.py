@@ -145,6 +145,7 @@ EXPECTED = "expected either messages, or prompt and completion, or text"
         ([1], "not a JSON object"),
         ({}, EXPECTED),
         ({"prompt": "only"}, EXPECTED),
+        ({"question": "a", "answer": "b"}, f"{EXPECTED}; the row has question, answer$"),
         ({"text": "a", "messages": SAID}, EXPECTED),
         ({"text": SAID}, EXPECTED),
         ({"text": 3}, "text is not a text, or is empty"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trl.trainer.sft_config import SFTConfig
 
-import rowen.crds
+import rowen.crds.job
 
 PASSED_ON = (
     "optim", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "label_smoothing_factor",
@@ -30,7 +30,7 @@ BOUNDS = {
     "label_smoothing_factor": "ge=0, lt=1", "neftune_noise_alpha": "ge=0", "router_aux_loss_coef": "ge=0",
 }  # fmt: skip
 """Outside of which torch or the trainer ends with an error; its configuration does not tell them."""
-TARGET = Path(rowen.crds.__path__[0]) / "trainer_arguments.py"
+TARGET = Path(rowen.crds.job.__path__[0]) / "trainer_arguments.py"
 _LINE_LENGTH = 118
 
 _HEAD = '''"""What `fineTune.arguments` may hold: a part of the trainer's own configuration, in its own names.

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowen.crds.text.clip import clipped
+
 Messages = list[dict[str, Any]]
 
 _FIELDS = ("messages", "prompt", "completion", "text")
+_NAMES_LENGTH = 80
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a pair: whole ones have become one character when JSON is read."""
 
@@ -41,10 +44,14 @@ def row_of(value: object) -> Text | Chat:
             raise ValueError(f"{name} is not {kind}, or is empty")
         if any(_SURROGATE.search(text) for text in _texts(content)):
             raise ValueError(f"{name} holds half of a surrogate pair, which no tokenizer takes")
-    return _row(fields, value.get("tools") or [])
+    row = _row(fields, value.get("tools") or [])
+    if row is None:
+        found = clipped(", ".join(value), _NAMES_LENGTH) or "no field"
+        raise ValueError(f"expected either messages, or prompt and completion, or text; the row has {found}")
+    return row
 
 
-def _row(fields: dict[str, Any], tools: object) -> Text | Chat:
+def _row(fields: dict[str, Any], tools: object) -> Text | Chat | None:
     kinds = {name: type(content) for name, content in fields.items()}
     if kinds == {"text": str}:
         return Text("", fields["text"])
@@ -57,7 +64,7 @@ def _row(fields: dict[str, Any], tools: object) -> Text | Chat:
         return Chat(given, learned, _tools(tools))
     if kinds.keys() == {"prompt", "completion"}:
         raise ValueError("prompt and completion are two texts, or two lists of messages")
-    raise ValueError("expected either messages, or prompt and completion, or text")
+    return None
 
 
 def _messages(name: str, content: list[Any]) -> Messages:
