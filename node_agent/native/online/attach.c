@@ -90,16 +90,6 @@ static void follow_cpus(void) {
     if (error) dprintf(STDERR_FILENO, "rowen: the engine could not be pinned to its devices: %s\n", strerror(-error));
 }
 
-static int32_t attach(struct rowen_engine_place *place) {
-    struct rowen_files files;
-    char reason[ROWEN_REASON_LENGTH];
-    int32_t error = rowen_link_ask(&place->link, &files, reason, ASK_NS);
-    if (!error) error = adopt(place, &files);
-    /* When that agent is gone again, the watcher finds it out. */
-    if (!error) rowen_loan_hand_over(&place->link);
-    return error;
-}
-
 /* Nobody opens a gate without an agent. Tenants that still follow this one must not run on while the engine has gone
  * over to the next. */
 static void close_behind(struct rowen_engine_place *place) {
@@ -107,6 +97,17 @@ static void close_behind(struct rowen_engine_place *place) {
     pthread_mutex_lock(&rowen_engine.lock);
     rowen_close_gate(place->link.device, false);
     pthread_mutex_unlock(&rowen_engine.lock);
+}
+
+static int32_t attach(struct rowen_engine_place *place) {
+    close_behind(place); /* it may have been lost while another device was asked for */
+    struct rowen_files files;
+    char reason[ROWEN_REASON_LENGTH];
+    int32_t error = rowen_link_ask(&place->link, &files, reason, ASK_NS);
+    if (!error) error = adopt(place, &files);
+    /* When that agent is gone again, the watcher finds it out. */
+    if (!error) rowen_loan_hand_over(&place->link);
+    return error;
 }
 
 /* Without an agent nobody lends: when the lease has run out, tenants stand still, and the engine takes what it needs. */

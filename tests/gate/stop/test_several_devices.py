@@ -1,14 +1,17 @@
 """One engine on two devices: a request closes both gates, and both open together."""
 
+import contextlib
 import errno
+import mmap
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from gate.rig import Engine, acknowledged, until
+from gate.rig import DEADLINE, Engine, acknowledged, until
 
 from rowen.node_agent.native import library_path
 
@@ -172,6 +175,40 @@ def test_both_agents_that_go_find_the_engine_again(pair):
     pair.idle()
 
 
+def gate_of(device):
+    """Tells whether the gate is open by the device's file alone, also when its agent is gone."""
+    pidfd = os.pidfd_open(os.getpid())
+    admission = device.admit(1, os.getpid(), pidfd)
+    os.close(pidfd)
+    os.close(admission.member_file)
+    page = mmap.mmap(admission.device_file, mmap.PAGESIZE, prot=mmap.PROT_READ)
+    return lambda: page[64] % 2 == 0
+
+
+def test_an_agent_that_goes_while_the_engine_asks_another_leaves_no_gate_open(make_rig):
+    rig = make_rig()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as mute:
+        path = rig.folder / "mute.sock"
+        mute.bind(str(path))
+        mute.listen()
+        engine = Engine(f"{path}:{rig.socket(None)}")
+        rig.on_close(engine.kill)
+        rig.opened()
+        is_open = gate_of(rig.device)
+        assert is_open()
+        mute.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                mute.accept()[0].close()
+        mute.settimeout(DEADLINE)
+        asking, _ = mute.accept()
+        rig.agent.close()
+        rig.serve().renew(time.monotonic() + 3600)
+        asking.close()
+        until(lambda: rig.device.counts().online_processes == 1, "it has gone over")
+        assert not is_open()
+
+
 def test_an_engine_that_dies_holds_neither(pair):
     tenants = [rig.tenant("spin()") for rig in pair.rigs]
     pair.opened()
@@ -228,6 +265,7 @@ def test_a_child_has_no_part_in_its_engines_devices(pair):
         pair.opened()
         closings = [len(rig.device.closings(0)) for rig in pair.rigs]
         assert ask(process, "fork") == 0
+        assert [counts.gate_open for counts in pair.counts()] == [True, True]
         assert [len(rig.device.closings(0)) for rig in pair.rigs] == closings
         assert [counts.in_flight for counts in pair.counts()] == [0, 0]
         process.kill()
