@@ -114,6 +114,15 @@ def test_an_engines_first_device_tells_its_requests():
     assert telling_devices(engines) == {"a", "b", "c", "e"}
 
 
+def test_requests_of_each_engine_of_a_pod_count():
+    containers = [container(online="1"), container("1Gi"), container(online="1")]
+    metadata = {"namespace": "shop", "name": "chat-2"}
+    both = pod_view({"metadata": metadata, "spec": {"containers": containers}})
+    one = pod_view({"metadata": metadata, "spec": {"containers": containers[:2]}})
+    assert telling_devices({"a": both, "b": both}) == {"a", "b"}
+    assert telling_devices({"a": one, "b": one}) == {"a"}
+
+
 def container(request=None, limit=None, *, pool=False, **devices):
     resources = {"requests": {"memory": request} if request else {}, "limits": {"memory": limit} if limit else {}}
     for name, count in devices.items():

@@ -42,6 +42,8 @@ class PodView:
     """What it has for itself on each of its devices: a container's limit, its request where that asks for the pool."""
     pool_bytes: int = 0
     """What it may have of each device's pool at most: limit less request of the containers that ask for it."""
+    engines: int = 0
+    """Containers that hold devices as engines do."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -71,7 +73,8 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     devices = annotations.get(DEVICES_ANNOTATION, "")
-    fixed_bytes, pool_bytes = _per_device(memory_of_containers(pod.get("spec") or {}))
+    spec = pod.get("spec") or {}
+    fixed_bytes, pool_bytes = _per_device(memory_of_containers(spec))
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -84,7 +87,12 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         memory=_memory(annotations.get(HARVEST_MEMORY_ANNOTATION)),
         fixed_bytes=fixed_bytes,
         pool_bytes=pool_bytes,
+        engines=sum(ONLINE_RESOURCE in _limits(container) for container in spec.get("containers") or ()),
     )
+
+
+def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (container.get("resources") or {}).get("limits") or {}
 
 
 def _per_device(containers: Sequence[ContainerMemory]) -> tuple[int, int]:
@@ -129,11 +137,12 @@ def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placem
 def telling_devices(engines: Mapping[str, PodView | None]) -> set[str]:
     """Devices whose requests count: an engine on several tells each of them all of its requests.
 
-    `engines`: the engine's pod on each device, by the device's id; None: not known, or gone.
+    `engines`: the engine's pod on each device, by the device's id; None: not known, or gone. In a pod of several
+    engines each device may be another one's: all of them count.
     """
     first: dict[object, str] = {}
     for device, pod in engines.items():
-        first.setdefault(pod.key if pod else device, device)
+        first.setdefault(pod.key if pod and pod.engines <= 1 else device, device)
     return set(first.values())
 
 
