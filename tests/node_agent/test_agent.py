@@ -504,6 +504,17 @@ async def test_a_slot_is_preferred_for_a_pod_that_has_just_come(world, kubelet):
     assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
 
 
+async def test_the_kubelet_asks_which_devices_an_engine_is_to_get(world, kubelet):
+    _, cluster, _ = world
+    await until(lambda: cluster.reports)
+    options = await kubelet.plugin(ONLINE_RESOURCE).GetDevicePluginOptions(messages.Empty())
+    assert options.get_preferred_allocation_available
+    containers = [messages.ContainerPreferredAllocationRequest(available_deviceIDs=["cpu1"], allocation_size=1)]
+    request = messages.PreferredAllocationRequest(container_requests=containers)
+    response = await kubelet.plugin(ONLINE_RESOURCE).GetPreferredAllocation(request)
+    assert list(response.container_responses[0].deviceIDs) == ["cpu1"]
+
+
 @pytest.mark.parametrize("kill", ["refused", "too slow"])
 async def test_a_pod_that_could_not_be_killed_is_not_said_to_be_evicted(world, pod, folder, monkeypatch, kill):
     agent, cluster, tenant = world
