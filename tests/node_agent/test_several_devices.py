@@ -44,6 +44,32 @@ def engine(node):
     engine.kill()
 
 
+def serve_requests(engine, devices):
+    """Three that have ended, and those of the devices know it."""
+    begin = time.monotonic_ns()
+    for _ in range(3):
+        engine.call("busy")
+        engine.call("record", begin, 5_000_000, 2_000_000, 7, 0)
+        engine.call("idle")
+    until(lambda: all(len(device.gate.requests(0)) == 3 for device in devices), "they know the requests")
+
+
+def counted(node):
+    """Requests in the node's metrics, by latency."""
+    labels = {"node": "n", "namespace": "shop", "service": "chat", "tenant": "absent"}
+    names = [f"rowen_online_{latency}_seconds_count" for latency in ("ttft", "tpot")]
+    return [node.metrics.registry.get_sample_value(name, labels) for name in names]
+
+
+def reported(node):
+    """The report, as of a time for which the windows of whole half minutes are over."""
+    snapshots = [
+        replace(snapshot, counts=replace(snapshot.counts, now=snapshot.counts.now + 60))
+        for snapshot in node.snapshots()
+    ]
+    return node_status(snapshots, now=time.time(), window=60, unix_offset=0).devices
+
+
 def test_its_container_gets_the_doors_of_all_its_devices_in_order(node):
     allocation = node.allocate_online(["b", "a"])
     doors = [f"/run/rowen/engine-{number}" for number in range(2)]
@@ -62,23 +88,28 @@ def test_devices_that_it_cannot_have(node, ids, message):
 
 
 def test_each_device_has_the_engine_and_its_requests_are_counted_once(node, engine):
-    begin = time.monotonic_ns()
-    for _ in range(3):
-        engine.call("busy")
-        engine.call("record", begin, 5_000_000, 2_000_000, 7, 0)
-        engine.call("idle")
-    until(lambda: all(len(device.gate.requests(0)) == 3 for device in node.devices.values()), "both know them")
+    serve_requests(engine, node.devices.values())
     node.sample(60)
-    labels = {"node": "n", "namespace": "shop", "service": "chat", "tenant": "absent"}
-    for latency in ("ttft", "tpot"):
-        assert node.metrics.registry.get_sample_value(f"rowen_online_{latency}_seconds_count", labels) == 3
-    # Windows are of whole half minutes.
-    snapshots = [
-        replace(snapshot, counts=replace(snapshot.counts, now=snapshot.counts.now + 60))
-        for snapshot in node.snapshots()
-    ]
-    first, second = node_status(snapshots, now=time.time(), window=60, unix_offset=0).devices
+    assert counted(node) == [3, 3]
+    first, second = reported(node)
     assert [(device.online.pod.name, device.online.attached) for device in (first, second)] == [("chat-0", True)] * 2
     assert (first.online.ttft.p50, second.online.ttft) == (0.005, None)
     assert [window.ttft.requests for window in first.online.requests] == [3, 3]
     assert second.online.requests == []
+
+
+def test_requests_are_counted_where_it_is_attached_to_one_of_its_devices_alone(node):
+    doors = [Path(mount.host_path) for mount in node.allocate_online(["a", "b"]).mounts]
+    engine = Engine(next(door for door in doors if door.parts[-2:] == ("b", "engine")) / "agent.sock")
+    try:
+        until(lambda: node.devices["b"].gate.counts().online_processes == 1)
+        node.place({ONLINE_RESOURCE: dict.fromkeys("ab", POD.key)}, [POD])
+        node.sample(60)
+        serve_requests(engine, [node.devices["b"]])
+        node.sample(60)
+        assert counted(node) == [3, 3]
+        first, second = reported(node)
+        assert [device.online.attached for device in (first, second)] == [False, True]
+        assert [window.ttft.requests for window in first.online.requests] == [3, 3]
+    finally:
+        engine.kill()

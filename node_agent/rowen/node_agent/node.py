@@ -168,7 +168,8 @@ class Node:
 
     def sample(self, window: float) -> None:
         """Reads every device and keeps its metrics. `window` in seconds."""
-        telling = telling_devices({name: device.placements.online for name, device in self.devices.items()})
+        attached_first = sorted(self.devices.items(), key=lambda item: item[1].gate.counts().online_processes == 0)
+        telling = telling_devices({name: device.placements.online for name, device in attached_first})
         for name, device in self.devices.items():
             first = not device.window.sampled
             counts, requests, closings = device.window.update(device.gate, window)

@@ -137,8 +137,8 @@ def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placem
 def telling_devices(engines: Mapping[str, PodView | None]) -> set[str]:
     """Devices whose requests count: an engine on several tells each of them all of its requests.
 
-    `engines`: the engine's pod on each device, by the device's id; None: not known, or gone. In a pod of several
-    engines each device may be another one's: all of them count.
+    `engines`: the engine's pod on each device, by the device's id, first where it is attached; None: not known, or
+    gone. In a pod of several engines each device may be another one's: all of them count.
     """
     first: dict[object, str] = {}
     for device, pod in engines.items():

@@ -165,7 +165,8 @@ def _told(snapshots: Sequence[DeviceSnapshot]) -> Iterator[list[DeviceSnapshot]]
 
     Of an engine's devices one is among them.
     """
-    telling = telling_devices({snapshot.config.id: snapshot.placements.online for snapshot in snapshots})
+    attached_first = sorted(snapshots, key=lambda snapshot: snapshot.counts.online_processes == 0)
+    telling = telling_devices({snapshot.config.id: snapshot.placements.online for snapshot in attached_first})
     same = defaultdict[object, list[DeviceSnapshot]](list)
     for snapshot in snapshots:
         if snapshot.config.id in telling:
