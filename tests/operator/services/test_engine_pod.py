@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
 from manifests import apply, read
 from operator_builders import NAMESPACE, SLO
 from operator_cluster import ROWEN, FakeCluster, find
 from operator_process import OperatorProcess, eventually
 
+from rowen.crds.service.online_service import Engine
 from rowen.operator.services.drift import covers
-from rowen.operator.services.manifests import deployment
+from rowen.operator.services.manifests import deployment, engine_command
 from rowen.operator.services.snapshot import service_snapshot
 
 MODEL = {"claimName": "models", "path": "llama"}
@@ -79,6 +81,25 @@ async def test_a_pod_template_is_merged_kept_and_taken_away_again(
         return plain and "team" not in now["metadata"]["labels"] and "envFrom" not in now["spec"]["containers"][0]
 
     await eventually(bare)
+
+
+@pytest.mark.parametrize(
+    ("args", "one_process"),
+    [
+        ([], True),
+        (["--data-parallel-size=2", "--max-model-len", "512"], True),
+        (["--tensor-parallel-size=2"], False),
+        (["-tp", "2"], False),
+        (["--max-model-len=512", "--pipeline_parallel_size", "2"], False),
+        (["-pcp=2"], False),
+    ],
+)
+def test_an_engine_that_spreads_its_model_has_an_executor_of_several_processes(
+    args: list[str], one_process: bool
+) -> None:
+    command = engine_command("chat", Engine.from_wire({"model": MODEL, "args": args}))
+    assert ("--distributed-executor-backend" in command) == one_process
+    assert command[len(command) - len(args) :] == args
 
 
 async def test_a_replica_asks_for_all_its_devices(operator: OperatorProcess, cluster: FakeCluster) -> None:

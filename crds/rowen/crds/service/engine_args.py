@@ -45,3 +45,13 @@ BATCH_PATTERN = _pattern(BATCH_ARGS, _SHORT_BATCH_ARGS)
 def decided_args(args: Sequence[str]) -> list[str]:
     """Those of a batch's arguments that the job decides."""
     return [arg for arg in args if re.match(BATCH_PATTERN, arg)]
+
+
+_SPREADING = _pattern(
+    ("--tensor-parallel-size", "--pipeline-parallel-size", "--prefill-context-parallel-size"), ("-tp", "-pp", "-pcp")
+)
+
+
+def spreading_args(args: Sequence[str]) -> list[str]:
+    """Those that spread a model over processes."""
+    return [arg for arg in args if re.match(_SPREADING, arg)]

@@ -11,6 +11,7 @@ from rowen.crds.names import (
     SERVICE_LABEL,
 )
 from rowen.crds.pod.pod_overlay import overlaid_engine
+from rowen.crds.service.engine_args import spreading_args
 from rowen.crds.service.online_service import Engine
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
@@ -19,6 +20,7 @@ from rowen.operator.services.engine_model import copy_container, engine_model, h
 from rowen.operator.services.snapshot import ServiceSnapshot
 
 PORT = 8000
+_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
 def endpoint(namespace: str, name: str) -> str:
@@ -77,13 +79,15 @@ def engine_command(name: str, engine: Engine) -> list[str]:
     """The API server of vLLM. It finds Rowen's plugin by the environment that the device plugin sets."""
     model = engine_model(engine.model)
     revision = ["--revision", model.revision] if model.revision else []
+    # One of a single process would wait for the others for as long as torch does.
+    executor = [] if spreading_args(engine.args) else ["--distributed-executor-backend", _ONE_PROCESS]
     return [
         "python", "-m", "vllm.entrypoints.openai.api_server",
         "--model", model.name_or_path, *revision,
         "--served-model-name", name,
         "--host", "0.0.0.0",  # noqa: S104 - inside the pod's own network
         "--port", str(PORT),
-        "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+        *executor,
         "--enforce-eager",
         *engine.args,
     ]  # fmt: skip
