@@ -18,6 +18,8 @@ from rowen.runtime.tuning.data.source import digest, files, records
 BROKEN = Path("/proc/self/mem")
 """A file that opens, and whose first byte is an input/output error."""
 SAID = [{"role": "user", "content": "it leaks"}, {"role": "assistant", "content": "descale it"}]
+EMPTY = {"role": "system", "content": ""}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "look", "arguments": {}}}]}
 
 
 def write(path: Path, rows: list[Any]) -> Path:
@@ -127,6 +129,7 @@ def test_another_content_or_name_has_another_digest(tmp_path: Path) -> None:
         ({"text": "a"}, Text("", "a")),
         ({"prompt": "a", "completion": "b", "id": 7}, Text("a", "b")),
         ({"messages": SAID}, Chat([], SAID)),
+        ({"messages": [EMPTY, *SAID, CALLS]}, Chat([], [EMPTY, *SAID, CALLS])),
         ({"prompt": SAID[:1], "completion": SAID[1:]}, Chat(SAID[:1], SAID[1:])),
         ({"messages": SAID, "tools": [{"name": "look"}]}, Chat([], SAID, [{"name": "look"}])),
         ({"messages": SAID, "tools": '[{"name": "look"}]'}, Chat([], SAID, [{"name": "look"}])),
@@ -153,6 +156,8 @@ EXPECTED = "expected either messages, or prompt and completion, or text"
         ({"messages": "hello"}, "messages is not a list, or is empty"),
         ({"messages": []}, "messages is not a list, or is empty"),
         ({"messages": [{"content": "a"}]}, r"messages\[0\] is not an object with a role"),
+        ({"messages": [*SAID, {"role": "user"}]}, r"messages\[2\] has a role and no content"),
+        ({"messages": [{"role": "user", "content": None}]}, r"messages\[0\] has a role and no content"),
         ({"prompt": SAID, "completion": "b"}, "prompt and completion are two texts, or two lists of messages"),
         ({"messages": SAID, "tools": "look"}, "tools is not a list, or JSON of one"),
         ({"messages": SAID, "tools": "{}"}, "tools is not a list, or JSON of one"),

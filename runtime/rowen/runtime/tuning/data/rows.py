@@ -71,6 +71,9 @@ def _messages(name: str, content: list[Any]) -> Messages:
     for number, message in enumerate(content):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise ValueError(f"{name}[{number}] is not an object with a role")
+        # What is null is not there: a column holds all fields of any message.
+        if all(value is None for key, value in message.items() if key != "role"):
+            raise ValueError(f"{name}[{number}] has a role and no content")
     return content
 
 
