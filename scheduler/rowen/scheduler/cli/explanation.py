@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rowen.crds.common import find_condition
+from rowen.crds.common import is_true
 from rowen.crds.job.offline_job_status import CandidateExplanation, OfflineJobStatus, Throughput
 from rowen.scheduler.cli.tables import table
 
@@ -33,8 +33,7 @@ def show(
     if alone is not None:
         say(f"{job}: {alone}")
         return
-    end = find_condition(status.conditions, "Finished")
-    finished = end is not None and end.status == "True"
+    finished = is_true(status.conditions, "Finished")
     if status.explanation is None:
         missed = "it ended before the scheduler looked at it"
         say(f"{job}: {missed if finished else 'the scheduler has not looked at it yet'}")
