@@ -14,6 +14,9 @@ ifneq ($(CLUSTER),existing)
 override export KUBECONFIG := $(value ROWEN_DEV_ROOT)/kubeconfig
 endif
 export PATH := $(value PATH):$(value ROWEN_DEV_ROOT)/bin
+# Each import of the engine's libraries takes half a minute where Python may not keep what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/pycache
 
 .PHONY: help
 help: ## Show this list
@@ -67,9 +70,21 @@ lint: venv ## Style, types, import contracts, generated files
 	@$(PYTHON) -m rowen.crds.generate --check
 	@$(PYTHON) -m rowen.runtime.tuning.generate --check
 
-.PHONY: test
+# Two processes at once: a test that waits leaves its core to the other. Each half's output is printed when it ends.
+DEVICE_TESTS := agent_cgroup benchmarks elastic gate memory node_agent runtime coserve% planning% riding% rows% seat%
+TEST_FOLDERS := $(patsubst tests/%/,%,$(wildcard tests/*/))
+PYTEST := timeout --foreground --signal=INT --kill-after=60 55m $(PYTHON) -m pytest
+
+.PHONY: test test-control test-device
 test: lint tools ## Lint, types, contracts, unit and integration tests
-	@$(PYTHON) -m pytest
+	@echo '==> tests, in two halves at once; each is printed when it ends'
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-control test-device
+
+test-control: tools ## Of them, the tests of the control plane
+	@$(PYTEST) $(addprefix tests/,$(filter-out $(DEVICE_TESTS) __pycache__,$(TEST_FOLDERS)))
+
+test-device: tools ## Of them, the tests of a device: agent, gate, memory, runtime
+	@$(PYTEST) $(addprefix tests/,$(filter $(DEVICE_TESTS),$(TEST_FOLDERS)))
 
 COUNT ?= 20
 SEED ?= 0
@@ -83,15 +98,19 @@ e2e: images ## End-to-end tests on the cluster
 	@$(PYTHON) -m pytest e2e -o timeout=900
 
 # The short ones first: what is wrong shows early. QUICK=1 for a look at each.
-BENCHMARKS := placement lemix preempt reclaim headroom prediction window jobs harvest_memory controlplane node_model interference fleet
+BENCHMARKS := placement lemix activation_memory predictor preempt reclaim headroom prediction riding_exact window jobs slo_sweep \
+  harvest_memory coserve_batch controlplane node_model coserve interference fleet
+# Those that draw what they have measured.
+PICTURED := activation_memory coserve coserve_batch slo_sweep
 MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 
 .PHONY: bench
-bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some three hours; QUICK=1 half an hour)
+bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some five hours; QUICK=1 one hour)
 	@for name in $(BENCHMARKS); do \
 	  echo "==> $$name"; \
-	  $(PYTHON) benchmarks/$$name.py --json $(if $(QUICK),--quick) >$(BENCH_RESULT).part; \
+	  case " $(PICTURED) " in *" $$name "*) drawn="--picture $(BENCH_RESULT:.json=.png)";; *) drawn=;; esac; \
+	  $(PYTHON) benchmarks/$$name.py --json $(if $(QUICK),--quick) $$drawn >$(BENCH_RESULT).part; \
 	  mv $(BENCH_RESULT).part $(BENCH_RESULT); \
 	done
 	@name=interference; $(PYTHON) benchmarks/picture.py $(BENCH_RESULT) $(BENCH_RESULT:.json=.png)

@@ -18,6 +18,9 @@ nodes of eight devices with 60 busy stretches each:
     pass_full             10,000 jobs wait where no device takes one more; half of them ask for the same
     pass_backed_off       10,000 jobs wait, half of which keep away from one to three nodes that have failed them
     pass_constrained      10,000 jobs wait, most of which ask for labels of nodes or tolerate taints, in six ways
+    pass_riding           10,000 jobs wait that may ride, in engines of every device that serve 32 models
+    pass_riding_one       the same with one model, which all devices serve
+    pass_with_riders      1,000 jobs wait that may ride, where a job rides in every engine already
     pass_finished         10,000 jobs have finished, and one waits
 
 A pass of the scheduler is `assemble` and `decide`; the other times are `decide` alone. What a search looks at of a
@@ -78,7 +81,7 @@ HEARD = PASS_SECONDS / HEARTBEAT_SECONDS
 """Part of the nodes that is heard between two decisions: a node's view is made anew with each heartbeat."""
 _PASSES = (
     "full_pass", "pass_memory", "pass_unlike", "pass_identical", "pass_lockstep", "pass_with_tenants", "pass_full",
-    "pass_backed_off", "pass_constrained",
+    "pass_backed_off", "pass_constrained", "pass_riding", "pass_riding_one", "pass_with_riders",
 )  # fmt: skip
 BARS: Bars = {
     "single_decision_ms_p99": (10.0, "at most"),
@@ -215,6 +218,11 @@ def time_figures(seed: int, quick: bool) -> dict[str, tuple[float | Missing, str
     figures |= told({"pass_backed_off_s": (took, "s")})
     apart, choosy = worlds.labelled(source, nodes.values()), [worlds.choosy(source, job) for job in jobs]
     figures |= told({"pass_constrained_s": (pass_seconds(apart, choosy, repeats=passes), "s")})
+    for name, models in (("pass_riding", 32), ("pass_riding_one", 1)):
+        engines, riding = worlds.co_serving(nodes.values(), models), worlds.riding(jobs, models)
+        figures |= told({f"{name}_s": (pass_seconds(engines, riding, repeats=passes), "s")})
+    ridden = [worlds.riders(engines.values()), riding[: WAITING // 10]]
+    figures |= told({"pass_with_riders_s": (pass_seconds(engines, *ridden, repeats=passes), "s")})
     figures["full_pass_s"] = figures["pass_s"]
     figures["growth"] = math.log(medians[-1] / medians[0]) / math.log(SIZES[-1] / SIZES[0]), "1"
     return figures

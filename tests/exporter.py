@@ -27,6 +27,7 @@ class World:
     last_event_age: float = 2.0
     leading: int = 1
     guard_level: int = 0
+    ride_ended: int = 0
 
 
 HEALTHY = World()
@@ -43,6 +44,7 @@ ILL = World(
     last_event_age=900.0,
     leading=0,
     guard_level=2,
+    ride_ended=1,
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
@@ -84,6 +86,19 @@ class Metrics:
         self._reclaimed = self._counter("rowen_reclaimed_bytes_total", device)
         self._lost = self._counter("rowen_tokens_lost_total", device)
         self._gauge("rowen_heartbeat_age_seconds", ("node",), self._world.heartbeat_age)
+        self._engine()
+
+    def _engine(self) -> None:
+        device = ("node", "device")
+        self._steps = self._counter("rowen_steps_total", device)
+        self._step_seconds = self._counter("rowen_step_seconds_total", device)
+        self._riding_steps = self._counter("rowen_riding_steps_total", device)
+        self._riding_seconds = self._counter("rowen_riding_seconds_total", device)
+        self._step_tokens = self._counter("rowen_step_tokens_total", (*device, "kind"))
+        self._ride_tokens = self._counter("rowen_ride_tokens_total", (*device, "kind"))
+        self._gauge("rowen_ride_seats", device, 8)
+        self._gauge("rowen_riders", device, 1)
+        self._gauge("rowen_ride_ended", device, self._world.ride_ended)
 
     def _advance_agent(self) -> None:
         for tenant, factor in (("present", 1), ("absent", 0)):
@@ -99,6 +114,17 @@ class Metrics:
         self._reclaimed.labels("node-1", "cpu1").inc(2 << 20)
         self._lost.labels("node-1", "cpu1").inc(64)
         self._backstops.labels("node-1", "cpu1").inc(self._world.backstops)
+        self._advance_engine()
+
+    def _advance_engine(self) -> None:
+        self._steps.labels("node-1", "cpu1").inc(20)
+        self._step_seconds.labels("node-1", "cpu1").inc(0.5)
+        self._riding_steps.labels("node-1", "cpu1").inc(12)
+        self._riding_seconds.labels("node-1", "cpu1").inc(0.2)
+        for kind, tokens in (("decode", 60), ("prefill", 300)):
+            self._step_tokens.labels("node-1", "cpu1", kind).inc(tokens)
+        for kind, tokens in (("forward", 200), ("solo", 100), ("backward", 300), ("rows", 50)):
+            self._ride_tokens.labels("node-1", "cpu1", kind).inc(tokens)
 
     def _scheduler(self) -> None:
         self._error = self._histogram("rowen_prediction_error_ratio", (), (0.01, 0.05, 0.1, 0.25, 0.5, 1.0))

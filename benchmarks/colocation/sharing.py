@@ -56,8 +56,17 @@ def hierarchy(mounts: str, groups: str) -> Hierarchy:
     raise FileNotFoundError("no control groups with the cpu controller are mounted")
 
 
-def _this_hierarchy() -> Hierarchy:
+def this_hierarchy() -> Hierarchy:
+    """Of this machine, as this process sees it. Raises `FileNotFoundError` as `hierarchy` does."""
     return hierarchy(Path("/proc/self/mounts").read_text(), Path("/proc/self/cgroup").read_text())
+
+
+def home_of(here: Hierarchy) -> Path:
+    """Where processes of this group go back to.
+
+    A container may see the name of its group without seeing the group: then the mount is its group.
+    """
+    return here.home if here.home.is_dir() else here.root
 
 
 @contextlib.contextmanager
@@ -67,9 +76,8 @@ def pods(engine: Sequence[int], tenant: Sequence[int], weight: Weight) -> Iterat
     Raises:
         OSError: The groups cannot be made, or the kernel has no such weight; nothing of them is left.
     """
-    here = _this_hierarchy()
-    # A container may see the name of its group without seeing the group: then the mount is its group.
-    home = here.home if here.home.is_dir() else here.root
+    here = this_hierarchy()
+    home = home_of(here)
     with contextlib.ExitStack() as stack:
         for name, processes, share in (("engine", engine, Weight.EQUAL), ("tenant", tenant, weight)):
             group = here.root / f"rowen-benchmark-{os.getpid()}-{name}"
@@ -79,12 +87,13 @@ def pods(engine: Sequence[int], tenant: Sequence[int], weight: Weight) -> Iterat
             (group / file).write_text(content)
             if (group / _REAL_TIME_FILE).exists():
                 (group / _REAL_TIME_FILE).write_text(_REAL_TIME_BUDGET)
-            stack.callback(_move, processes, home)
-            _move(processes, group)
+            stack.callback(move, processes, home)
+            move(processes, group)
         yield
 
 
-def _move(processes: Sequence[int], group: Path) -> None:
+def move(processes: Sequence[int], group: Path) -> None:
+    """Puts processes into a group, as far as they are still there. Raises `OSError`."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             (group / "cgroup.procs").write_text(str(process))

@@ -3,14 +3,17 @@
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from rowen.crds.harvest.busy import BusyCells, busy_cells, grid
 from rowen.crds.harvest.node_harvest import DeviceHarvest, OnlineTenant
+from rowen.crds.ride.messages import MOST_SEATS
 from rowen.crds.text.parts import packed
 from rowen.crds.text.texts import ObjectRef
-from rowen.scheduler.device import DeviceView
+from rowen.scheduler.device import DeviceView, EngineView
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.model.rider import Rider, Served
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
 from rowen.scheduler.placement.constraints import Constraints, Requirement, Taint, Term, Toleration
 from rowen.scheduler.snapshot import JobView, NodeView, Placement, Snapshot
@@ -152,6 +155,28 @@ def tenants(nodes: Iterable[NodeView]) -> list[JobView]:
             placement = Placement(f"id-{id_}", node.name, (device.id,), device.idle, NOW - 3600, NOW, 15.0)
             found.append(JobView(f"uid-{id_}", "ns", id_, "class-0", 2 * GIB, placement=placement))
     return found
+
+
+def co_serving(nodes: Iterable[NodeView], models: int) -> dict[str, NodeView]:
+    """The nodes, where jobs ride in the engine of every device; so many models are served, in turn."""
+    numbers = count()
+
+    def engine(device: DeviceView) -> DeviceView:
+        served = Served("ns", f"models/m{next(numbers) % models}")
+        return replace(device, engine=EngineView(served, MOST_SEATS))
+
+    return {node.name: replace(node, devices=tuple(map(engine, node.devices))) for node in nodes}
+
+
+def riding(jobs: Iterable[JobView], models: int) -> list[JobView]:
+    """The jobs, each of one of so many models."""
+    return [replace(job, rider=Rider(f"models/m{number % models}")) for number, job in enumerate(jobs)]
+
+
+def riders(nodes: Iterable[NodeView]) -> list[JobView]:
+    """A best-effort job in every engine, placed an hour ago."""
+    placed = tenants(nodes)
+    return [replace(job, placement=replace(job.placement, rides=True)) for job in placed if job.placement]
 
 
 def world(nodes: dict[str, NodeView], *queues: Iterable[JobView]) -> Snapshot:

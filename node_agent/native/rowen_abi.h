@@ -110,6 +110,7 @@ struct rowen_device_page {
     /* The part that grows. */
     _Alignas(64) _Atomic uint64_t cpus[ROWEN_CPU_WORDS]; /* the device's CPUs, one bit each */
     _Atomic uint32_t tenants;                            /* offline processes attached */
+    _Atomic uint32_t riders;                             /* jobs that are joined with its engine */
 };
 
 /* Why a tenant does not acknowledge. */
@@ -153,6 +154,14 @@ struct rowen_progress {
     _Atomic uint64_t first_granted_ns;
 };
 
+/* What an engine's steps were made of since it began: counters only grow. `steps` 0: not said. */
+struct rowen_composition {
+    _Atomic uint64_t steps;
+    _Atomic uint64_t step_ns;        /* in steps */
+    _Atomic uint64_t decode_rows;    /* requests that got their next token */
+    _Atomic uint64_t prefill_tokens; /* tokens of prompts */
+};
+
 struct rowen_member_page {
     struct rowen_file_head head;
     struct rowen_member_block block;
@@ -164,6 +173,7 @@ struct rowen_member_page {
     _Atomic uint64_t records_made;
     struct rowen_record records[ROWEN_RECORDS];
     _Atomic uint32_t failed; /* the engine cannot tell when it is busy: its device is not harvested */
+    struct rowen_composition composition;
 };
 
 #define ROWEN_API __attribute__((visibility("default")))
@@ -177,9 +187,11 @@ ROWEN_API int32_t rowen_online_attach(const char *socket_paths);
 ROWEN_API int32_t rowen_online_busy(void);
 ROWEN_API void rowen_online_idle(void);
 ROWEN_API void rowen_online_step(uint64_t begin_ns, uint64_t end_ns);
+/* A step took so long, and was made of that. */
+ROWEN_API void rowen_online_composition(uint64_t step_ns, uint32_t decode_rows, uint32_t prefill_tokens);
 ROWEN_API void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t tpot_ns, uint32_t output_tokens,
                                    uint32_t tenant_present);
-/* Offline processes on the devices now; one on several counts with each. */
+/* Offline processes on the devices now, and jobs that ride in the engine; one on several counts with each. */
 ROWEN_API uint32_t rowen_online_tenants(void);
 /* What this process tells of its requests cannot be relied on from now on, for as long as it lives. */
 ROWEN_API void rowen_online_fail(void);

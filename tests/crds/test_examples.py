@@ -7,9 +7,8 @@ from kubectl import Kubectl
 
 from rowen.crds.generate import REPOSITORY
 
-EXAMPLES = sorted(
-    path for folder in (".", "jobs", "adopted") for path in (REPOSITORY / "examples" / folder).glob("*.yaml")
-)
+FOLDERS = (".", "jobs", "adopted", "coserve", "spatial")
+EXAMPLES = sorted(path for folder in FOLDERS for path in (REPOSITORY / "examples" / folder).glob("*.yaml"))
 
 
 def test_there_are_examples() -> None:

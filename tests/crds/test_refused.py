@@ -10,6 +10,8 @@ from samples import BATCH, TEMPLATE, WORKLOAD_REF, Manifest, changed, offline_jo
 JOB = offline_job()
 SERVICE = online_service()
 ELASTIC = changed(SERVICE, "spec.engine.memoryLimit", "1Ti")
+CO_SERVING = changed(SERVICE, "spec.harvest.mode", "CoServe")
+MODES_BESIDE_REQUESTS = ("CoServe", "Spatial")
 HUB_MODEL = {"huggingFace": {"repo": "a/b", "revision": "c"}}
 
 
@@ -415,6 +417,58 @@ REFUSED: list[tuple[str, Manifest, str]] = [
             "--watermark=0.01",
         )
     ),
+    (
+        "a mode that is none",
+        changed(SERVICE, "spec.harvest.mode", "Coserve"),
+        'spec.harvest.mode.*"Preempt", "CoServe", "Spatial"',
+    ),
+    (
+        "no memory for riders",
+        changed(CO_SERVING, "spec.harvest.coServe", {"memory": "0"}),
+        "spec.harvest.coServe.memory",
+    ),
+    *(
+        (
+            f"{mode} beside an engine that Rowen does not run",
+            online_service(engine=None, workloadRef=WORKLOAD_REF, harvest={"mode": mode}),
+            f"spec: .*harvest.mode {mode} needs an engine that Rowen runs",
+        )
+        for mode in MODES_BESIDE_REQUESTS
+    ),
+    *(
+        (
+            f"{mode} on two devices",
+            changed(changed(SERVICE, "spec.harvest.mode", mode), "spec.engine.devicesPerReplica", 2),
+            f"spec: .*harvest.mode {mode} goes with one device: engine.devicesPerReplica must be 1",
+        )
+        for mode in MODES_BESIDE_REQUESTS
+    ),
+    *(
+        (
+            f"no time for {latency} with {mode}",
+            changed(changed(SERVICE, "spec.harvest.mode", mode), f"spec.slo.{latency}.target", "0.0s"),
+            f"spec: .*harvest.mode {mode} needs time: slo.ttft.target and slo.tpot.target must be above 0",
+        )
+        for mode in MODES_BESIDE_REQUESTS
+        for latency in ("ttft", "tpot")
+    ),
+    *(
+        (
+            f"{arg} where jobs ride",
+            changed(CO_SERVING, "spec.engine.args", ["--dtype=float32", arg, "2"]),
+            "spec: .*engine.args must not name any of .*--no-enforce-eager.* with harvest.mode CoServe",
+        )
+        for arg in (
+            "--no-enforce-eager",
+            "--no_enforce_eager",
+            "-O3",
+            "-O.mode=3",
+            "-cc.level=1",
+            "-q",
+            "-tp=2",
+            "--port",
+        )
+    ),
     *((f"{fault} in a pod template", manifest, f"{place}.*{told}") for fault, manifest, place, told in POD_FAULTS),
     ("unknown engine", changed(SERVICE, "spec.engine.type", "Other"), 'spec.engine.type.*supported values: "vLLM"'),
     ("DaemonSet", online_service(engine=None, workloadRef={"kind": "DaemonSet", "name": "x"}), "spec.workloadRef.kind"),
@@ -491,6 +545,13 @@ ACCEPTED: list[tuple[str, Manifest]] = [
         ),
     ),
     ("an engine with a limit", ELASTIC),
+    ("an engine in which jobs ride", CO_SERVING),
+    (
+        "args of an engine in which jobs ride",
+        changed(CO_SERVING, "spec.engine.args", ["--enable-lora", "--max-num-seqs=8"]),
+    ),
+    ("args of an engine in which none does", changed(SERVICE, "spec.engine.args", ["--no-enforce-eager", "-O3"])),
+    ("memory for riders", changed(CO_SERVING, "spec.harvest.coServe", {"memory": "4Gi"})),
     (
         "arguments that only begin alike",
         changed(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kubectl import Kubectl
-from samples import TEMPLATE, offline_job, online_service
+from samples import TEMPLATE, changed, offline_job, online_service
 
 from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestStatus, PoolOwners
 from rowen.crds.job.offline_job import OfflineJobSpec
@@ -125,6 +125,26 @@ def test_a_wide_job_row_says_how_it_ended(kubectl: Kubectl) -> None:
     ).ok
     header, row = kubectl.run("get", "ojob/tune", "-o", "wide").text.splitlines()
     assert row[header.index("ENDED") :].split()[0] == "DatasetMissing"
+
+
+def test_wide_rows_say_in_which_mode(kubectl: Kubectl) -> None:
+    assert kubectl.apply(offline_job()).ok
+    assert kubectl.apply(online_service(harvest={"mode": "CoServe"})).ok
+    assignment = {
+        "id": "a1", "node": "node-1", "devices": ["cpu1"], "predictedFraction": 0.5, "time": NOW, "mode": "CoServe",
+        "lease": {"durationSeconds": 30},
+    }  # fmt: skip
+    patch = json.dumps({"status": {"assignment": assignment}})
+    assert kubectl.run("patch", "ojob/tune", "--subresource=status", "--type=merge", "-p", patch).ok
+    for name in ("ojob/tune", "osvc/chat"):
+        header, row = kubectl.run("get", name, "-o", "wide").text.splitlines()
+        assert row[header.index("MODE") :].split()[0] == "CoServe"
+
+
+def test_an_engine_that_shares_its_device_compiles_as_it_likes(kubectl: Kubectl, namespace: str) -> None:
+    """What would be in a rider's way is in nobody's: its neighbours are other processes."""
+    service = changed(online_service(harvest={"mode": "Spatial"}), "spec.engine.args", ["--no-enforce-eager"])
+    assert kubectl.apply(service).ok
 
 
 def _device(name: str, *, harvestable: bool, idle: float, harvested: float) -> DeviceHarvest:

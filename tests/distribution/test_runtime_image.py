@@ -25,14 +25,18 @@ def image(tmp_path: Path) -> Path:
         (folder / target[1:]).parent.mkdir(parents=True, exist_ok=True)
         copy(REPOSITORY / source, folder / target[1:])
     [(run, _)] = re.findall(r"^RUN ((.+\\\n)*.*compileall .*/code)$", DOCKERFILE, re.MULTILINE)
-    subprocess.run(["sh", "-c", run.replace(ENVIRONMENT, str(folder))], check=True)
+    subprocess.run(["sh", "-c", run.replace(ENVIRONMENT, str(folder))], check=True, env=without_python())
     return folder
+
+
+def without_python() -> dict[str, str]:
+    """The environment of this process, but for what it tells Python: where to keep what it has compiled, say."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 @pytest.mark.parametrize("path", [None, "/volumes/mine"])
 def test_rowen_is_found_whatever_pythonpath_a_job_sets(path: str | None, image: Path) -> None:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    settings |= dict(re.findall(r"(PYTHON\w+)=(\S+)", DOCKERFILE.replace(ENVIRONMENT, str(image))))
+    settings = without_python() | dict(re.findall(r"(PYTHON\w+)=(\S+)", DOCKERFILE.replace(ENVIRONMENT, str(image))))
     settings |= {} if path is None else {"PYTHONPATH": path}
     found = subprocess.run([image / "bin/python", "-c", FOUND], env=settings, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr

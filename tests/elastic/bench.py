@@ -53,7 +53,12 @@ class Bench:
     """An engine on an arena, or on memory of its own."""
 
     def __init__(
-        self, model: str, arena: HostileArena | None, asynchronous: bool = False, scheduler: str = OFFLINE, **more: Any
+        self,
+        model: str,
+        arena: HostileArena | None,
+        asynchronous: bool = False,
+        scheduler: str | type = OFFLINE,
+        **more: Any,
     ) -> None:
         self.books = OpenLedger()
         if arena is not None:

@@ -21,6 +21,7 @@ from rowen.crds.names import (
     NODE_LEASE_SECONDS,
     ONLINE_RESOURCE,
     PROGRESS_SECONDS,
+    RIDE_RESOURCE,
 )
 from rowen.kube.errors import RefusedError, UnreachableError
 from rowen.node_agent import tries
@@ -397,6 +398,11 @@ async def test_a_device_with_a_fault_is_not_offered_and_stops_its_work(world, ku
     await until(lambda: not cluster.last().harvestable)
     # The engine is idle again some moments after each request.
     await until(lambda: not (counts := gate.counts()).gate_open and gate.closings(0)[-1].closed < counts.now - 1)
+    seats = kubelet.plugin(RIDE_RESOURCE).ListAndWatch(messages.Empty())
+    assert {(device.ID, device.health) for device in (await seats.read()).devices} == {
+        (f"cpu1-{number}", "Unhealthy") for number in range(8)
+    }
+    seats.cancel()
     watch = kubelet.plugin(HARVEST_RESOURCE).ListAndWatch(messages.Empty())
     response = await watch.read()
     assert [(device.ID, device.health) for device in response.devices] == [
@@ -501,6 +507,11 @@ async def test_a_slot_is_preferred_for_a_pod_that_has_just_come(world, kubelet):
     ]
     request = messages.PreferredAllocationRequest(container_requests=containers)
     response = await kubelet.plugin(HARVEST_RESOURCE).GetPreferredAllocation(request)
+    assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
+    response = await kubelet.plugin(RIDE_RESOURCE).GetPreferredAllocation(request)
+    assert list(response.container_responses[0].deviceIDs) == ["cpu0-0"]
+    cluster.pod_list = [PodView("lab", "new-1", phase="Pending", devices=("cpu1",), rides=True)]
+    response = await kubelet.plugin(RIDE_RESOURCE).GetPreferredAllocation(request)
     assert list(response.container_responses[0].deviceIDs) == ["cpu1-1"]
 
 

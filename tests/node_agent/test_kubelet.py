@@ -97,7 +97,12 @@ async def test_a_container_gets_the_library_and_its_own_door_and_can_write_neith
     assert {mount.container_path for mount in offline.mounts} == {library, "/run/rowen/tenant-0"}
     assert all(mount.read_only for mount in (*online.mounts, *offline.mounts))
     door = "/run/rowen/engine-0/agent.sock"
-    assert dict(online.envs) == {"ROWEN_LIBRARY": library, "ROWEN_ENGINE_SOCKET": door, "PYTHONPATH": plugin}
+    assert dict(online.envs) == {
+        "ROWEN_LIBRARY": library,
+        "ROWEN_ENGINE_SOCKET": door,
+        "ROWEN_ENGINE_RIDE_SOCKET": "/run/rowen/engine-0/ride.sock",
+        "PYTHONPATH": plugin,
+    }
     assert offline.envs["LD_PRELOAD"] == library
     assert offline.mounts[1].host_path == str(folder / "devices/cpu1/tenant-0")
 

@@ -47,6 +47,9 @@ class FakeGate:
 
     def renew(self, until: float) -> None: ...
 
+    def set_riders(self, riders: int) -> None:
+        pass
+
     def reset(self, slot: int) -> bool:
         return True
 

@@ -37,9 +37,18 @@ def main() -> None:
     phases = []
 
     def told() -> None:
-        phases.append({"events": recorder.events[:], "steps": recorder.steps[:], "in_flight": recorder.in_flight})
+        made_of = [each[1:] for each in recorder.compositions]
+        phases.append(
+            {
+                "events": recorder.events[:],
+                "steps": recorder.steps[:],
+                "made_of": made_of,
+                "in_flight": recorder.in_flight,
+            }
+        )
         recorder.events.clear()
         recorder.steps.clear()
+        recorder.compositions.clear()
 
     parameters = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
     told()

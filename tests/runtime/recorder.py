@@ -13,6 +13,7 @@ class Recorder(Online):
     def __init__(self) -> None:
         self.events: list[str] = []
         self.steps: list[tuple[int, int]] = []
+        self.compositions: list[tuple[int, int, int]] = []
         self.records: list[tuple[int, int, int, bool]] = []
         self.preemptions: list[int] = []
         """Of each recorded request, as the agent counts them."""
@@ -42,6 +43,10 @@ class Recorder(Online):
     @override
     def step(self, begin_ns: int, end_ns: int) -> None:
         self.steps.append((begin_ns, end_ns))
+
+    @override
+    def composition(self, step_ns: int, decode_rows: int, prefill_tokens: int) -> None:
+        self.compositions.append((step_ns, decode_rows, prefill_tokens))
 
     @override
     def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:

@@ -37,6 +37,16 @@ def test_overlapping_steps_leave_no_gap(recorder: Recorder) -> None:
     assert recorder.steps == [(10, 20), (20, 30), (34, 40)]
 
 
+def test_what_a_step_is_made_of_is_told_with_its_own_time(recorder: Recorder) -> None:
+    work = EngineWork(recorder)
+    work.begin(1, 10, 0, 7)
+    work.begin(2, 15, 2, 0)
+    work.end(1, 20)
+    work.end(2, 32)
+    work.end(2, 40)
+    assert recorder.compositions == [(10, 0, 7), (12, 2, 0)]
+
+
 def test_a_request_that_failed_to_start_leaves_the_engine_idle(recorder: Recorder) -> None:
     work = EngineWork(recorder)
     work.raise_busy()

@@ -8,6 +8,7 @@ from runtime.recorder import Recorder
 
 from rowen.runtime.vllm import middleware
 from rowen.runtime.vllm.middleware import App, LifecycleMiddleware, Message, Receive, Scope, Send
+from rowen.runtime.vllm.rows.marker import row_id
 
 EVENT = b'data: {"choices":[{"index":0,"text":"a"}]}\n\n'
 STREAM = [(b"content-type", b"text/event-stream; charset=utf-8")]
@@ -151,3 +152,14 @@ async def test_without_a_device_the_application_is_called_as_it_is(monkeypatch: 
 
     await LifecycleMiddleware(app)(post(), receive, swallow)
     assert seen == [swallow]
+
+
+async def test_a_row_that_rides_is_not_in_flight(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "online", lambda: recorder)
+    row = [(b"x-request-id", row_id().encode())]
+    await LifecycleMiddleware(streaming(recorder, 3), rows_ride=True)(post(headers=row), receive, swallow)
+    assert (recorder.events, recorder.records) == (["app", "background"], [])
+    # What only says so counts where none rides, and what says nothing counts everywhere.
+    await LifecycleMiddleware(streaming(recorder, 3))(post(headers=row), receive, swallow)
+    await LifecycleMiddleware(streaming(recorder, 3), rows_ride=True)(post(headers=[]), receive, swallow)
+    assert recorder.events.count("busy") == 2

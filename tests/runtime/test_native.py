@@ -25,6 +25,8 @@ device.pin()
 device.busy()
 device.step(begin, begin + 1)
 device.step(begin + 1_000_000, begin + 2_000_000)
+device.composition(1_000_000, 3, 5)
+device.composition(2_000_000, 4, 0)
 print(device.tenants(), flush=True)
 sys.stdin.readline()
 device.record(begin, 5_000_000, 2_000_000, 7, True)
@@ -92,6 +94,8 @@ def test_an_engine_has_its_device_whenever_the_agent_comes(rig: Rig, tmp_path: P
         go_on(process)
         rig.opened()
         until(lambda: len(rig.device.requests(0)) == 1)
+        steps = rig.device.counts().steps
+        assert (steps.steps, steps.seconds, steps.decode_rows, steps.prefill_tokens) == (2, 0.003, 7, 5)
         [request] = rig.device.requests(0)
         assert (request.ttft, request.tpot, request.tenant_present) == (0.005, 0.002, True)
         assert request.begin < request.end

@@ -117,3 +117,25 @@ def test_with_a_memory_limit_an_engine_on_several_devices_has_memory_of_its_own(
     ran = run(tmp_path, ROWEN_POOL_BYTES="1048576", ROWEN_ENGINE_SOCKET="/x:/y")
     assert ran.stdout.startswith("ReportingScheduler "), ran.stderr
     assert "the cache cannot lie in the pools of several devices: it has memory of its own" in ran.stderr
+
+
+TERMS = '{"ttft": {"percentile": 99, "seconds": 1}, "tpot": {"percentile": 99, "seconds": 1}, "memoryBytes": 1}'
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"ROWEN_RIDE_TERMS": TERMS, "version": "0.99.1"}, "nothing rides in this version of vLLM"),
+        ({"ROWEN_RIDE_TERMS": TERMS, "ROWEN_ENGINE_SOCKET": "/x:/y"}, "nothing rides in an engine on several devices"),
+        # These files have no worker at all.
+        ({"ROWEN_RIDE_TERMS": TERMS}, "nothing rides in this engine error=ModuleNotFoundError"),
+    ],
+)
+def test_where_nothing_can_ride_the_engine_is_harvested_as_ever(
+    tmp_path: Path, settings: dict[str, str], words: str
+) -> None:
+    more = dict(settings)
+    version = more.pop("version", "0.32.0")
+    ran = run(tmp_path, files={**FILES, "version.py": f"__version__ = '{version}'"}, **more)
+    assert ran.stdout.strip() == "ReportingScheduler LifecycleMiddleware", ran.stderr
+    assert words in ran.stderr

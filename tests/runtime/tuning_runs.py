@@ -44,11 +44,16 @@ def spec(model: Path, dataset: Path, output: Path, **changes: Any) -> TuningSpec
     ).model_copy(update=changes)
 
 
-def tune(job: TuningSpec, folder: Path, *, attempt: int = 1, die: tuple[str, int] | None = None) -> Ended:
-    """Runs a worker to its end. With `die` it kills itself at the n-th "report", "rename" or "removal"."""
+def tune(
+    job: TuningSpec, folder: Path, *, attempt: int = 1, die: tuple[str, int] | None = None, ride: str | None = None
+) -> Ended:
+    """Runs a worker to its end. With `die` it kills itself at the n-th "report", "rename" or "removal".
+
+    With `ride`, an agent's socket, it rides.
+    """
     log = folder / f"termination-{attempt}"
     log.write_text("")
-    process: ForkServerProcess = _CONTEXT.Process(target=_work, args=(job.model_dump_json(), attempt, die, log))
+    process: ForkServerProcess = _CONTEXT.Process(target=_work, args=(job.model_dump_json(), attempt, die, log, ride))
     process.start()
     process.join()
     assert process.exitcode is not None
@@ -56,8 +61,10 @@ def tune(job: TuningSpec, folder: Path, *, attempt: int = 1, die: tuple[str, int
     return Ended(process.exitcode, WorkerResult.from_wire(json.loads(text)) if text else None)
 
 
-def _work(job: str, attempt: int, die: tuple[str, int] | None, log: Path) -> None:
+def _work(job: str, attempt: int, die: tuple[str, int] | None, log: Path, ride: str | None) -> None:
     os.environ |= {"ROWEN_JOB_SPEC": job, "ROWEN_ATTEMPT": str(attempt)}
+    if ride is not None:
+        os.environ["ROWEN_RIDE_SOCKET"] = ride
     from rowen.runtime import worker
     from rowen.runtime.tuning import __main__ as entry
     from rowen.runtime.tuning.results.folder import FolderResults

@@ -15,6 +15,7 @@ FINALIZER = "rowen.dev/cleanup"
 # Extended resources served by the node agent through the kubelet's device plugin API.
 ONLINE_RESOURCE = "rowen.dev/online"
 HARVEST_RESOURCE = "rowen.dev/harvest"
+RIDE_RESOURCE = "rowen.dev/ride"  # a seat in the engine of a device: a job that is computed there
 
 # Labels and annotations on pods.
 SERVICE_LABEL = "rowen.dev/service"
@@ -24,6 +25,7 @@ ATTEMPT_LABEL = "rowen.dev/attempt"
 ASSIGNMENT_ANNOTATION = "rowen.dev/assignment"
 DEVICES_ANNOTATION = "rowen.dev/devices"
 HARVEST_MEMORY_ANNOTATION = "rowen.dev/harvest-memory"  # an engine's `harvest.memory`, as JSON
+SERVED_ANNOTATION = "rowen.dev/served"  # of an engine that co-serves: `service.served.served_digest`
 GENERATION_ANNOTATION = "rowen.dev/generation"  # of the OnlineService that a Deployment was made from
 
 ENGINE_CONTAINER = "engine"
@@ -39,14 +41,22 @@ PYTHON_PATH_ENV = "PYTHONPATH"
 LIBRARY_ENV = "ROWEN_LIBRARY"
 ENGINE_SOCKET_ENV = "ROWEN_ENGINE_SOCKET"  # of each of its devices, separated by colons, as the tenants' below
 TENANT_SOCKETS_ENV = "ROWEN_TENANT_SOCKETS"
+ENGINE_RIDE_SOCKET_ENV = "ROWEN_ENGINE_RIDE_SOCKET"  # where the engine takes riders in
+RIDE_SOCKET_ENV = "ROWEN_RIDE_SOCKET"  # where a job asks for its engine
 
 # Set by the operator in an engine's or a job's container with a `memoryLimit`: bytes that it may have of the pool.
 POOL_BYTES_ENV = "ROWEN_POOL_BYTES"
+
+# Set by the operator in the container of an engine that co-serves: `ride.terms.RideTerms` as JSON.
+RIDE_TERMS_ENV = "ROWEN_RIDE_TERMS"
+# Set by it in the container of an engine beside whose requests offline work goes on: `ride.terms.SpatialTerms`.
+SPATIAL_TERMS_ENV = "ROWEN_SPATIAL_TERMS"
 
 # Set by the operator in a job's container.
 JOB_SPEC_ENV = "ROWEN_JOB_SPEC"
 ATTEMPT_ENV = "ROWEN_ATTEMPT"
 JOB_UID_ENV = "ROWEN_JOB_UID"
+ENGINE_URL_ENV = "ROWEN_ENGINE_URL"  # of the serving engine that a batch's rows ride in
 
 VOLUMES_DIRECTORY = "/volumes"
 SECRETS_DIRECTORY = "/secrets"

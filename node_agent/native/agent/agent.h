@@ -89,6 +89,11 @@ struct rowen_status {
     uint32_t in_flight;
     uint32_t tenants;
     struct rowen_account accounts[ROWEN_TENANT_SLOTS];
+    /* Of the engines on the device, as they say it, since each of them began. */
+    uint64_t steps;
+    uint64_t step_ns;
+    uint64_t decode_rows;
+    uint64_t prefill_tokens;
 };
 
 /* Opens the device's state in `directory`, which outlives agents, or makes it anew; holds the device's lock. The gate
@@ -108,6 +113,9 @@ ROWEN_API uint64_t rowen_agent_beat(const struct rowen_agent *agent);
 ROWEN_API int32_t rowen_agent_close(struct rowen_agent *agent);
 
 ROWEN_API void rowen_agent_renew(struct rowen_agent *agent, uint64_t until_ns);
+
+/* So many jobs are joined with the device's engine, as its requests are to tell. */
+ROWEN_API void rowen_agent_set_riders(struct rowen_agent *agent, uint32_t riders);
 
 /* The descriptor of the device's file, which stays the agent's. */
 ROWEN_API int32_t rowen_agent_device_file(const struct rowen_agent *agent, uint32_t writable);

@@ -129,6 +129,8 @@ void rowen_agent_renew(struct rowen_agent *agent, uint64_t until_ns) {
     rowen_wake(rowen_gate_futex(agent->page), true);
 }
 
+void rowen_agent_set_riders(struct rowen_agent *agent, uint32_t riders) { atomic_store(&agent->page->riders, riders); }
+
 int32_t rowen_agent_device_file(const struct rowen_agent *agent, uint32_t writable) {
     return writable ? agent->page_fd : agent->readers_fd;
 }

@@ -37,6 +37,7 @@ static void carry_over(struct rowen_agent *agent, const struct rowen_member *old
     bool knows = old->state != ROWEN_FREE && old->slot == ROWEN_ENGINE;
     if (knows) atomic_store(&new->page->block.idle_since_ns, atomic_load(&old->page->block.idle_since_ns));
     atomic_store(&new->page->block.in_flight, knows ? atomic_load(&old->page->block.in_flight) : 1);
+    if (knows) rowen_composition_copy(&new->page->composition, &old->page->composition);
 }
 
 static int32_t put(struct rowen_agent *agent, struct rowen_member *new) {

@@ -4,6 +4,17 @@
 
 #include "agent/device.h"
 
+static void add_compositions(struct rowen_agent *agent, struct rowen_status *status) {
+    ROWEN_FOR_MEMBERS(agent, member) {
+        if (member->slot != ROWEN_ENGINE) continue;
+        struct rowen_composition *told = &member->page->composition;
+        status->steps += atomic_load(&told->steps);
+        status->step_ns += atomic_load(&told->step_ns);
+        status->decode_rows += atomic_load(&told->decode_rows);
+        status->prefill_tokens += atomic_load(&told->prefill_tokens);
+    }
+}
+
 void rowen_agent_status(struct rowen_agent *agent, struct rowen_status *status) {
     const struct rowen_state *state = agent->state;
     pthread_mutex_lock(&agent->lock);
@@ -26,6 +37,7 @@ void rowen_agent_status(struct rowen_agent *agent, struct rowen_status *status) 
         .tenants = agent->page->tenants,
     };
     memcpy(status->accounts, state->accounts, sizeof status->accounts);
+    add_compositions(agent, status);
     pthread_mutex_unlock(&agent->lock);
 }
 

@@ -47,6 +47,7 @@ static int32_t adopt(struct rowen_engine_place *place, const struct rowen_files 
         atomic_store(&member->block.in_flight, rowen_engine.in_flight);
         atomic_store(&member->block.idle_since_ns, rowen_engine.idle_since_ns);
         atomic_store(&member->failed, rowen_engine.failed);
+        rowen_engine_compose(member);
         atomic_store(&place->attached, true);
         if (rowen_engine.in_flight || rowen_engine.failed) rowen_close_gate(place->link.device, true);
         rowen_engine_tell(place);

@@ -62,6 +62,21 @@ void rowen_online_step(uint64_t begin_ns, uint64_t end_ns) {
     pthread_mutex_unlock(&rowen_engine.lock);
 }
 
+void rowen_engine_compose(struct rowen_member_page *member) {
+    rowen_composition_copy(&member->composition, &rowen_engine.composition);
+}
+
+void rowen_online_composition(uint64_t step_ns, uint32_t decode_rows, uint32_t prefill_tokens) {
+    pthread_mutex_lock(&rowen_engine.lock);
+    struct rowen_composition *sums = &rowen_engine.composition;
+    sums->steps++;
+    sums->step_ns += step_ns;
+    sums->decode_rows += decode_rows;
+    sums->prefill_tokens += prefill_tokens;
+    ROWEN_FOR_ATTACHED(place) rowen_engine_compose(place->link.member);
+    pthread_mutex_unlock(&rowen_engine.lock);
+}
+
 struct request {
     uint64_t begin_ns, end_ns, ttft_ns, tpot_ns;
     uint32_t output_tokens, tenant_present;
@@ -107,6 +122,7 @@ void rowen_online_fail(void) {
 
 uint32_t rowen_online_tenants(void) {
     uint32_t sum = 0;
-    ROWEN_FOR_ATTACHED(place) sum += atomic_load(&place->link.device->tenants);
+    ROWEN_FOR_ATTACHED(place)
+        sum += atomic_load(&place->link.device->tenants) + atomic_load(&place->link.device->riders);
     return sum;
 }

@@ -21,6 +21,7 @@ struct rowen_engine {
     uint64_t idle_since_ns;
     uint64_t step_end_ns;
     bool failed;
+    struct rowen_composition composition;
 };
 
 extern struct rowen_engine rowen_engine;
@@ -36,5 +37,8 @@ static inline void rowen_engine_tell(struct rowen_engine_place *place) {
     atomic_fetch_add(&place->link.device->block.events, 1);
     rowen_wake(&place->link.device->block.events, true);
 }
+
+/* Says what the engine's steps were made of so far. */
+void rowen_engine_compose(struct rowen_member_page *member);
 
 #endif

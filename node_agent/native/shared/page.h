@@ -43,6 +43,13 @@ void rowen_unmap(void *memory, size_t size);
 /* A sealed file for a structure of `size` bytes, its head filled in; or -errno. */
 int rowen_make_file(const char *name, size_t size, uint64_t magic);
 
+static inline void rowen_composition_copy(struct rowen_composition *to, const struct rowen_composition *from) {
+    atomic_store(&to->steps, atomic_load((_Atomic uint64_t *)&from->steps));
+    atomic_store(&to->step_ns, atomic_load((_Atomic uint64_t *)&from->step_ns));
+    atomic_store(&to->decode_rows, atomic_load((_Atomic uint64_t *)&from->decode_rows));
+    atomic_store(&to->prefill_tokens, atomic_load((_Atomic uint64_t *)&from->prefill_tokens));
+}
+
 /* Reads a file of /proc into `text`, as far as it fits; false if it cannot be read. */
 bool rowen_read(const char *path, char *text, size_t size);
 /* Reads a stat file of /proc into `text`; returns where the name ends, with a bracket. NULL: the thread is gone. */

@@ -18,6 +18,7 @@ from rowen.crds.names import (
     NODE_LEASE_SECONDS,
     ONLINE_RESOURCE,
     PROGRESS_SECONDS,
+    RIDE_RESOURCE,
 )
 from rowen.kube.errors import KubeError
 from rowen.kube.pauses import pause_seconds
@@ -76,8 +77,10 @@ class Agent:
         self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         plugins = [
             DevicePlugin(ONLINE_RESOURCE, node.online_ids, node.allocate_online, node.prefer_online),
-            DevicePlugin(HARVEST_RESOURCE, node.slot_ids, node.allocate_slots, self._prefer_slots),
+            DevicePlugin(HARVEST_RESOURCE, node.slot_ids, node.allocate_slots, partial(self._prefer, False)),
+            DevicePlugin(RIDE_RESOURCE, node.rides.seat_ids, node.rides.allocate, partial(self._prefer, True)),
         ]
+        node.rides.known_pods = cluster.known_pods
         self._registration = Registration(settings.device_plugins, plugins)
 
     async def run(self) -> None:
@@ -211,9 +214,9 @@ class Agent:
             await self._cluster.list_pods()
         self.node.place(holders, self._cluster.known_pods())
 
-    def _prefer_slots(self, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
-        """Which slots the kubelet should hand out, often as soon as a pod has come."""
-        return preferred_slots(available, required, size, self._cluster.known_pods())
+    def _prefer(self, ride: bool, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+        """Which slots, or seats, the kubelet should hand out, often as soon as a pod has come."""
+        return preferred_slots(available, required, size, self._cluster.known_pods(), ride=ride)
 
     async def _renew_for_ever(self) -> None:
         """The node's heartbeat. It says that the node's report can be relied upon: without one there is none."""

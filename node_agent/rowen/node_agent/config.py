@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rowen.crds.base import Quantity, quantity_bytes
+from rowen.crds.ride.messages import MOST_SEATS
 from rowen.node_agent.devices.library import CPU_WORDS, TENANT_SLOTS
 from rowen.node_agent.memory.pool import MOST_HANDLES
 
@@ -52,6 +53,11 @@ class _SharedDevice(BaseModel):
     def slot_ids(self) -> list[str]:
         """Device ids of the harvest resource, one per slot."""
         return [f"{self.id}-{slot}" for slot in range(self.harvest_slots)]
+
+    @property
+    def seat_ids(self) -> list[str]:
+        """Device ids of the ride resource, one per job that its engine may take in."""
+        return [f"{self.id}-{seat}" for seat in range(MOST_SEATS)]
 
 
 class CpuDeviceConfig(_SharedDevice):

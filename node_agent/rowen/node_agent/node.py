@@ -41,6 +41,7 @@ from rowen.node_agent.kubelet.pods import (
 from rowen.node_agent.lease import lease_until
 from rowen.node_agent.report.metrics import Metrics
 from rowen.node_agent.report.status import DeviceSnapshot
+from rowen.node_agent.ride.rides import Rides
 
 log = structlog.get_logger()
 
@@ -75,10 +76,13 @@ class Node:
         self._door = Door()
         self._watch = Watch()
         self._cgroups = Cgroups(settings.cgroup_root)
+        self.rides = Rides(self._run, configs, self._cgroups, self._online, lambda: self.faults)
+        """What is computed inside engines."""
         self._started = False
         self.note(self.find_faults())
         self._started = True
         self._door.start()
+        self.rides.start()
 
     def find_faults(self) -> dict[str, str]:
         """Why devices cannot be used now, by id. Takes some seconds at most; in one thread at a time, whichever."""
@@ -126,6 +130,7 @@ class Node:
         doorways += [Doorway(self._socket(config, slot), slot, partial(guests.vet, slot)) for slot in slots]
         try:
             gate.start()
+            self.rides.open(config)
             self._door.open(gate, doorways)
         except OSError:
             gate.close()
@@ -147,13 +152,14 @@ class Node:
     def close(self) -> None:
         """Stops serving; engines and tenants look for the next agent."""
         self._door.close()
+        self.rides.close()
         for device in self.devices.values():
             device.gate.close()
 
     def beats(self) -> dict[str, float]:
         """When each device's native thread last came round, and the one that lets processes in (monotonic)."""
         beats = {f"device {name}": device.gate.beat() for name, device in self.devices.items()}
-        return beats | {"the door": self._door.beat()}
+        return beats | {"the door": self._door.beat(), "the ride door": self.rides.beat()}
 
     def renew(self) -> None:
         """Renews the devices' leases as far as the last heartbeat allows."""
@@ -180,6 +186,11 @@ class Node:
                 self.metrics.requests(device.placements.online, requests if name in telling else ())
                 self.metrics.closings(name, closings)
             self._lend(name, device, window)
+            engine = self.rides.engine(name)
+            self.metrics.steps(name, device.count_steps(counts, engine, window))
+            joined = self.rides.joined(name)
+            device.gate.set_riders(joined)
+            self.metrics.riding(name, engine, joined)
 
     def _lend(self, name: str, device: ServedDevice, window: float) -> None:
         if device.lending is None:
@@ -187,6 +198,10 @@ class Node:
         pool, owned, sample = device.lending.look(time.monotonic())
         device.window.remember(sample, window)
         self.metrics.memory(name, owned, pool, device.lending.tokens_lost())
+
+    def _online(self, device: str) -> PodView | None:
+        found = self.devices.get(device)
+        return found.placements.online if found else None
 
     def place(self, holders: Holders, pods: list[PodView]) -> None:
         """Takes note of who is where, and clears the slots of pods that are gone."""
@@ -218,7 +233,12 @@ class Node:
 
     def snapshots(self) -> list[DeviceSnapshot]:
         """What a report is made from."""
-        return [device.snapshot(usable=name not in self.faults) for name, device in self.devices.items()]
+        return [
+            device.snapshot(
+                self.rides.engine(name), self.rides.counts(device.placements), usable=name not in self.faults
+            )
+            for name, device in self.devices.items()
+        ]
 
     def online_ids(self) -> dict[str, bool]:
         """Ids of the online resource, and whether each can be used."""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from typing import Any
 
 from rowen.crds.names import ENGINE_SOCKET_ENV
@@ -21,6 +22,19 @@ class PlainLog:
     def error(self, event: str, **fields: object) -> None:
         """What does not work."""
         _write(event, fields)
+
+    def exception(self, event: str, **fields: object) -> None:
+        """What went wrong, and where; while an exception is handled."""
+        error = sys.exception()
+        if error is not None:
+            fields |= {"error": f"{type(error).__name__}: {error}", "at": _place(error)}
+        _write(event, fields)
+
+
+def _place(error: BaseException) -> str:
+    """File and line that raised it."""
+    places = traceback.extract_tb(error.__traceback__, limit=-1)
+    return ", ".join(f"{place.filename}:{place.lineno}" for place in places)
 
 
 def _write(event: str, fields: dict[str, object]) -> None:

@@ -30,6 +30,9 @@ class Online(Protocol):
     def step(self, begin_ns: int, end_ns: int) -> None:
         """An engine step ran (CLOCK_MONOTONIC, nanoseconds)."""
 
+    def composition(self, step_ns: int, decode_rows: int, prefill_tokens: int) -> None:
+        """A step took so long (nanoseconds), and so many requests got a token in it, beside tokens of prompts."""
+
     def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:
         """A request ends now; it began at `begin_ns` (CLOCK_MONOTONIC). The agent counts the stops in between."""
 
@@ -68,6 +71,9 @@ class NativeOnline(Online):
         self._idle.argtypes, self._idle.restype = [], None
         self._step = library.rowen_online_step
         self._step.argtypes, self._step.restype = [ctypes.c_uint64, ctypes.c_uint64], None
+        self._composition = library.rowen_online_composition
+        self._composition.argtypes = [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
+        self._composition.restype = None
         self._record = library.rowen_online_record
         self._record.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self._record.restype = None
@@ -96,6 +102,10 @@ class NativeOnline(Online):
     @override
     def step(self, begin_ns: int, end_ns: int) -> None:
         self._step(begin_ns, end_ns)
+
+    @override
+    def composition(self, step_ns: int, decode_rows: int, prefill_tokens: int) -> None:
+        self._composition(step_ns, decode_rows, prefill_tokens)
 
     @override
     def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from rowen.crds.job.worker import BatchSpec, ExitCode, TuningSpec, WorkerResult, WorkerSpec
 from rowen.crds.names import ATTEMPT_ENV, JOB_SPEC_ENV, TERMINATION_LOG
 from rowen.runtime import last_words
+from rowen.runtime.coserve.ride_link import ride_link
 from rowen.runtime.failure import WorkerError, failure_of
 from rowen.runtime.native import Tenant, tenant
 
@@ -81,7 +82,7 @@ def run(
     # Process 1 of a container ignores SIGTERM unless it says otherwise. Behind a gate this changes nothing: there the
     # library ends the process, since no Python runs while it is stopped.
     signal.signal(signal.SIGTERM, _terminated)
-    progress = Progress(unit, tenant())
+    progress = Progress(unit, ride_link() or tenant())
     reason, message, code = _outcome(work, progress)
     result = _result(reason, message, progress)
     say: Callable[..., Any] = log.info if code is ExitCode.DONE else log.error

@@ -1,7 +1,7 @@
 """One pass: from a snapshot and the history to what shall be done with every job."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
@@ -17,13 +17,13 @@ from rowen.scheduler.monitor.losses import overdue, taken_away, violations
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.fleet import Fleet
-from rowen.scheduler.placement.joint.plan import Joint, Plan
+from rowen.scheduler.placement.joint.plan import NO_PLAN, Joint, Plan
 from rowen.scheduler.placement.memory_words import above_all_devices, gib, short_now
 from rowen.scheduler.placement.refused import refused
 from rowen.scheduler.placement.remedy import Remedies, remedies
-from rowen.scheduler.placement.search.choice import claim_of
-from rowen.scheduler.placement.search.places import Places
-from rowen.scheduler.placement.search.request import Candidate, Choice, Request, product_told, rate_told
+from rowen.scheduler.placement.search.choice import claimed
+from rowen.scheduler.placement.search.places import Places, Settled
+from rowen.scheduler.placement.search.request import Candidate, Choice, Request, place_told, rate_told
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobKey, JobView, Placement, Snapshot
 
@@ -167,15 +167,26 @@ def _hold(job: JobView) -> Outcome:
 
 
 def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, history: History, told: str) -> Outcome:
-    place = f"{placement.node}/{'+'.join(placement.devices)}"
+    placement = _as_shared(placement, fleet)
+    place = place_told(placement.node, placement.devices, rides=placement.rides, shares=placement.shares)
     message = f"placed on {place}: predicted {placement.predicted:.2f} of its throughput alone"
     standing = fleet.standing(claim)
     before, track = find_condition(job.status.conditions, "Placed"), history.tracks.get(job.uid)
     # What it was measured to make meanwhile says more than what is known of its class.
     made = track.speed if track is not None and track.assignment == placement.id else None
     short = short_now(max(standing.memory, made or 0.0), before.message if before else "")
-    message += _memory_told(job, fleet) + short + told
+    message += ("" if placement.rides else _memory_told(job, fleet)) + short + told
     return Outcome(job, Action.KEEP, message, placement=placement, fraction=standing.fraction)
+
+
+def _as_shared(placement: Placement, fleet: Fleet) -> Placement:
+    """With whether its devices are shared as their services say it now; as it was where that is not known."""
+    number = fleet.number.get(placement.node)
+    views = [fleet.views[number].device(name) for name in placement.devices] if number is not None else [None]
+    known = [view for view in views if view is not None]
+    if placement.rides or len(known) < len(views):
+        return placement
+    return replace(placement, shares=all(view.shares for view in known))
 
 
 def _silent_told(placement: Placement, waited_for: Collection[str]) -> str:
@@ -198,7 +209,7 @@ def _short_told(uid: JobKey, placement: Placement, found: Remedies, fleet: Fleet
 def _place_all(
     waiting: Iterable[JobView], places: Places, waits: Mapping[JobKey, Mapping[str, Backoff]], now: float
 ) -> Iterator[Outcome]:
-    """What becomes of jobs in the queue's order; few of one priority may choose together."""
+    """What becomes of jobs in the queue's order; few of one priority may choose together, unless one may ride."""
     joint = Joint(places.fleet, places.policy, now)
 
     def request(job: JobView) -> Request:
@@ -206,23 +217,28 @@ def _place_all(
 
     for _, equals in groupby(waiting, key=attrgetter("priority")):
         jobs = list(equals)
-        plan = joint.plan(jobs, request)
+        # A seat and a place beside its engine exclude each other: the older job has the choice.
+        riders = any(places.may_ride(job, request) for job in jobs)
+        plan = NO_PLAN if riders else joint.plan(jobs, request)
         yield from (_place(request(job), plan, places, now) for job in plan.in_order(jobs))
 
 
 def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     job, fleet = request.job, places.fleet
-    choice = plan.choices.get(job.uid) or places.choice(request)
-    told = plan.told.get(job.uid, "")
+    planned = plan.choices.get(job.uid)
+    settled = Settled(planned, places.seat(request).refusal) if planned is not None else places.settled(request)
+    choice, told = settled.choice, plan.told.get(job.uid, "")
+    told += f"; not in an engine (CoServe): {settled.not_seated}" if settled.not_seated else ""
     if choice.chosen is None:
         return Outcome(job, Action.WAIT, refused(job, choice, fleet) + told, candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
-    fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
+    fleet.add(claimed(request, best))
+    memory = "" if best.rides else _memory_told(job, fleet)
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"({product_told(best.prediction)}){rate_told(best.rate)}{_memory_told(job, fleet)}{told}"
+        f"({best.product}){rate_told(best.rate)}{memory}{told}"
     )
     return Outcome(job, Action.PLACE, message, placement, None, choice.candidates, best.prediction.fraction)
 
@@ -233,12 +249,12 @@ def _elsewhere(
     """The place of a job that keeps away from the node on which it is, too."""
     backoffs = waits.get(job.uid, {})
     request = places.request(job, backoffs)
-    choice = places.choice(request)
+    choice = places.settled(request).choice
     if choice.chosen is None or choice.chosen.node != node:
         return request, choice
     away = next_backoff(None, Reason.SLA_VIOLATED, node, now, places.policy)
     request = places.request(job, {**backoffs, node: away})
-    return request, places.choice(request)
+    return request, places.settled(request).choice
 
 
 def _memory_told(job: JobView, fleet: Fleet) -> str:
@@ -267,4 +283,6 @@ def _placement(job: JobView, best: Candidate, now: float, heard: float, policy: 
         renewed=heard,
         duration=policy.lease_seconds,
         tenants=round(1.0 / best.prediction.sharing),
+        rides=best.rides,
+        shares=best.shares,
     )

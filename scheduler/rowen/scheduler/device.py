@@ -8,6 +8,7 @@ from struct import Struct
 
 from rowen.crds.harvest.busy import NEVER_BUSY, BusyCells
 from rowen.scheduler.model.idle import IdleWindow
+from rowen.scheduler.model.rider import Served
 
 DeviceKey = tuple[str, str]
 """Node and device id."""
@@ -28,6 +29,22 @@ class TenantView:
     """Seconds for which it could run so far."""
     attached: bool = True
     """Whether a process of it waits on the gate: a pod whose image is still pulled holds its device too."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """The engine of a device, of a service whose jobs ride."""
+
+    served: Served
+    seats: int = 0
+    """Jobs that it takes in at once; 0 while it takes in none."""
+    ended: str = ""
+    """Why nothing rides in it until it is started anew; empty while jobs can."""
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes jobs in."""
+        return self.seats > 0 and not self.ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +77,10 @@ class DeviceView:
     restraint: str = ""
     """Why it takes one job at a time; empty when it takes as many as it has slots."""
     tenants: tuple[TenantView, ...] = ()
+    engine: EngineView | None = None
+    """Where its service lets jobs ride; None where jobs only run beside the engine."""
+    shares: bool = False
+    """Whether its service lets jobs that run beside the engine go on beside requests, on a share of the device."""
 
     seen_idle: float | None = None
     """The part in the report's window alone; None where that is all that `idle` goes by."""

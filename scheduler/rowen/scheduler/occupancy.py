@@ -2,6 +2,9 @@
 
 from rowen.scheduler.snapshot import JobView, NodeView, PodView, Snapshot, Tenancy
 
+_HANGS_SECONDS = 60.0
+"""How long after its grace period a pod that is being deleted is waited for."""
+
 
 def devices_of(node: NodeView, pod: PodView) -> tuple[str, ...]:
     """Devices on which the node reports the pod; where it does not yet, those it was meant for."""
@@ -17,6 +20,11 @@ def tenancies(node: NodeView, pod: PodView) -> tuple[Tenancy, ...]:
 def attached(node: NodeView, pod: PodView) -> bool:
     """Whether a process of the pod is behind a gate: one whose image is still pulled takes nothing."""
     return any(tenant.attached for _, tenant in tenancies(node, pod))
+
+
+def hangs(pod: PodView, now: float) -> bool:
+    """Whether the pod hangs in its deletion: it should be gone by now."""
+    return pod.gone_by is not None and now > pod.gone_by + _HANGS_SECONDS
 
 
 def pod_of(job: JobView, snapshot: Snapshot) -> PodView | None:

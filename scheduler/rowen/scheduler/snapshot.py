@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rowen.crds.job.offline_job_status import OfflineJobStatus
-from rowen.scheduler.device import DeviceView, TenantView
+from rowen.scheduler.device import DeviceView, EngineView, TenantView
 from rowen.scheduler.model.memory import MemoryNeed
+from rowen.scheduler.model.mode import mode_of
+from rowen.scheduler.model.rider import Rider
 from rowen.scheduler.monitor.hearing import Listening
 from rowen.scheduler.placement.constraints import Constraints, Taint
 from rowen.scheduler.placement.spread_rules import Labels, SpreadRule
@@ -91,6 +93,12 @@ class NodeView:
         return tuple([view.type for view in self.by_id.values()])
 
     @cached_property
+    def engines(self) -> tuple[tuple[int, EngineView], ...]:
+        """The engines of its devices in which jobs ride, each with its device's place in the order of the ids."""
+        found = enumerate(self.by_id.values())
+        return tuple((at, view.engine) for at, view in found if view.engine is not None)
+
+    @cached_property
     def lent(self) -> dict[tuple[str, MemoryNeed, int, int], float]:
         """M of a need on one of its devices, so many tenants in all, less so many bytes: filled in as it is asked."""
         return {}
@@ -137,7 +145,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod that holds harvest slots on a node and has not ended."""
+    """A pod that holds harvest slots on a node, or a seat in an engine, and has not ended."""
 
     namespace: str
     name: str
@@ -152,6 +160,8 @@ class PodView:
     running: bool = False
     gone_by: float | None = None
     """When the grace period of its deletion ends, Unix seconds; None while it is not being deleted."""
+    rides: bool = False
+    """Whether what it holds is a seat in an engine, and no harvest slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +178,15 @@ class Placement:
     duration: float
     tenants: int | None = None
     """Jobs on the fullest of its devices, this one among them, that `predicted` was made beside; None: not known."""
+    rides: bool = False
+    """Whether it is a seat in the device's engine."""
+    shares: bool = False
+    """Whether each of its devices is shared with the engine's requests."""
+
+    @property
+    def mode(self) -> str | None:
+        """As an assignment says it."""
+        return mode_of(rides=self.rides, shares=self.shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +211,8 @@ class JobView:
     """Whether its worker is known to report tokens; a template's may or may not."""
     sla: float | None = None
     priority: int = 0
+    rider: Rider | None = None
+    """In which engines it can be computed; None: in none."""
     constraints: Constraints = field(default_factory=Constraints)
     """Nodes that its pod can run on."""
     claims: tuple[str, ...] = ()
@@ -242,7 +263,7 @@ class Snapshot:
 
     @cached_property
     def pods_by_job(self) -> Mapping[JobKey, list[PodView]]:
-        """The pods that hold harvest slots for a job."""
+        """The pods that hold harvest slots or a seat for a job."""
         found: dict[JobKey, list[PodView]] = {}
         for pod in self.pods:
             if pod.job is not None:
@@ -251,7 +272,7 @@ class Snapshot:
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[PodView]]:
-        """The pods that hold harvest slots on a node."""
+        """The pods that hold harvest slots or a seat on a node."""
         found: dict[str, list[PodView]] = {}
         for pod in self.pods:
             found.setdefault(pod.node, []).append(pod)

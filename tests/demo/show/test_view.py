@@ -28,7 +28,12 @@ def device(*, in_flight=0, gate_open=True, attached=True):
 
 @pytest.fixture
 def world():
-    status = {"state": "Running", "progress": {"completed": 30, "total": 120, "unit": "steps"}}
+    held = {"id": "a", "node": "node", "devices": ["cpu1"], "predictedFraction": 0.5, "time": "2026-01-01T00:00:00Z"}
+    status = {
+        "state": "Running",
+        "progress": {"completed": 30, "total": 120, "unit": "steps"},
+        "assignment": {**held, "mode": "CoServe", "lease": {"durationSeconds": 30}},
+    }
     return World(
         devices={("node", "cpu1"): DeviceRecord(device())}, jobs={"support-lora": OfflineJobStatus.from_wire(status)}
     )
@@ -68,7 +73,15 @@ def test_the_screen_is_drawn(world, replay):
     console = Console(record=True, width=140, file=io.StringIO())
     console.print(screen(world, replay, OBJECTIVE, 1010.0))
     text = console.export_text()
-    for part in ("TTFT at p95", "p95 ≤ 500 ms", "p99 ≤ 60 ms", "offline: support-lora", "30/120 steps", "not read"):
+    for part in (
+        "TTFT at p95",
+        "p95 ≤ 500 ms",
+        "p99 ≤ 60 ms",
+        "offline: support-lora",
+        "30/120 steps",
+        "CoServe",
+        "not read",
+    ):
         assert part in text
 
 

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from gate.lingering import Lingering
 from gate.rig import until
 
 from rowen.node_agent.attach.disposal import Disposal
@@ -23,28 +24,6 @@ from rowen.node_agent.devices.library import ABI_VERSION
 
 HELLO = struct.pack("<QIIQ", MAGIC, ABI_VERSION, 24, 0)
 HANDS_OVER = struct.pack("<QIIQII", REQUEST_MAGIC, ABI_VERSION, 32, 0, 2, 0)
-
-
-class Lingering:
-    """A socket whose last close waits until `end`."""
-
-    def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.socket = socket.create_connection(listener.getsockname())
-            self._other, _ = listener.accept()
-        self.socket.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self.socket.send(bytes(1 << 16))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1000))
-
-    def send(self, connection: socket.socket, data: bytes, times: int = 1) -> None:
-        """Sends it along, and keeps no descriptor of it."""
-        socket.send_fds(connection, [data], [self.socket.fileno()] * times)
-        self.socket.close()
-
-    def end(self) -> None:
-        self._other.close()
 
 
 @pytest.fixture

@@ -11,7 +11,15 @@ from rowen.operator.jobs.snapshot import JobSnapshot
 
 GATE = "/run/rowen/librowen.so"
 JEMALLOC = "/usr/lib/libjemalloc.so.2"
-RESERVED = ["ROWEN_LIBRARY", "ROWEN_ENGINE_SOCKET", "ROWEN_TENANT_SOCKETS", "ROWEN_POOL_BYTES"]
+RESERVED = [
+    "ROWEN_LIBRARY",
+    "ROWEN_ENGINE_SOCKET",
+    "ROWEN_TENANT_SOCKETS",
+    "ROWEN_POOL_BYTES",
+    "ROWEN_ENGINE_RIDE_SOCKET",
+    "ROWEN_RIDE_SOCKET",
+    "ROWEN_ENGINE_URL",
+]
 
 
 def template(container: Any, **spec: Any) -> dict[str, Any]:
@@ -129,7 +137,7 @@ def beside(other: dict[str, Any], kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 @pytest.mark.parametrize("amounts", ["limits", "requests"])
-@pytest.mark.parametrize("resource", ["rowen.dev/harvest", "rowen.dev/online"])
+@pytest.mark.parametrize("resource", ["rowen.dev/harvest", "rowen.dev/online", "rowen.dev/ride"])
 def test_a_device_for_another_container_is_refused(kind: str, amounts: str, resource: str) -> None:
     other = {"name": "side", "resources": {amounts: {"cpu": "1", resource: "1"}}}
     status, reason, message = finished(job({"template": beside(other, kind)}, placed()))

@@ -216,3 +216,10 @@ def test_last_words_that_are_no_result_stay_text() -> None:
     ended = {"exitCode": 1, "message": "Traceback: boom"}
     view = pod_view(manifest({"phase": "Failed", "containerStatuses": worker(terminated=ended)}))
     assert (view.result, view.end_message) == (None, "Traceback: boom")
+
+
+@pytest.mark.parametrize("resource", ["rowen.dev/ride", "rowen.dev/harvest"])
+def test_who_asks_for_a_seat_rides(resource: str) -> None:
+    pod = manifest({})
+    pod["spec"]["containers"][1]["resources"] = {"limits": {resource: "1"}}
+    assert pod_view(pod).rides is (resource == "rowen.dev/ride")

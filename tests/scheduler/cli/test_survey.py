@@ -95,7 +95,7 @@ async def test_the_cluster_in_a_few_figures(
     assert found["services"] == [
         {
             "namespace": stage.namespace, "name": "chat", "replicas": 2, "ready": 1, "sloMet": "False",
-            "ttft": "250.0ms", "tpot": None, "harvest": "Unknown", "harvested": None,
+            "ttft": "250.0ms", "tpot": None, "mode": "Preempt", "harvest": "Unknown", "harvested": None,
         }
     ]  # fmt: skip
 
@@ -165,7 +165,7 @@ async def test_every_device_with_whose_its_memory_is(
     (row,) = [entry for entry in listed if entry["node"] == node]
     assert (row["device"], row["idle"], row["harvested"], row["pool"]) == ("cpu0", 0.8, 0.0, POOL)
     assert (row["service"], row["tenants"]) == (f"{stage.namespace}/chat", [f"{stage.namespace}/j"])
-    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", f"{stage.namespace}/j"]
+    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", "-", f"{stage.namespace}/j"]
     for arguments, memory in ((["--node", node], []), (["-o", "wide"], ["1Mi", "3Mi", "0", "512Mi", "5"])):
         text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", *arguments)
         (line,) = [line for line in text.splitlines() if line.startswith(node)]
@@ -181,18 +181,26 @@ def device(node: str) -> dict[str, Any]:
     return {
         "node": node, "device": "gpu0", "type": "nvidia-h200", "harvestable": True, "idle": 0.5, "harvested": 0.25,
         "pool": POOL, "service": "team/chat", "tenants": ["team-b/one", "team-b/two"],
-        "heartbeatSecondsAgo": 28.4, "silent": True,
+        "riders": [], "coServing": None, "heartbeatSecondsAgo": 28.4, "silent": True,
     }  # fmt: skip
 
 
 def test_a_device_is_one_line_however_narrow_the_terminal_is() -> None:
     assert device_lines([device(LONG)]) == [
-        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   HEARTBEAT      SERVICE     TENANTS",
-        f"{LONG}   gpu0     nvidia-h200   50%    25%         28s (silent)   team/chat   team-b/one,team-b/two",
+        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   HEARTBEAT      SERVICE     SEATS   TENANTS",
+        f"{LONG}   gpu0     nvidia-h200   50%    25%         28s (silent)   team/chat   -       team-b/one,team-b/two",
     ]
     heading, row = device_lines([device(LONG)], wide=True)
     assert heading.split()[-5:] == ["FIXED", "ONLINE", "AHEAD", "OFFLINE", "FREE"]
     assert row.split()[-5:] == ["1Mi", "3Mi", "0", "512Mi", "5"]
+
+
+def test_a_device_says_who_rides_and_how_much() -> None:
+    rates = {"seats": 8, "forwardTokensPerSecond": 100.0, "soloTokensPerSecond": 20.0, "rowTokensPerSecond": 3.4}
+    ridden = {**device("n"), "riders": ["team-b/one"], "coServing": {**rates, "backwardTokensPerSecond": 120.0}}
+    assert device_lines([ridden])[1].endswith("team/chat   1/8, 123 tokens/s   team-b/one (rides),team-b/two")
+    ended = {**device("n"), "coServing": {**rates, "ended": "out of memory"}}
+    assert "   ended: out of memory   " in device_lines([ended])[1]
 
 
 def test_a_node_is_one_line_without_a_terminal() -> None:

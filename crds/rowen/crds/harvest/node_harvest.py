@@ -12,6 +12,7 @@ from pydantic import (
 
 from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
 from rowen.crds.harvest.busy import MOST_TEXT, BusyCells, BusyGrid, decode
+from rowen.crds.harvest.co_serving import CoServing, StepFigures, TenantMode
 from rowen.crds.harvest.latency_counts import RequestCounts
 from rowen.crds.text.parts import checked, unpacked
 from rowen.crds.text.texts import IdleText, PodRef
@@ -65,8 +66,11 @@ class OfflineTenant(ReadModel):
     """Its pod."""
     job: Annotated[str, Field(max_length=253)] | None = None
     """Its OfflineJob, where the pod belongs to one."""
+    mode: TenantMode = "Preempt"
+    """Whether it runs beside the engine, behind the gate, or inside it. Absent: behind the gate."""
     attached: bool = True
-    """Whether at least one of its processes is behind the gate. Absent: so it is."""
+    """Whether at least one of its processes is behind the gate; of one that rides, whether it is joined with the
+    engine. Absent: so it is."""
     completed: int = 0
     """Units (steps, rows) done."""
     total: int = 0
@@ -74,7 +78,8 @@ class OfflineTenant(ReadModel):
     tokens: int = 0
     """Tokens processed by this pod so far."""
     granted_seconds: float = 0.0
-    """Time for which this pod could run so far, between its first and its last token."""
+    """Time for which this pod could run so far, between its first and its last token; of one that rides, for which it
+    was joined with the engine."""
     preemptions: int = 0
     """Times this pod was stopped."""
     backstops: int = 0
@@ -155,8 +160,12 @@ class DeviceHarvest(ReadModel):
     """Whose its memory is now; absent where memory does not change its owner."""
     online: OnlineTenant | None = None
     """The online engine on it."""
-    tenants: Annotated[list[OfflineTenant], Field(max_length=16)] = []
-    """Offline pods on it."""
+    steps: StepFigures | None = None
+    """What the engine's steps were made of; absent where there were none, or it does not say."""
+    co_serving: CoServing | None = None
+    """What rides in the engine; absent where it takes no riders in, or is not there."""
+    tenants: Annotated[list[OfflineTenant], Field(max_length=24)] = []
+    """Offline pods on it, behind its gate and in its engine."""
 
     @property
     def available_bytes(self) -> list[int]:

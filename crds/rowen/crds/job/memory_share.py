@@ -1,6 +1,6 @@
 """What a container has of a device's memory: a part of its own, and what it may have of the pool."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowen.crds.base import quantity_bytes
 from rowen.crds.job.offline_job import OfflineJobSpec
@@ -33,9 +33,10 @@ class MemoryShare:
         return [{"name": POOL_BYTES_ENV, "value": str(self.pool_bytes)}] if self.pool_bytes else []
 
 
-def engine_share(engine: Engine) -> MemoryShare:
-    """Share of one replica."""
-    return _share(engine.memory, engine.memory_limit, 1)
+def engine_share(engine: Engine, riders_bytes: int = 0) -> MemoryShare:
+    """Share of one replica; `riders_bytes`: what it has for jobs that ride in it."""
+    share = _share(engine.memory, engine.memory_limit, 1)
+    return replace(share, own_bytes=share.own_bytes + riders_bytes)
 
 
 def job_share(spec: OfflineJobSpec) -> MemoryShare:

@@ -7,6 +7,11 @@ from pydantic import Field, computed_field
 from rowen.crds.base import ReadModel, Timestamp
 from rowen.crds.common import Conditions
 
+CO_SERVE = "CoServe"
+"""The mode of an assignment to a seat in an engine."""
+SPATIAL = "Spatial"
+"""The mode of an assignment beside an engine that shares its device while it serves."""
+
 
 class Lease(ReadModel):
     """The node's hold on an assignment; the node's heartbeats renew it: its coordination Lease, not this status."""
@@ -30,10 +35,19 @@ class Assignment(ReadModel):
     """Predicted throughput as a fraction of the throughput alone on a device."""
     tenants: Annotated[int, Field(ge=1)] | None = None
     """Offline jobs, this one among them, on the fullest of its devices: what the prediction was made beside."""
+    mode: Annotated[str, Field(max_length=63)] | None = None
+    """`CoServe`: the engine on the device computes the job, as part of its own work. `Spatial`: the job's pod does,
+    while the engine is idle, and on a share of the device while it is busy. Absent: while the engine is idle
+    (`Preempt`)."""
     time: Timestamp
     """When it was made."""
     lease: Lease
     """The node's hold on it."""
+
+    @property
+    def rides(self) -> bool:
+        """Whether the job is computed in the engine."""
+        return self.mode == CO_SERVE
 
 
 class StartFailure(ReadModel):
@@ -83,12 +97,14 @@ class Progress(ReadModel):
 class CandidateExplanation(ReadModel):
     """What the scheduler thought of one candidate."""
 
+    mode: Annotated[str, Field(max_length=63)] | None = None
+    """As in `assignment`."""
     node: Annotated[str, Field(max_length=253)]
     """Node."""
     devices: Annotated[list[Annotated[str, Field(max_length=63)]], Field(max_length=16)]
     """Devices of the node."""
     idle: float
-    """Idle factor I in [0, 1]."""
+    """Idle factor I in [0, 1]; in mode `CoServe` the part of the throughput alone that the engine gives."""
     memory: float
     """Memory factor M: throughput with the memory that the pool lends, over that with all the job wants; 0 where its
     own memory does not fit."""
@@ -134,6 +150,8 @@ class OfflineJobStatus(ReadModel):
     """Last attempt whose end has been counted, so that none is counted twice."""
     start_failure: StartFailure | None = None
     """The last assignment on which no pod could be started; told by the operator, acted on by the scheduler."""
+    ride_refused: Annotated[str, Field(max_length=1024)] | None = None
+    """What an engine said when it refused to compute the job for good: from then on its pod does (mode `Preempt`)."""
     evictions: int | None = None
     """Placements that the scheduler withdrew."""
     progress: Progress | None = None

@@ -1,5 +1,6 @@
 """Where files and models are: on a volume, in object storage, on the Hugging Face hub."""
 
+from posixpath import normpath
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -87,6 +88,15 @@ class ModelSource(ApiModel):
             _NO_PARENT_URI,
         )
     )
+
+    @property
+    def reference(self) -> str:
+        """Names the model within its namespace: two with the same one are the same model."""
+        if self.hugging_face is not None:
+            return f"hf://{self.hugging_face.repo}@{self.hugging_face.revision}"
+        if self.uri is not None:
+            return self.uri.rstrip("/")
+        return f"{self.claim_name}/{normpath(str(self.path))}"
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

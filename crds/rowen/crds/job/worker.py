@@ -23,6 +23,12 @@ class ExitCode(IntEnum):
     """The input is wrong: another attempt would fail in the same way."""
 
 
+RIDE_LOST = "RideLost"
+"""Reason of a worker whose engine is away, or takes nobody in for the moment: it counts as no failure."""
+RIDE_REFUSED = "RideRefused"
+"""Reason of a worker whose engine cannot compute its job: it counts as no failure, and the job rides no more."""
+
+
 class Location(ApiModel):
     """A file or folder as the worker finds it."""
 
@@ -77,7 +83,8 @@ class WorkerResult(ApiModel):
 
     reason: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]*$", max_length=64)]
     """CamelCase reason: `Completed`, `SpecInvalid`, `ModelMissing`, `ModelUnsuitable`, `DatasetMissing`,
-    `DatasetMalformed`, `InputMissing`, `OutputUnwritable`, `DiskFull`, `MemoryTooSmall`, `Superseded`, `Failed`."""
+    `DatasetMalformed`, `InputMissing`, `OutputUnwritable`, `DiskFull`, `MemoryTooSmall`, `Superseded`, `RideLost`,
+    `RideRefused`, `Failed`."""
     message: Annotated[str, Field(max_length=2048)]
     """For a person; names the file and line where there is one."""
     unit: Literal["steps", "rows"]

@@ -15,12 +15,16 @@ from rowen.crds.faults import faults
 from rowen.crds.job.memory_share import job_share
 from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import (
+    ENGINE_RIDE_SOCKET_ENV,
     ENGINE_SOCKET_ENV,
+    ENGINE_URL_ENV,
     HARVEST_RESOURCE,
     LIBRARY_ENV,
     ONLINE_RESOURCE,
     POOL_BYTES_ENV,
     PRELOAD_ENV,
+    RIDE_RESOURCE,
+    RIDE_SOCKET_ENV,
     TENANT_SOCKETS_ENV,
 )
 from rowen.crds.pod.pod_template import WorkerTemplate
@@ -32,10 +36,14 @@ _RESERVED = {
     LIBRARY_ENV: _PLUGIN,
     ENGINE_SOCKET_ENV: _PLUGIN,
     TENANT_SOCKETS_ENV: _PLUGIN,
+    ENGINE_RIDE_SOCKET_ENV: _PLUGIN,
+    RIDE_SOCKET_ENV: _PLUGIN,
+    ENGINE_URL_ENV: "Rowen, in a job that rides",
     POOL_BYTES_ENV: "Rowen, from spec.memoryLimit",
 }
 # Devices that the scheduler did not count would come with a slot, and a preload, of their own.
-_DEVICES = (HARVEST_RESOURCE, ONLINE_RESOURCE)
+_OTHERS_DEVICES = (ONLINE_RESOURCE, RIDE_RESOURCE)
+_DEVICES = (HARVEST_RESOURCE, *_OTHERS_DEVICES)
 _ONE_CONTAINER = (
     f"must not be asked for; Rowen gives the job's devices, as {HARVEST_RESOURCE}, to the first container alone"
 )
@@ -128,7 +136,7 @@ def _faults(spec: _Spec, *, shares_pool: bool) -> Iterator[tuple[str, str]]:
         for number, container in enumerate(containers):
             field, tenant = f"template.spec.{kind}[{number}]", container is spec.containers[0]
             yield from _variable_faults(container, field)
-            yield from _resource_faults(container, field, (ONLINE_RESOURCE,) if tenant else _DEVICES, _ONE_CONTAINER)
+            yield from _resource_faults(container, field, _OTHERS_DEVICES if tenant else _DEVICES, _ONE_CONTAINER)
 
 
 def _variable_faults(container: _Container, field: str) -> Iterator[tuple[str, str]]:

@@ -25,8 +25,23 @@ BATCH_ARGS = (
 """Those that a batch job decides, with and without a `memoryLimit`."""
 _SHORT_BATCH_ARGS = (*_SHORT_ELASTIC_ARGS, "-asc")
 
+CO_SERVE_ARGS = (
+    # What Rowen decides, or its own parts are needed for.
+    "--model", "--revision", "--port", "--uds", "--config", "--worker-cls", "--scheduler-cls",
+    "--distributed-executor-backend",
+    # A model that is not whole in one process, or not as its files have it.
+    "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--decode-context-parallel-size",
+    "--prefill-context-parallel-size", "--quantization", "--cpu-offload-gb",
+    # What is not computed layer by layer, as jobs ride along.
+    "--no-enforce-eager", "--compilation-config", "--optimization-level", "--speculative-config",
+    "--kv-transfer-config", "--headless",
+)  # fmt: skip
+"""Those that an engine cannot have in which jobs ride."""
+_SHORT_CO_SERVE_ARGS = (*_SHORT_ELASTIC_ARGS, "-pcp", "-q", "-cc", "-O[0-9]*")
+
 _MESSAGE = "args must not name any of {}"
 ELASTIC_MESSAGE = f"{_MESSAGE.format(', '.join(ELASTIC_ARGS))} with a memoryLimit"
+CO_SERVE_MESSAGE = f"engine.{_MESSAGE.format(', '.join(CO_SERVE_ARGS))} with harvest.mode CoServe"
 BATCH_MESSAGE = f"{_MESSAGE.format(', '.join(BATCH_ARGS))}: the job decides them"
 
 
@@ -40,6 +55,8 @@ ELASTIC_PATTERN = _pattern(ELASTIC_ARGS, _SHORT_ELASTIC_ARGS)
 """Matches each argument that is one of `ELASTIC_ARGS`; in CEL's regular expressions and Python's."""
 BATCH_PATTERN = _pattern(BATCH_ARGS, _SHORT_BATCH_ARGS)
 """As above, of `BATCH_ARGS`."""
+CO_SERVE_PATTERN = _pattern(CO_SERVE_ARGS, _SHORT_CO_SERVE_ARGS)
+"""As above, of `CO_SERVE_ARGS`."""
 
 
 def decided_args(args: Sequence[str]) -> list[str]:

@@ -19,7 +19,12 @@ from rowen.crds.base import (
 from rowen.crds.common import Conditions
 from rowen.crds.job.place import ModelSource
 from rowen.crds.pod.pod_template import EngineTemplate
-from rowen.crds.service.engine_args import ELASTIC_MESSAGE, ELASTIC_PATTERN
+from rowen.crds.service.engine_args import (
+    CO_SERVE_MESSAGE,
+    CO_SERVE_PATTERN,
+    ELASTIC_MESSAGE,
+    ELASTIC_PATTERN,
+)
 
 MOST_DEVICES = 16
 """On which one engine may be."""
@@ -109,13 +114,66 @@ class HarvestMemory(ApiModel):
     """How often memory may be taken from offline work, per replica; fewer keep more memory for the service."""
 
 
+HarvestMode = Literal["Preempt", "CoServe", "Spatial"]
+"""How offline jobs run beside a service."""
+
+
+class CoServe(ApiModel):
+    """What jobs that ride in the engine may take of it."""
+
+    memory: Quantity = "2Gi"
+    """Memory of each replica for all that ride in it, together; it comes on top of the engine's `memory`."""
+
+
 class Harvest(ApiModel):
-    """Whether offline work may run in this service's idle device time, and what memory it leaves to the service."""
+    """Whether and how offline work may run beside this service, and what memory it leaves to the service."""
 
     enabled: bool = True
     """Let offline jobs run while the service is idle."""
+    mode: HarvestMode = "Preempt"
+    """`Preempt`: jobs run on the service's devices while it is idle. `CoServe`: the engine itself computes jobs of its
+    namespace whose model is the one that it serves, busy or idle, as far as `slo` allows; other jobs as before.
+    `Spatial`: jobs run as with `Preempt`, and beside requests on as large a share of the device as `slo` allows."""
+    co_serve: CoServe = CoServe()
+    """For mode `CoServe`."""
     memory: HarvestMemory = HarvestMemory()
     """Memory ahead of need."""
+
+
+def _mode_rules() -> tuple[tuple[str, str], ...]:
+    """CEL rules: what the modes in which offline work goes on beside requests need of the service."""
+    return (
+        *_beside_requests_rules("CoServe"),
+        (
+            f"{_other_than('CoServe')} || !has(self.engine) || !has(self.engine.args)"
+            f" || !self.engine.args.exists(arg, arg.matches('{CO_SERVE_PATTERN}'))",
+            CO_SERVE_MESSAGE,
+        ),
+        *_beside_requests_rules("Spatial"),
+    )
+
+
+def _beside_requests_rules(mode: HarvestMode) -> tuple[tuple[str, str], ...]:
+    """An engine that is told the objective, one device that it steers, and time to give away."""
+    other = _other_than(mode)
+    return (
+        (
+            f"{other} || has(self.engine)",
+            f"harvest.mode {mode} needs an engine that Rowen runs: engine, not workloadRef",
+        ),
+        (
+            f"{other} || !has(self.engine) || self.engine.devicesPerReplica == 1",
+            f"harvest.mode {mode} goes with one device: engine.devicesPerReplica must be 1",
+        ),
+        (
+            f"{other} || (self.slo.ttft.target.matches('[1-9]') && self.slo.tpot.target.matches('[1-9]'))",
+            f"harvest.mode {mode} needs time: slo.ttft.target and slo.tpot.target must be above 0",
+        ),
+    )
+
+
+def _other_than(mode: HarvestMode) -> str:
+    return f"!has(self.harvest) || !has(self.harvest.mode) || self.harvest.mode != '{mode}'"
 
 
 class OnlineServiceSpec(ApiModel):
@@ -137,6 +195,7 @@ class OnlineServiceSpec(ApiModel):
                 "has(self.engine) == has(oldSelf.engine)",
                 "engine and workloadRef cannot be exchanged; make a new OnlineService",
             ),
+            *_mode_rules(),
         )
     )
 

@@ -180,7 +180,7 @@ def _pool_table(world: World) -> Table:
 
 def _job_table(world: World) -> Table:
     table = Table(box=None, expand=True)
-    for title in ("job", "state", "progress", "", "of solo speed: predicted", "measured"):
+    for title in ("job", "state", "mode", "progress", "", "of solo speed: predicted", "measured"):
         table.add_column(title)
     for name, status in sorted(world.jobs.items()):
         result = world.job_result(name)
@@ -189,6 +189,7 @@ def _job_table(world: World) -> Table:
         table.add_row(
             name,
             result.state,
+            (status.assignment.mode or "Preempt") if status.assignment else "-",
             ProgressBar(total=max(1, result.total), completed=result.completed, width=24),
             f"{result.completed}/{result.total} {unit}",
             f"{status.assignment.predicted_fraction:.0%}" if status.assignment else "-",

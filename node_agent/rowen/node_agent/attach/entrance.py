@@ -79,10 +79,12 @@ def listening_at(path: Path) -> socket.socket:
     return listener
 
 
-def receive_hello(connection: socket.socket) -> bytes:
-    """Empty: the connection has ended, or descriptors came along. Raises `OSError`.
+def receive_hello(connection: socket.socket, longest: int = LONGEST_HELLO) -> bytes:
+    """What was sent, and a byte more than `longest` of it at most. Raises `OSError`.
+
+    Empty: the connection has ended, or descriptors came along.
 
     Such a message is not received: the kernel would close the descriptors here and now, whatever that takes.
     """
-    _, _, flags, _ = connection.recvmsg(LONGEST_HELLO + 1, 0, socket.MSG_PEEK)
-    return b"" if flags & socket.MSG_CTRUNC else connection.recv(LONGEST_HELLO + 1)
+    _, _, flags, _ = connection.recvmsg(longest + 1, 0, socket.MSG_PEEK)
+    return b"" if flags & socket.MSG_CTRUNC else connection.recv(longest + 1)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from rowen.crds.names import (
     CONTAINER_DIRECTORY,
+    ENGINE_RIDE_SOCKET_ENV,
     ENGINE_SOCKET_ENV,
     LIBRARY_ENV,
     LIBRARY_FILE,
     PLUGIN_DIRECTORY,
     PRELOAD_ENV,
     PYTHON_PATH_ENV,
+    RIDE_SOCKET_ENV,
     TENANT_SOCKETS_ENV,
 )
 from rowen.node_agent.devices.backend import Backend
@@ -21,6 +23,7 @@ from rowen.node_agent.native import LIBRARIES, library_path
 
 ENGINE_LIBRARY = "librowen"
 SOCKET = "agent.sock"
+RIDE_SOCKET = "ride.sock"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ def door_directory(run_directory: Path, device: str, slot: int | None) -> Path:
     return device_directory(run_directory, device) / ("engine" if slot is None else f"tenant-{slot}")
 
 
+def seat_directory(run_directory: Path, device: str, seat: int) -> Path:
+    """The folder of the socket through which a seat's job comes in."""
+    return device_directory(run_directory, device) / f"seat-{seat}"
+
+
 def _doors(run_directory: Path, name: str, slots: Sequence[tuple[str, int | None]]) -> tuple[Mount, ...]:
     return tuple(
         Mount(str(door_directory(run_directory, device, slot)), f"{CONTAINER_DIRECTORY}/{name}-{index}")
@@ -87,15 +95,18 @@ def _library(run_directory: Path, name: str) -> Mount:
 def online_allocation(run_directory: Path, devices: Sequence[str], backends: Sequence[Backend]) -> Allocation:
     """For an engine on these devices: it may close their gates. `backends`: the devices', all of one kind.
 
-    Engines load the same library and plugin with every backend. Its image need not contain anything of Rowen's.
+    Engines load the same library and plugin with every backend. Its image need not contain anything of Rowen's. One
+    that is on a single device may take riders in.
     """
     doors = _doors(run_directory, "engine", [(device, None) for device in devices])
     plugin = Mount(str(run_directory / PLUGIN), PLUGIN_DIRECTORY)
+    ride = {ENGINE_RIDE_SOCKET_ENV: f"{doors[0].container_path}/{RIDE_SOCKET}"} if len(doors) == 1 else {}
     return Allocation(
         environment={
             LIBRARY_ENV: LIBRARY_FILE,
             ENGINE_SOCKET_ENV: _sockets(doors),
             PYTHON_PATH_ENV: PLUGIN_DIRECTORY,
+            **ride,
             **_joined([backend.environment() for backend in backends]),
         },
         mounts=(_library(run_directory, ENGINE_LIBRARY), *doors, plugin),
@@ -119,6 +130,12 @@ def harvest_allocation(
         },
         mounts=(_library(run_directory, backends[0].tenant_library), *doors),
     )
+
+
+def ride_allocation(run_directory: Path, device: str, seat: int) -> Allocation:
+    """For a job in a seat of a device: the way to its engine, in which it is computed, and nothing else."""
+    door = Mount(str(seat_directory(run_directory, device, seat)), f"{CONTAINER_DIRECTORY}/ride")
+    return Allocation({RIDE_SOCKET_ENV: f"{door.container_path}/{RIDE_SOCKET}"}, (door,))
 
 
 def _joined(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:

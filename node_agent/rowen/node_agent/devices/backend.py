@@ -48,6 +48,9 @@ class Gate(Protocol):
     def renew(self, until: float) -> None:
         """Lets offline work run until then (seconds, monotonic clock)."""
 
+    def set_riders(self, riders: int) -> None:
+        """So many jobs are joined with its engine, as its requests are to tell."""
+
     def admit(self, slot: int | None, pid: int, pidfd: int) -> Admission:
         """Lets a process of a slot's pod in, or of an engine (None). Raises `OSError`."""
 

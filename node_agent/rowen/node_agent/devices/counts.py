@@ -1,7 +1,9 @@
 """What happened on a device, as its page tells: counters, requests, closings of the gate, offences."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from rowen.crds.ride.messages import StepSums
 
 
 class Offence(Enum):
@@ -55,6 +57,8 @@ class DeviceCounts:
     in_flight: int
     tenant_processes: int
     tenants: tuple[TenantCounts, ...]
+    steps: StepSums = field(default_factory=StepSums)
+    """What its engines' steps were made of since each of them began, as they say it; zeros: they do not."""
 
 
 @dataclass(frozen=True)

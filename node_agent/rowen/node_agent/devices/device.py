@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowen.crds.ride.messages import MOST_COUNT, StepSums
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Offence, Request, TenantCounts
 from rowen.node_agent.devices.library import (
     CPU_WORDS,
@@ -47,6 +48,11 @@ def _checked(result: int) -> int:
     if result < 0:
         raise OSError(-result, os.strerror(-result))
     return result
+
+
+def _count(number: int) -> int:
+    """What an engine says is believed as far as a count can be so large."""
+    return min(number, MOST_COUNT)
 
 
 def _seconds(nanoseconds: int) -> float:
@@ -138,6 +144,10 @@ class Device:
         """Lets offline work run until then (seconds, monotonic clock)."""
         self._library.rowen_agent_renew(self._handle, max(0, round(until * 1e9)))
 
+    def set_riders(self, riders: int) -> None:
+        """So many jobs are joined with its engine, as its requests are to tell."""
+        self._library.rowen_agent_set_riders(self._handle, riders)
+
     def admit(self, slot: int | None, pid: int, pidfd: int) -> Admission:
         """Lets a process of a slot's pod in, or of an engine (None). `pidfd` stays the caller's. Raises `OSError`."""
         if not self._handle:
@@ -195,15 +205,21 @@ class Device:
                     preemptions=account.preemptions,
                     backstops=account.backstops,
                     reports=account.reports,
-                    completed=account.completed,
-                    total=account.total,
-                    tokens=account.tokens,
+                    completed=_count(account.completed),
+                    total=_count(account.total),
+                    tokens=_count(account.tokens),
                     granted_seconds=_seconds(account.granted_ns),
                     offences=account.offences,
                     offence=Offence(account.offence) if account.offence else None,
                     offender=account.offender or None,
                 )
                 for account in status.accounts[: self._slots]
+            ),
+            steps=StepSums(
+                steps=_count(status.steps),
+                seconds=_seconds(status.step_ns),
+                decode_rows=_count(status.decode_rows),
+                prefill_tokens=_count(status.prefill_tokens),
             ),
         )
 

@@ -80,6 +80,10 @@ class Status(ctypes.Structure):
         ("in_flight", ctypes.c_uint32),
         ("tenants", ctypes.c_uint32),
         ("accounts", Account * TENANT_SLOTS),
+        ("steps", ctypes.c_uint64),
+        ("step_ns", ctypes.c_uint64),
+        ("decode_rows", ctypes.c_uint64),
+        ("prefill_tokens", ctypes.c_uint64),
     ]
 
 
@@ -107,6 +111,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         "rowen_agent_beat": (u64, [handle]),
         "rowen_agent_close": (ctypes.c_int32, [handle]),
         "rowen_agent_renew": (None, [handle, u64]),
+        "rowen_agent_set_riders": (None, [handle, u32]),
         "rowen_agent_device_file": (i32, [handle, u32]),
         "rowen_agent_member_file": (i32, []),
         "rowen_agent_admit": (i32, [handle, i32, i32, i32, i32]),

@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from rowen.crds.ride.messages import StepSums
 from rowen.node_agent.attach.guests import Guests
 from rowen.node_agent.attach.offence import kept_memory, withheld_memory
 from rowen.node_agent.attach.watch import Notice
 from rowen.node_agent.config import DeviceConfig
 from rowen.node_agent.devices.backend import Backend, Gate
+from rowen.node_agent.devices.counts import DeviceCounts, TenantCounts
 from rowen.node_agent.devices.lending import Lending
-from rowen.node_agent.kubelet.pods import Placements
+from rowen.node_agent.kubelet.pods import Placements, PodView
 from rowen.node_agent.report.latencies import Latencies
 from rowen.node_agent.report.status import DeviceSnapshot
+from rowen.node_agent.report.steps import StepWindow
 from rowen.node_agent.report.window import Window
+from rowen.node_agent.ride.view import EngineView
 
 log = structlog.get_logger()
 
@@ -30,6 +34,7 @@ class ServedDevice:
     guests: Guests
     window: Window = field(default_factory=Window)
     latencies: Latencies = field(default_factory=Latencies)
+    steps: StepWindow = field(default_factory=StepWindow)
     placements: Placements = field(default_factory=Placements)
     lending: Lending | None = None
     """Of its pool; None: it has none."""
@@ -71,8 +76,22 @@ class ServedDevice:
         pods = [(self.guests.pod(slot), decision) for slot, decision in due.items()]
         return [Notice(pod, decision) for pod, decision in pods if pod is not None]
 
-    def snapshot(self, *, usable: bool) -> DeviceSnapshot:
-        """What a report is made from. `usable`: whether it has no fault."""
+    def count_steps(self, counts: DeviceCounts, engine: EngineView | None, window: float) -> StepSums:
+        """Keeps what the engine's steps were made of; returns what has been added since the last call.
+
+        By what an engine that takes riders in says of them, else by what every engine's plugin tells the device.
+        `window` in seconds.
+        """
+        source, sums = (engine.since, engine.sums) if engine else (None, counts.steps)
+        if sums is None:
+            self.steps.begin(source)
+            return StepSums()
+        return self.steps.add(counts.now, source, sums, window)
+
+    def snapshot(
+        self, engine: EngineView | None, riders: tuple[tuple[PodView, TenantCounts], ...], *, usable: bool
+    ) -> DeviceSnapshot:
+        """What a report is made from. `engine`: one that takes riders in, and they; `usable`: it has no fault."""
         idle, harvested = self.window.fractions()
         return DeviceSnapshot(
             config=self.config,
@@ -89,4 +108,7 @@ class ServedDevice:
             memory=tuple(self.window.memory),
             idles=self.window.idles,
             latencies=self.latencies,
+            engine=engine,
+            riders=riders,
+            steps=self.steps.span(),
         )

@@ -13,9 +13,11 @@ from rowen.crds.names import (
     HARVEST_RESOURCE,
     JOB_LABEL,
     ONLINE_RESOURCE,
+    RIDE_RESOURCE,
     SERVICE_LABEL,
 )
 from rowen.crds.pod.container_memory import ContainerMemory, memory_of_containers
+from rowen.crds.ride.messages import MOST_SEATS
 from rowen.crds.service.online_service import HarvestMemory
 
 _ENDED = ("Succeeded", "Failed")
@@ -44,6 +46,8 @@ class PodView:
     """What it may have of each device's pool at most: limit less request of the containers that ask for it."""
     engines: int = 0
     """Containers that hold devices as engines do."""
+    rides: bool = False
+    """Whether it asks for a seat in an engine, in place of slots."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -61,10 +65,12 @@ class Placements:
 
     online: PodView | None = None
     slots: tuple[tuple[int, PodView], ...] = ()
+    riders: tuple[tuple[str, PodView], ...] = ()
+    """By seat: pods that ride in its engine, `MOST_SEATS` at most. They have no part of it themselves."""
 
     @property
     def pods(self) -> list[PodView]:
-        """All of them."""
+        """All that compute on it themselves."""
         return [*([self.online] if self.online else []), *(pod for _, pod in self.slots)]
 
 
@@ -88,6 +94,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         fixed_bytes=fixed_bytes,
         pool_bytes=pool_bytes,
         engines=sum(ONLINE_RESOURCE in _limits(container) for container in spec.get("containers") or ()),
+        rides=any(RIDE_RESOURCE in _limits(container) for container in spec.get("containers") or ()),
     )
 
 
@@ -111,9 +118,14 @@ def _memory(text: str | None) -> HarvestMemory:
 
 
 def device_and_slot(slot_id: str) -> tuple[str, int]:
-    """The parts of an id of the harvest resource."""
+    """The parts of an id of the harvest resource, or of the ride resource."""
     device, _, slot = slot_id.rpartition("-")
     return device, int(slot)
+
+
+def ridden_device(seat_id: str, pod: PodView) -> str:
+    """In whose engine a pod rides: of the device that the scheduler chose, whatever seat the kubelet has handed out."""
+    return pod.devices[0] if len(pod.devices) == 1 else device_and_slot(seat_id)[0]
 
 
 def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placements:
@@ -131,7 +143,27 @@ def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placem
         pod = view(key)
         if name == device and pod:
             slots.append((slot, pod))
-    return Placements(online=view(online) if online else None, slots=tuple(sorted(slots, key=lambda item: item[0])))
+    engine = view(online) if online else None
+    seats = ((seat_id, view(key)) for seat_id, key in holders.get(RIDE_RESOURCE, {}).items())
+    riders = [(seat_id, pod) for seat_id, pod in seats if pod and ridden_device(seat_id, pod) == device]
+    return Placements(
+        online=engine,
+        slots=tuple(sorted(slots, key=lambda item: item[0])),
+        riders=tuple(sorted(_seated(riders, engine), key=lambda item: item[0])),
+    )
+
+
+def _seated(riders: Iterable[tuple[str, PodView]], engine: PodView | None) -> list[tuple[str, PodView]]:
+    """As many as an engine has seats: a pod may name any device of its node, and others have no seat there.
+
+    First those whom the engine may take in, and of them those of jobs, the oldest first.
+    """
+
+    def order(rider: tuple[str, PodView]) -> tuple[bool, bool, str, str]:
+        seat_id, pod = rider
+        return engine is None or pod.namespace != engine.namespace, pod.job is None, pod.created, seat_id
+
+    return sorted(riders, key=order)[:MOST_SEATS]
 
 
 def telling_devices(engines: Mapping[str, PodView | None]) -> set[str]:
@@ -164,13 +196,15 @@ def preferred_devices(
     return [*required, *sorted(rest, key=order)][:size]
 
 
-def preferred_slots(available: Iterable[str], required: Iterable[str], size: int, pods: Iterable[PodView]) -> list[str]:
-    """Which slots to hand out: each of another device as far as there are enough.
+def preferred_slots(
+    available: Iterable[str], required: Iterable[str], size: int, pods: Iterable[PodView], *, ride: bool = False
+) -> list[str]:
+    """Which slots to hand out, or with `ride` which seats: each of another device as far as there are enough.
 
     First come the devices chosen for the pod of that size that has waited longest.
     """
     chosen = list(required)
-    waiting = [pod for pod in pods if pod.phase == "Pending" and len(pod.devices) == size]
+    waiting = [pod for pod in pods if pod.phase == "Pending" and len(pod.devices) == size and pod.rides == ride]
     wanted = min(waiting, key=lambda pod: pod.created).devices if waiting else ()
     rest = sorted(set(available) - set(chosen), key=lambda slot: (device_and_slot(slot)[0] not in wanted, slot))
     for slot in rest:

@@ -128,10 +128,10 @@ class Loans:
         number = self.pool.adopt(borrower.kind, borrower.pid, arena, memory)
         known = self.borrowers.get(number)
         if known is None:
-            self.borrowers[number] = borrower
             if ledger is not None and borrower.kind is Kind.OFFLINE:
                 with _without_ledger(borrower):
                     self._ledgers.adopt(number, self._capacity(memory), ledger)
+            self.borrowers[number] = borrower
         elif known != borrower:
             raise OSError(errno.EEXIST, f"the arena is that of process {known.pid}")
         return number

@@ -47,11 +47,12 @@ def _facts(status: NodeHarvestStatus) -> object:
 
 
 def _device_facts(device: DeviceHarvest) -> object:
-    online, pool = device.online, device.pool
+    online, pool, riding = device.online, device.pool, device.co_serving
     return (
         (device.id, device.type, device.memory_bytes, device.harvestable),
         (online.pod, online.service, online.attached) if online else None,
         [_tenant_facts(tenant) for tenant in device.tenants],
+        (riding.seats, riding.ended) if riding else None,
         pool.fixed_bytes if pool else None,
         device.available is None,
         len(device.idles),
@@ -60,7 +61,7 @@ def _device_facts(device: DeviceHarvest) -> object:
 
 def _tenant_facts(tenant: OfflineTenant) -> object:
     done = 0 < tenant.total <= tenant.completed
-    return tenant.pod, tenant.job, tenant.attached, tenant.backstops, done
+    return tenant.pod, tenant.job, tenant.mode, tenant.attached, tenant.backstops, done
 
 
 def _moved(old: DeviceHarvest, new: DeviceHarvest, window_seconds: float) -> bool:

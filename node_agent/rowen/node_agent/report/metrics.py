@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rowen.crds.harvest.node_harvest import PoolOwners
+from rowen.crds.ride.messages import StepSums
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
 from rowen.node_agent.kubelet.pods import PodView
 from rowen.node_agent.memory.pool_status import PoolStatus
+from rowen.node_agent.ride.view import EngineView
 
 _SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _TTFT = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -46,6 +48,17 @@ class Metrics:
             ("node",),
             registry=self.registry,
         )
+        self._steps = self._counter("rowen_steps_total", "Steps of the online engine")
+        self._step_seconds = self._counter("rowen_step_seconds_total", "Time in its steps")
+        self._riding_steps = self._counter("rowen_riding_steps_total", "Steps in which something rode")
+        self._riding_seconds = self._counter(
+            "rowen_riding_seconds_total", "Time that the engine worked for riders between steps and while idle"
+        )
+        self._step_tokens = self._by_kind("rowen_step_tokens_total", "Tokens of requests in the engine's steps")
+        self._ride_tokens = self._by_kind("rowen_ride_tokens_total", "Tokens of riders that the engine worked through")
+        self._seats = self._gauge("rowen_ride_seats", "Jobs that the engine takes in at once")
+        self._riders = self._gauge("rowen_riders", "Jobs that are joined with the engine")
+        self._ended = self._gauge("rowen_ride_ended", "1 where nothing rides in the engine any more")
         self._before: dict[str, DeviceCounts] = {}
         self._pool_before: dict[str, PoolStatus] = {}
         self._lost_before: dict[str, int] = {}
@@ -55,6 +68,9 @@ class Metrics:
 
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(name, text, ("node", "device"), registry=self.registry)
+
+    def _by_kind(self, name: str, text: str) -> Counter:
+        return Counter(name, text, ("node", "device", "kind"), registry=self.registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, ("node", "device"), registry=self.registry)
@@ -79,6 +95,30 @@ class Metrics:
         self._open.labels(*labels).set(counts.gate_open)
         self._gap.labels(*labels).set(counts.decode_gap)
         self._cooldown.labels(*labels).set(counts.cooldown)
+
+    def steps(self, device: str, added: StepSums) -> None:
+        """What the engine's steps were made of since the last call."""
+        labels = (self._node, device)
+        self._steps.labels(*labels).inc(added.steps)
+        self._step_seconds.labels(*labels).inc(added.seconds)
+        self._riding_steps.labels(*labels).inc(added.riding_steps)
+        self._riding_seconds.labels(*labels).inc(added.riding_seconds)
+        for kind, tokens in (("decode", added.decode_rows), ("prefill", added.prefill_tokens)):
+            self._step_tokens.labels(*labels, kind).inc(tokens)
+        for kind, tokens in (
+            ("forward", added.forward_tokens),
+            ("solo", added.solo_tokens),
+            ("backward", added.backward_tokens),
+            ("rows", added.row_tokens),
+        ):
+            self._ride_tokens.labels(*labels, kind).inc(tokens)
+
+    def riding(self, device: str, engine: EngineView | None, riders: int) -> None:
+        """How many ride in a device's engine now; None: it takes no riders in."""
+        labels = (self._node, device)
+        self._seats.labels(*labels).set(engine.seats if engine else 0)
+        self._riders.labels(*labels).set(riders)
+        self._ended.labels(*labels).set(engine is not None and engine.ended is not None)
 
     def memory(self, device: str, owned: PoolOwners, pool: PoolStatus, tokens_lost: int) -> None:
         """Whose a device's memory is, and what was taken, and lost by it; counters begin with this agent."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from math import ceil, inf
 
 from rowen.crds.harvest.busy import BusyGrid, busy_cells, encode, grid
+from rowen.crds.harvest.co_serving import TenantMode
 from rowen.crds.harvest.device_detail import DeviceDetail
 from rowen.crds.harvest.node_harvest import (
     DeviceHarvest,
@@ -25,6 +26,8 @@ from rowen.node_agent.kubelet.pods import Placements, PodView, telling_devices
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.report.idles import LongIdles
 from rowen.node_agent.report.latencies import Latencies, windows
+from rowen.node_agent.report.steps import Span, co_serving, step_figures
+from rowen.node_agent.ride.view import EngineView
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,12 @@ class DeviceSnapshot:
     """How idle it was over longer windows."""
     latencies: Latencies | None = None
     """Its requests by latency, over longer windows."""
+    engine: EngineView | None = None
+    """Its engine, where that takes riders in."""
+    riders: tuple[tuple[PodView, TenantCounts], ...] = ()
+    """Pods that ride in it."""
+    steps: Span | None = None
+    """What its engine's steps were made of over the window."""
 
 
 def quantiles(samples: Iterable[float]) -> Quantiles | None:
@@ -94,7 +103,7 @@ def _online(snapshot: DeviceSnapshot, served: Sequence[DeviceSnapshot]) -> Onlin
     )
 
 
-def _offline(pod: PodView, counts: TenantCounts) -> OfflineTenant:
+def _offline(pod: PodView, counts: TenantCounts, mode: TenantMode = "Preempt") -> OfflineTenant:
     """A pod on one device. One on several is listed with each, every time with the progress of the whole pod.
 
     So a reader takes one entry's tokens, units and granted seconds, never their sum; preemptions and backstops are the
@@ -103,6 +112,7 @@ def _offline(pod: PodView, counts: TenantCounts) -> OfflineTenant:
     return OfflineTenant(
         pod=_reference(pod),
         job=pod.job,
+        mode=mode,
         attached=counts.attached > 0,
         completed=counts.completed,
         total=counts.total,
@@ -141,7 +151,12 @@ def device_harvest(
         available=_available(snapshot, window),
         pool=snapshot.pool,
         online=_online(snapshot, served),
-        tenants=[_offline(pod, counts.tenants[slot]) for slot, pod in snapshot.placements.slots],
+        steps=step_figures(snapshot.steps),
+        co_serving=co_serving(snapshot.engine, snapshot.steps if snapshot.engine and snapshot.engine.sums else None),
+        tenants=[
+            *(_offline(pod, counts.tenants[slot]) for slot, pod in snapshot.placements.slots),
+            *(_offline(pod, each, "CoServe") for pod, each in snapshot.riders),
+        ],
     )
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rowen.crds.job.worker import ExitCode
+from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.pods.view import PodView
 
-Ending = Literal["Completed", "UserError", "Failure", "Infrastructure", "Removed"]
+Ending = Literal["Completed", "UserError", "Failure", "Infrastructure", "Unseated", "Removed"]
 
 BACKOFF_FIRST_SECONDS = 10.0
 BACKOFF_MOST_SECONDS = 360.0
@@ -31,13 +31,22 @@ class Attempts:
     next_start: float | None
     """Unix time before which no further attempt may start; None where it may at once."""
 
+    @property
+    def ride_refused(self) -> str | None:
+        """What an engine said that refused for good to compute the job."""
+        result = self.last_ended.result if self.last_ended and self.last_ending == "Unseated" else None
+        return result.message if result and result.reason == RIDE_REFUSED else None
+
     def with_failed_start(self, pod: PodView | None) -> "Attempts":
         """Counts a start that failed by the job's own fault, and its pod, so that its end is not counted as well."""
         return replace(self, failures=self.failures + 1, counted=max(self.counted, pod.attempt if pod else 0))
 
 
 def ending_of(pod: PodView, *, native: bool) -> Ending:
-    """How an ended pod ended. Only Rowen's own workers (`native`) follow the exit codes' contract."""
+    """How an ended pod ended. Only Rowen's own workers (`native`) follow the exit codes' contract.
+
+    Only one that had a seat can have lost it: whatever else says so fails as any other.
+    """
     said_completed = pod.result is not None and pod.result.reason == "Completed"
     if pod.phase == "Succeeded" and (said_completed or not pod.deleting):
         return "Completed"
@@ -45,6 +54,8 @@ def ending_of(pod: PodView, *, native: bool) -> Ending:
         return "UserError"
     if pod.deleting:
         return "Removed"
+    if native and pod.rides and pod.result is not None and pod.result.reason in (RIDE_LOST, RIDE_REFUSED):
+        return "Unseated"
     return "Infrastructure" if pod.disrupted else "Failure"
 
 

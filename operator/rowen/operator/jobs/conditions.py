@@ -76,7 +76,11 @@ def preempted(snapshot: JobSnapshot, pod: PodView | None, now: float) -> Say:
     if not places:
         return Say("Unknown", "NoReport", f"no fresh report of node {pod.node} names pod {pod.name}")
     if not any(tenant.attached for _, tenant in places):
-        return Say("Unknown", "NotAttached", f"no process of pod {pod.name} is behind the gate yet")
+        rides = all(tenant.mode == "CoServe" for _, tenant in places)
+        where = "joined with the engine" if rides else "behind the gate"
+        return Say("Unknown", "NotAttached", f"no process of pod {pod.name} is {where} yet")
+    if all(tenant.mode == "CoServe" for _, tenant in places):
+        return Say("False", "Riding", f"the engine computes it, with pod {pod.name}")
     count = max(tenant.preemptions for _, tenant in places)
     times = "once" if count == 1 else f"{count} times"
     message = f"stopped {times} so far by pod {pod.name}'s node"

@@ -18,7 +18,7 @@ from rowen.operator.pods.container_fault import own_fault
 from rowen.operator.pods.view import PodView, Problem
 from rowen.operator.say import Say
 
-_OBSTACLES = ("Stopping", "NameTaken", "PodForbidden", "PodRefused")
+_OBSTACLES = ("Stopping", "EngineAway", "NameTaken", "PodForbidden", "PodRefused")
 _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 
 
@@ -96,6 +96,9 @@ def _obstacle(snapshot: JobSnapshot, assignment: Assignment, now: float) -> Say 
         return Say("False", "Stopping", f"pod {stopping[0].name} has to stop before the next attempt starts")
     if not _lease_holds(snapshot, assignment, now):
         return Say("False", "LeaseExpired", f"node {assignment.node} has not renewed the assignment's lease")
+    if assignment.rides and snapshot.spec.batch_inference is not None and snapshot.engine_url is None:
+        where = f"{', '.join(assignment.devices)} of node {assignment.node}"
+        return Say("False", "EngineAway", f"the engine on {where}, which is to answer, has no known address")
     if snapshot.refusal:
         reason = {403: "PodForbidden", 409: "NameTaken"}.get(snapshot.refusal.code, "PodRefused")
         return Say("False", reason, snapshot.refusal.message)
@@ -129,7 +132,8 @@ def _no_pod_delay(snapshot: JobSnapshot, attempts: Attempts, assignment: Assignm
         stopping = _stopping(snapshot)
         until = max((pod.deletion_deadline or 0.0 for pod in stopping), default=0.0) + FORCE_SECONDS
         obstacle = f"stop {stopping[0].uid}" if stopping else f"make {attempts.started + 1}"
-        return Delay(running.reason, running.message, _obstacle_cause(snapshot), obstacle, not_before=until)
+        cause: Cause = "Node" if running.reason == "EngineAway" else _obstacle_cause(snapshot)
+        return Delay(running.reason, running.message, cause, obstacle, not_before=until)
     ended = [pod for pod in snapshot.pods if pod.ended and pod.assignment == assignment.id]
     if running.reason == "BackOff" and ended and ended[-1].turned_away:
         return Delay(_word(ended[-1].end_reason), describe_end(ended[-1]), "Node", "turned away")

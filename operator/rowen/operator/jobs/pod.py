@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rowen.crds.job.memory_share import job_share
+from rowen.crds.job.memory_share import MemoryShare, job_share
 from rowen.crds.job.offline_job_status import Assignment
 from rowen.crds.job.place import InputPlace, ModelSource
 from rowen.crds.job.secrets import secret_names
@@ -12,11 +12,13 @@ from rowen.crds.names import (
     ATTEMPT_ENV,
     ATTEMPT_LABEL,
     DEVICES_ANNOTATION,
+    ENGINE_URL_ENV,
     HARVEST_RESOURCE,
     JOB_LABEL,
     JOB_SPEC_ENV,
     JOB_UID_ENV,
     JOB_UID_LABEL,
+    RIDE_RESOURCE,
     WORKER_CONTAINER,
     WORKER_CPU,
 )
@@ -28,6 +30,9 @@ from rowen.operator.jobs.worker_spec import batch_spec, tuning_spec
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
 from rowen.operator.pods.volumes import claim_volumes, offline_environment
+
+_RIDER_BYTES = 2**30
+"""What a worker needs that has no model: its libraries, the adapter with the optimizer's state, a few rows."""
 
 
 def pod_name(job: str, attempt: int) -> str:
@@ -48,8 +53,11 @@ def job_pod(snapshot: JobSnapshot, assignment: Assignment | None, attempt: int) 
         **MANAGED_BY,
     }
     annotations = {}
-    own = snapshot.spec.template is not None
-    spec = template_pod_spec(snapshot.spec) if own else overlaid_worker(_worker_spec(snapshot, attempt), snapshot.spec)
+    if snapshot.spec.template is not None:
+        spec = template_pod_spec(snapshot.spec)
+    else:
+        rides = assignment is not None and assignment.rides
+        spec = overlaid_worker(_worker_spec(snapshot, attempt, rides=rides), snapshot.spec)
     if assignment:
         annotations = {ASSIGNMENT_ANNOTATION: assignment.id, DEVICES_ANNOTATION: ",".join(assignment.devices)}
         spec["affinity"] = _pinned(spec.get("affinity") or {}, assignment.node)
@@ -74,7 +82,7 @@ def told_of_pod(snapshot: JobSnapshot, message: str) -> str:
     return told_of(message, f"spec.{field}", job_pod(snapshot, None, 1)["spec"], user)
 
 
-def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
+def _worker_spec(snapshot: JobSnapshot, attempt: int, *, rides: bool) -> dict[str, Any]:
     memory, claims = job_share(snapshot.spec), worker_claims(snapshot.spec)
     volumes, mounts = claim_volumes(claims.read, claims.written, secret_names(snapshot.spec))
     reads: tuple[ModelSource, *tuple[InputPlace | None, ...]]
@@ -91,11 +99,12 @@ def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
         "image": snapshot.runtime_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", module],
-        "env": [*offline_environment(*reads), *_environment(worker, attempt, snapshot.uid), *memory.environment],
-        "resources": {
-            "requests": {"cpu": WORKER_CPU, "memory": memory.request},
-            "limits": {HARVEST_RESOURCE: str(snapshot.spec.devices), "memory": memory.limit},
-        },
+        "env": [
+            *offline_environment(*reads),
+            *_environment(worker, attempt, snapshot.uid),
+            *(_ride_environment(snapshot) if rides else memory.environment),
+        ],
+        "resources": _ride_resources(memory) if rides else _resources(memory, snapshot.spec.devices),
         "securityContext": container_security_context(),
         # A crash leaves its traceback in the status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -110,6 +119,28 @@ def _worker_spec(snapshot: JobSnapshot, attempt: int) -> dict[str, Any]:
         "containers": [container],
         "volumes": volumes,
     }
+
+
+def _resources(memory: MemoryShare, devices: int) -> dict[str, Any]:
+    return {
+        "requests": {"cpu": WORKER_CPU, "memory": memory.request},
+        "limits": {HARVEST_RESOURCE: str(devices), "memory": memory.limit},
+    }
+
+
+def _ride_resources(memory: MemoryShare) -> dict[str, Any]:
+    """A seat in place of a device. The model is the engine's, so little of the job's memory is asked for."""
+    return {
+        "requests": {"cpu": WORKER_CPU, "memory": str(min(memory.own_bytes, _RIDER_BYTES))},
+        "limits": {RIDE_RESOURCE: "1", "memory": memory.limit},
+    }
+
+
+def _ride_environment(snapshot: JobSnapshot) -> list[dict[str, str]]:
+    """Where a batch's rows go; a tuner finds its engine by what the seat brings along."""
+    if snapshot.spec.batch_inference is None or snapshot.engine_url is None:
+        return []
+    return [{"name": ENGINE_URL_ENV, "value": snapshot.engine_url}]
 
 
 def _environment(worker: TuningSpec | BatchSpec, attempt: int, uid: str) -> list[dict[str, str]]:

@@ -97,7 +97,9 @@ def _decide_unfinished(snapshot: JobSnapshot, attempts: Attempts, start: Start, 
         attempt = attempts.started + 1
         children = (job_pod(snapshot, start.assignment, attempt),)
         devices = ", ".join(start.assignment.devices)
-        notes.append(Note("Normal", "Started", f"attempt {attempt} on node {start.assignment.node}, devices {devices}"))
+        where = f"node {start.assignment.node}, devices {devices}"
+        rides = ", in the engine there" if start.assignment.rides else ""
+        notes.append(Note("Normal", "Started", f"attempt {attempt} on {where}{rides}"))
     notes += [*_problem_note(snapshot, start), *_trial_note(snapshot)]
     says = _says(snapshot, start.running, preempted(snapshot, start.pod, now), Say("False", "Unfinished"))
     own = conditions(snapshot, now, says)
@@ -166,8 +168,8 @@ def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float
         waits.append(attempts.next_start - now)
     if start.running.reason == "Stopping" or any(pod.deleting for pod in snapshot.pods):
         waits.append(FORCE_SECONDS)
-    if start.running.reason == "LeaseExpired":
-        # That the node is heard again wakes nobody.
+    if start.running.reason in ("LeaseExpired", "EngineAway"):
+        # That the node is heard again, or its engine has an address, wakes nobody.
         waits.append(HEARTBEAT_SECONDS)
     left = left_seconds(snapshot, now)
     if left is not None:
@@ -220,6 +222,7 @@ def _status(
         "failures": attempts.failures,
         "countedAttempt": attempts.counted,
         "startFailure": failure.to_wire() if failure else None,
+        "rideRefused": snapshot.status.ride_refused or (attempts.ride_refused or "")[:1024] or None,
         "progress": progress.to_wire() if progress else None,
         "startTime": snapshot.status.start_time or (rfc3339(min(starts), "seconds") if starts else None),
         "completionTime": completion,

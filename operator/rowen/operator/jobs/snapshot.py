@@ -44,6 +44,8 @@ class JobSnapshot:
     """What the API server said to a dry run of the pod; None before it."""
     listening: Listening | None = None
     """When changes would have been heard; None while none would."""
+    engine_url: str | None = None
+    """Of the engine on the assignment's device; None where it is not known."""
     wait: StartWait | None = None
     """The wait for the assignment's tenant; None while it runs, or there is none."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rowen.crds.job.offline_job_status import Assignment, StartFailure
 from rowen.operator.jobs.attempts import Attempts, attempts_of
-from rowen.operator.jobs.delay import Delay, place_of
+from rowen.operator.jobs.delay import Delay, Place, place_of
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.jobs.start_wait import Cause, StartWait, advanced
 from rowen.operator.pods.view import PodView
@@ -46,6 +46,9 @@ def start_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Start:
         return Start(None, place.pod, place.running, told)
     if told:
         return Start(place.assignment, place.pod, _not_started(told, place.assignment), told)
+    unseated = _unseated(attempts, place)
+    if unseated:
+        return Start(place.assignment, None, _not_started(unseated, place.assignment), unseated, failed_now=True)
     left = _left_seconds(snapshot, place.delay, now)
     if place.delay is None or left is None or left >= 0:
         return Start(place.assignment, place.pod, place.running, None, left_seconds=left)
@@ -75,6 +78,18 @@ def waited(snapshot: JobSnapshot, before: StartWait | None, now: float, listened
     ran = max((pod.attempt for pod in snapshot.pods if pod.started_at is not None), default=0)
     obstacle, cause = (place.delay.obstacle, place.delay.cause) if place.delay else (None, None)
     return advanced(before, place.assignment.id, ran, listened, idle=place.idle, obstacle=obstacle, cause=cause)
+
+
+def _unseated(attempts: Attempts, place: Place) -> StartFailure | None:
+    """That the assignment's engine does not compute the job, as its worker said: another attempt would wait in vain."""
+    last, assignment = attempts.last_ended, place.assignment
+    if last is None or last.result is None or assignment is None or place.pod is not None:
+        return None
+    if attempts.last_ending != "Unseated" or last.assignment != assignment.id:
+        return None
+    return StartFailure(
+        assignment=assignment.id, reason=last.result.reason, message=last.result.message[:1024], cause="Node"
+    )
 
 
 def _left_seconds(snapshot: JobSnapshot, delay: Delay | None, now: float) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rowen.crds.job.worker import WorkerResult
-from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ONLINE_RESOURCE
+from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ONLINE_RESOURCE, RIDE_RESOURCE
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.pods.container_ends import Ends, ends_of
 
@@ -40,6 +40,8 @@ class PodView:
     node: str | None = None
     attempt: int = 0
     assignment: str | None = None
+    rides: bool = False
+    """It asks for a seat in an engine."""
     phase: str = "Pending"
     ready: bool = False
     deletion_deadline: float | None = None
@@ -103,6 +105,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         node=spec.get("nodeName"),
         attempt=_number((metadata.get("labels") or {}).get(ATTEMPT_LABEL)),
         assignment=(metadata.get("annotations") or {}).get(ASSIGNMENT_ANNOTATION),
+        rides=any(_requests(container, RIDE_RESOURCE) for container in spec["containers"]),
         phase=status.get("phase", "Pending"),
         ready=_condition(status, "Ready").get("status") == "True",
         deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
@@ -128,8 +131,12 @@ def _tenant(spec: Mapping[str, Any]) -> str:
 
 def requests_device(container: Mapping[str, Any]) -> bool:
     """Whether the container asks for `rowen.dev/online`, as an engine does."""
+    return _requests(container, ONLINE_RESOURCE)
+
+
+def _requests(container: Mapping[str, Any], resource: str) -> bool:
     limits: Mapping[str, Any] = (container.get("resources") or {}).get("limits") or {}
-    return ONLINE_RESOURCE in limits
+    return resource in limits
 
 
 def _ends(entries: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> tuple[Ends, ...]:

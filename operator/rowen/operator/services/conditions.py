@@ -14,10 +14,12 @@ from rowen.operator.decision import Refusal
 from rowen.operator.pods.container_ends import Ends
 from rowen.operator.pods.view import PodView, Problem
 from rowen.operator.say import Say
+from rowen.operator.services.co_serving import riding_told
 from rowen.operator.services.guard import Guard
 from rowen.operator.services.manifests import pod_template
 from rowen.operator.services.objective import Objective, Verdict, worst
 from rowen.operator.services.snapshot import ServiceSnapshot
+from rowen.operator.services.spatial import sharing_told
 
 _BETWEEN_STARTS = ("CrashLoopBackOff", "RunContainerError")
 _NOT_ATTACHED = (
@@ -214,6 +216,7 @@ def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
         return Say("False", "NoReport", "no fresh report of a node names a device of this service")
     offered = sum(device.harvestable for device in snapshot.devices)
     count = f"{offered} of {len(snapshot.devices)} devices are harvested"
+    count += riding_told(snapshot.spec, snapshot.devices) + sharing_told(snapshot.spec)
     if offered and guard.level == "Reduced":
         return Say("True", "HarvestReduced", f"{count}; {guard_told(guard)}")
     if offered:

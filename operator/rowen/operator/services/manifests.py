@@ -8,16 +8,20 @@ from rowen.crds.names import (
     GENERATION_ANNOTATION,
     HARVEST_MEMORY_ANNOTATION,
     ONLINE_RESOURCE,
+    SERVED_ANNOTATION,
     SERVICE_LABEL,
 )
 from rowen.crds.pod.pod_overlay import overlaid_engine
 from rowen.crds.service.engine_args import spreading_args
 from rowen.crds.service.online_service import Engine
+from rowen.crds.service.served import served_digest
 from rowen.operator.pods.owners import MANAGED_BY, owner_reference
 from rowen.operator.pods.security import container_security_context, pod_security_context
 from rowen.operator.pods.volumes import offline_environment
+from rowen.operator.services.co_serving import ride_environment, ride_terms
 from rowen.operator.services.engine_model import copy_container, engine_model, hub_environment, pod_volumes
 from rowen.operator.services.snapshot import ServiceSnapshot
+from rowen.operator.services.spatial import spatial_environment, spatial_terms
 
 PORT = 8000
 _ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -51,6 +55,8 @@ def pod_template(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
     own = engine.pod_template.metadata if engine.pod_template else None
     labels = {SERVICE_LABEL: snapshot.name, **MANAGED_BY}
     annotations = {HARVEST_MEMORY_ANNOTATION: _memory_settings(snapshot)}
+    if ride_terms(snapshot.spec):
+        annotations[SERVED_ANNOTATION] = served_digest(engine)
     return {
         "metadata": {
             "labels": {**((own and own.labels) or {}), **labels},
@@ -122,14 +128,21 @@ def _probes() -> dict[str, Any]:
 def _pod_spec(snapshot: ServiceSnapshot, engine: Engine) -> dict[str, Any]:
     model, runtime = engine.model, snapshot.runtime_image
     volumes, mounts = pod_volumes(model)
-    memory = engine_share(engine)
+    terms = ride_terms(snapshot.spec)
+    memory = engine_share(engine, terms.memory_bytes if terms else 0)
     devices = {ONLINE_RESOURCE: str(engine.devices_per_replica)}
     container = {
         "name": ENGINE_CONTAINER,
         "image": engine.image or runtime,
         "imagePullPolicy": "IfNotPresent",
         "command": engine_command(snapshot.name, engine),
-        "env": [*offline_environment(model), *hub_environment(model), *memory.environment],
+        "env": [
+            *offline_environment(model),
+            *hub_environment(model),
+            *memory.environment,
+            *ride_environment(terms),
+            *spatial_environment(spatial_terms(snapshot.spec)),
+        ],
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         **_probes(),
         "resources": {

@@ -1,12 +1,15 @@
 """Entry point of a batch inference worker."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 from rowen.crds.job.worker import BatchSpec
+from rowen.crds.names import ENGINE_URL_ENV
 from rowen.runtime.batch.file_output import FileOutput
 from rowen.runtime.batch.output import Output
+from rowen.runtime.batch.riding import job as riding
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.runner import write_problems
 from rowen.runtime.batch.store_output import StoreOutput
@@ -25,14 +28,23 @@ def answer_all(progress: Progress) -> str:
     progress.report(len(output.done), len(rows))
     write_problems(rows, output)
     if len(output.done) < len(rows):
-        # vLLM takes seconds to import: a job whose input is wrong should not wait for it.
-        from rowen.runtime.batch.job import answer_rest
-
-        asyncio.run(answer_rest(spec, rows, output, progress))
+        asyncio.run(_answer_rest(spec, rows, output, progress))
     progress.report(len(rows), len(rows))
     output.close()
     failed = f", {output.failed} of them errors (see {Path((spec.errors or spec.output).where).name})"
     return f"{len(rows)} rows{failed if output.failed else ''}"
+
+
+async def _answer_rest(spec: BatchSpec, rows: Rows, output: Output, progress: Progress) -> None:
+    """Raises `WorkerError`, `OSError`."""
+    engine = os.environ.get(ENGINE_URL_ENV)
+    if engine:
+        await riding.answer_rest(engine, rows, output, progress)
+        return
+    # vLLM takes seconds to import: a job whose input is wrong should not wait for it.
+    from rowen.runtime.batch import job
+
+    await job.answer_rest(spec, rows, output, progress)
 
 
 def _output(spec: BatchSpec, source: Path, rows: Rows) -> Output:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rowen.crds.job.worker import ExitCode, Location, TuningSpec
+from rowen.runtime.coserve.ride_link import ride_link
 from rowen.runtime.device_memory import worker_part
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.model_source import model_folder
@@ -38,7 +39,9 @@ def tune(progress: Progress) -> str:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.use_deterministic_algorithms(True)
     try:
-        metrics = Tuner(spec, model, dataset, results, progress, worker_part()).run()
+        link = ride_link()
+        part = None if link else worker_part()
+        metrics = Tuner(spec, model, dataset, results, progress, part, link).run()
     except WorkerError as error:
         if error.code is ExitCode.USER_ERROR:
             # The user is to hear of their error, whatever becomes of the output.

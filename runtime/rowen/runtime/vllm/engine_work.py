@@ -9,7 +9,7 @@ class EngineWork:
     def __init__(self, device: Online | None) -> None:
         self._device = device
         self._busy = False
-        self._begun: dict[int, int] = {}
+        self._begun: dict[int, tuple[int, int, int]] = {}
         self._last_end_ns = 0
 
     def raise_busy(self) -> None:
@@ -26,14 +26,19 @@ class EngineWork:
             self._device.idle()
             self._busy = False
 
-    def begin(self, step: int, now_ns: int) -> None:
-        """A step was handed to the worker. With asynchronous scheduling that is before the last one ended."""
+    def begin(self, step: int, now_ns: int, decode_rows: int = 0, prefill_tokens: int = 0) -> None:
+        """A step was handed to the worker. With asynchronous scheduling that is before the last one ended.
+
+        `decode_rows`: requests that get their next token in it, beside tokens of prompts.
+        """
         if self._device is not None:
-            self._begun[step] = now_ns
+            self._begun[step] = now_ns, decode_rows, prefill_tokens
 
     def end(self, step: int, now_ns: int) -> None:
         """The step's output is there."""
-        begin_ns = self._begun.pop(step, None)
-        if self._device is not None and begin_ns is not None:
-            self._device.step(max(begin_ns, self._last_end_ns), now_ns)
+        begun = self._begun.pop(step, None)
+        if self._device is not None and begun is not None:
+            begin_ns = max(begun[0], self._last_end_ns)
+            self._device.step(begin_ns, now_ns)
+            self._device.composition(now_ns - begin_ns, *begun[1:])
             self._last_end_ns = now_ns

@@ -10,6 +10,7 @@ from typing import Any
 
 from rowen.runtime.log import get_logger
 from rowen.runtime.native import Online, online
+from rowen.runtime.vllm.rows.marker import is_sent_as_row
 from rowen.runtime.vllm.token_times import TokenTimes
 
 log = get_logger()
@@ -32,13 +33,15 @@ INFERENCE_ROUTES = frozenset({
 class LifecycleMiddleware:
     """Pure ASGI: passes every message on unchanged."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, rows_ride: bool = False) -> None:
+        """`rows_ride`: the engine has batch rows below its online requests, and none of them is in flight."""
         self._app = app
         self._device = online()
+        self._rows_ride = rows_ride
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection."""
-        if self._device is None or not _is_inference(scope):
+        if self._device is None or not _is_inference(scope) or (self._rows_ride and _is_row(scope)):
             await self._app(scope, receive, send)
             return
         flight = Flight(self._device)
@@ -99,6 +102,10 @@ class Flight:
             # While this request still holds the gate closed, or the next stop could be counted as its own.
             self._device.record(self._begin_ns, times.ttft_ns, times.tpot_ns, times.tokens, present)
         self._device.idle()
+
+
+def _is_row(scope: Scope) -> bool:
+    return is_sent_as_row(scope.get("headers", ()))
 
 
 def _is_inference(scope: Scope) -> bool:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from rowen.crds.names import ENGINE_SOCKET_ENV, POOL_BYTES_ENV
+from rowen.crds.names import ENGINE_SOCKET_ENV, POOL_BYTES_ENV, RIDE_TERMS_ENV
 from rowen.runtime.log import get_logger
 
 log = get_logger()
@@ -49,17 +49,20 @@ def _install() -> None:
     if not tested:
         log.warning("this version of vLLM was not tried with Rowen", vllm=__version__, tried=f"{TESTED_VERSION}x")
     pooled = _pooled(tested)
+    co_serving = _co_serving(tested)
 
     def built(app: FastAPI) -> Any:
         stack = build(app)
         try:
-            return LifecycleMiddleware(stack)
+            return LifecycleMiddleware(stack, rows_ride=co_serving is not None)
         except Exception as error:
             give_up("requests cannot be told", error)
             return stack
 
     def chosen(config: SchedulerConfig) -> type:
         scheduler = pooled(config) if pooled else choose(config)
+        if co_serving:
+            scheduler = co_serving(scheduler)
         try:
             waits = {"shortage_wait_seconds": SHORTAGE_WAIT_SECONDS} if pooled else {}
             return reporting(scheduler, **waits)
@@ -99,3 +102,53 @@ def _pooled(tested: bool) -> Callable[[Any], type] | None:
         return ElasticScheduler
 
     return scheduler
+
+
+def _co_serving(tested: bool) -> Callable[[type], type] | None:
+    """With terms: has fine-tuning ride, and tells how a scheduler becomes one in which batch rows ride."""
+    if not os.environ.get(RIDE_TERMS_ENV):
+        return None
+    if ":" in os.environ[ENGINE_SOCKET_ENV]:
+        log.error("nothing rides in an engine on several devices")
+        return None
+    if not tested:
+        log.error("nothing rides in this version of vLLM")
+        return None
+    try:
+        return _with_rows if _have_riders() else None
+    except Exception as error:
+        log.error("nothing rides in this engine", error=f"{type(error).__name__}: {error}")
+        return None
+
+
+def _have_riders() -> bool:
+    """Has fine-tuning ride in the engine's worker. False: the terms make no sense, which was said."""
+    from vllm.v1.worker import cpu_worker
+
+    from rowen.runtime.coserve.shared import engine_terms
+    from rowen.runtime.vllm.riding.core import watch_cores
+    from rowen.runtime.vllm.riding.worker import riding
+
+    if engine_terms() is None:
+        return False
+    watch_cores()
+    # With a `memoryLimit` it is Rowen's already.
+    cpu_worker.CPUWorker = riding(cpu_worker.CPUWorker, _board)
+    return True
+
+
+def _board(config: Any, model: Any) -> Any:
+    # Much is imported for it, which the engine's other processes do not need.
+    from rowen.runtime.vllm.riding.boarding import board
+
+    return board(config, model)
+
+
+def _with_rows(scheduler: type) -> type:
+    try:
+        from rowen.runtime.vllm.rows.scheduler import riding_rows
+
+        return riding_rows(scheduler)
+    except Exception as error:
+        log.error("no batch rows ride in this engine", error=f"{type(error).__name__}: {error}")
+        return scheduler

@@ -1,6 +1,7 @@
 """An engine's scheduler that tells the device when the engine has work.
 
-vLLM's scheduler interface is not public: of it no more is used than six methods, whatever arguments they have.
+vLLM's scheduler interface is not public: of it no more is used than six methods, whatever arguments they have, and what
+their output says of the step where it is as known.
 """
 
 import time
@@ -10,6 +11,7 @@ from typing import Any
 from rowen.runtime.log import get_logger
 from rowen.runtime.native import Online, online
 from rowen.runtime.vllm.engine_work import EngineWork
+from rowen.runtime.vllm.made_of import made_of
 
 log = get_logger()
 
@@ -101,7 +103,7 @@ class Reports:
 
 def _begin(work: EngineWork, output: Any, begin_ns: int) -> None:
     if output.total_num_scheduled_tokens > 0:
-        work.begin(id(output), begin_ns)
+        work.begin(id(output), begin_ns, *made_of(output))
 
 
 def give_up(what: str, error: Exception) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rowen.crds.common import is_true
 from rowen.crds.job.offline_job_status import CandidateExplanation, OfflineJobStatus, Throughput
 from rowen.scheduler.cli.tables import table
+from rowen.scheduler.model.mode import mode_told
 
 
 def show(
@@ -78,7 +79,7 @@ def show_answer(answer: Mapping[str, Any], added: int, console: Console) -> None
         if job["action"] != "place":
             say(f"{subject} would not be placed: {job['message']}")
         else:
-            say(f"{subject} would go to {_place(job)}: {_throughput(job)}")
+            say(f"{subject} would go to {_place(job)}{mode_told(job.get('mode'))}: {_throughput(job)}")
         show_candidates([CandidateExplanation.from_wire(entry) for entry in job.get("candidates", ())], console)
 
 
@@ -102,5 +103,6 @@ def _factors(candidates: Sequence[CandidateExplanation]) -> list[str]:
         factors = (
             candidate.idle, candidate.memory, candidate.alignment, candidate.sharing, candidate.predicted_fraction
         )  # fmt: skip
-        rows.append(("*" if candidate.chosen else "", _name(candidate), *(f"{factor:.2f}" for factor in factors)))
-    return table(("", "CANDIDATE", "IDLE", "MEMORY", "ALIGN", "SHARING", "PREDICTED"), rows)
+        mode = candidate.mode or "Preempt"
+        rows.append(("*" if candidate.chosen else "", _name(candidate), mode, *(f"{factor:.2f}" for factor in factors)))
+    return table(("", "CANDIDATE", "MODE", "IDLE", "MEMORY", "ALIGN", "SHARING", "PREDICTED"), rows)

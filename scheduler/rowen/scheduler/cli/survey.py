@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from rowen.crds.common import find_condition
-from rowen.crds.harvest.node_harvest import NodeHarvestStatus
-from rowen.crds.job.offline_job_status import OfflineJobStatus
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus, OfflineTenant
+from rowen.crds.job.offline_job_status import CO_SERVE, OfflineJobStatus
 from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.kube.client import Client, Raw
 from rowen.kube.errors import RefusedError
@@ -207,9 +207,14 @@ def _service(raw: Raw) -> dict[str, Any]:
         "sloMet": met.status if met else "Unknown",
         "ttft": status.ttft.display if status.ttft else None,
         "tpot": status.tpot.display if status.tpot else None,
+        "mode": (raw["spec"].get("harvest") or {}).get("mode"),
         "harvest": harvest.status if harvest else "Unknown",
         "harvested": status.harvested,
     }
+
+
+def _tenant(tenant: OfflineTenant) -> str:
+    return f"{tenant.pod.namespace}/{tenant.job or tenant.pod.name}"
 
 
 def _devices(raw: Raw, heard: Mapping[str, float], now: float) -> list[dict[str, Any]]:
@@ -230,7 +235,9 @@ def _devices(raw: Raw, heard: Mapping[str, float], now: float) -> list[dict[str,
             "service": f"{device.online.pod.namespace}/{device.online.service or device.online.pod.name}"
             if device.online
             else None,
-            "tenants": [f"{each.pod.namespace}/{each.job or each.pod.name}" for each in device.tenants],
+            "tenants": [_tenant(each) for each in device.tenants],
+            "riders": [_tenant(each) for each in device.tenants if each.mode == CO_SERVE],
+            "coServing": device.co_serving.to_wire() if device.co_serving else None,
             **heartbeat_fields(node, heard),
             "reportedSecondsAgo": reported,
         }

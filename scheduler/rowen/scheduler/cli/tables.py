@@ -40,7 +40,7 @@ def show_overview(found: Overview, console: Console) -> None:
 
 
 _NODE_HEADINGS = ("NODE", "DEVICES", "HARVESTABLE", "TENANTS", "IDLE", "HARVESTED", "LENT", "HEARTBEAT", "REPORT AGE")
-_SERVICE_HEADINGS = ("NAMESPACE", "SERVICE", "READY", "SLO", "TTFT", "TPOT", "HARVEST", "HARVESTED")
+_SERVICE_HEADINGS = ("NAMESPACE", "SERVICE", "READY", "SLO", "TTFT", "TPOT", "MODE", "HARVEST", "HARVESTED")
 
 
 def _node_row(node: Mapping[str, Any]) -> list[object]:
@@ -52,7 +52,7 @@ def _node_row(node: Mapping[str, Any]) -> list[object]:
 
 def _service_row(service: Mapping[str, Any]) -> list[object]:
     ready = f"{service['ready'] or 0}/{service['replicas'] or 0}"
-    rest = [service[key] for key in ("sloMet", "ttft", "tpot", "harvest", "harvested")]
+    rest = [service[key] for key in ("sloMet", "ttft", "tpot", "mode", "harvest", "harvested")]
     return [service["namespace"], service["name"], ready, *rest]
 
 
@@ -65,7 +65,7 @@ def _age(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds:.0f}s"
 
 
-_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "HEARTBEAT", "SERVICE", "TENANTS")
+_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "HEARTBEAT", "SERVICE", "SEATS", "TENANTS")
 _OWNERS = {
     "FIXED": "fixed",
     "ONLINE": "used",
@@ -86,6 +86,17 @@ def cut(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most - 1], f"{len(lines) - most + 1} more: --node shows one node"]
 
 
+def _seats(device: Mapping[str, Any]) -> str | None:
+    """Those that are taken in its engine, and how much rides; None where its engine takes no jobs in."""
+    found = device["coServing"]
+    if found is None:
+        return None
+    if found.get("ended"):
+        return f"ended: {found['ended']}"
+    rate = sum(found[f"{kind}TokensPerSecond"] for kind in ("forward", "solo", "row"))
+    return f"{len(device['riders'])}/{found['seats']}, {rate:.0f} tokens/s"
+
+
 def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
     if "problem" in device:
         return [device["node"], device["problem"], *[""] * (len(_DEVICE_HEADINGS) - 2 + (len(_OWNERS) if wide else 0))]
@@ -99,6 +110,7 @@ def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
         f"{device['harvested']:.0%}",
         _heartbeat(device),
         device["service"],
-        ",".join(device["tenants"]) or None,
+        _seats(device),
+        ",".join(f"{each} (rides)" if each in device["riders"] else each for each in device["tenants"]) or None,
         *(memory if wide else ()),
     ]

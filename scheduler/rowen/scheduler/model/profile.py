@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from rowen.scheduler.model.evidence import MemoryEvidence
+from rowen.scheduler.model.rider import own_class
 
 ProfileKey = tuple[str, str]
 """Workload class and device type."""
@@ -220,9 +221,11 @@ def _witnesses(profile: Profile | None) -> tuple[Witness, ...]:
 def solo_rate(profiles: Mapping[ProfileKey, Profile], workload: str, device_types: Sequence[str]) -> float | None:
     """Tokens per second alone on devices of these types, of which the slowest sets the pace in lockstep.
 
-    None while it is not known of each.
+    None while it is not known of each. Of jobs that ride it is that of the same jobs by themselves, as far as that is
+    known: an SLA is a part of it.
     """
-    known = [profiles.get((workload, type_)) for type_ in device_types]
+    alone = own_class(workload)
+    known = [profiles.get((alone, type_)) or profiles.get((workload, type_)) for type_ in device_types]
     rates = [profile.tokens_per_second for profile in known if profile is not None]
     return min(rates) if rates and len(rates) == len(known) else None
 

@@ -12,6 +12,7 @@ from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import memory_factor
 from rowen.scheduler.model.prediction import seen_idle
 from rowen.scheduler.model.profile import Profile, ProfileKey, Window, given, refined
+from rowen.scheduler.model.rider import own_class
 from rowen.scheduler.snapshot import JobView, Placement
 
 _COVERED = 0.99
@@ -85,12 +86,13 @@ def learn(
 ) -> Track:
     """Takes what the track has gathered into its profile, once that is `least` granted seconds; the track without it.
 
-    `solo`: what the job's spec says, where there is no profile yet. What was gathered on devices of several types is no
-    type's own throughput, so it teaches none.
+    `solo`: what the job's spec says, where there is no profile yet; it speaks of the job by itself, also where it
+    rides. What was gathered on devices of several types is no type's own throughput, so it teaches none.
     """
     keys = [(track.workload, type_) for type_ in track.device_types]
     if solo is not None:
-        profiles.update((key, given(solo, now)) for key in keys if key not in profiles)
+        alone = [(own_class(track.workload), type_) for type_ in track.device_types]
+        profiles.update((key, given(solo, now)) for key in alone if key not in profiles)
     if len(keys) != 1 or track.unlearned_granted < least or track.unlearned_tokens <= 0:
         return track
     key = keys[0]

@@ -12,6 +12,8 @@ from rowen.scheduler.snapshot import JobView, NodeView, Placement, PodView
 
 _STALE_SECONDS = 3.0 * PROGRESS_SECONDS
 """A measurement that is older says nothing of now, though the node is there."""
+_SEAT_ABSENCE_SECONDS = 150.0
+"""How long an engine may be away before its riders are moved: their workers ask for it for 120 s, then say so."""
 
 
 class Reason(StrEnum):
@@ -25,6 +27,8 @@ class Reason(StrEnum):
     PATTERN_CHANGED = "PatternChanged"
     MADE_WAY = "MadeWay"
     NOT_STARTED = "NotStarted"
+    RIDE_ENDED = "RideEnded"
+    RIDE_REFUSED = "RideRefused"
     SUSPENDED = "Suspended"
     FINISHED = "Finished"
 
@@ -97,24 +101,50 @@ def loss(
         return None
     if not node.ready and not _reported(node, pod):
         return Loss(Reason.NODE_LOST, f"{placement.node}: node is not Ready and the job does not run there")
+    absence = max(policy.absence_seconds, _SEAT_ABSENCE_SECONDS) if placement.rides else policy.absence_seconds
     for id_ in current.devices:
-        found = _device_loss(node, id_, history, listening, now, policy)
+        found = _device_loss(node, id_, history, listening, now, absence)
         if found is not None:
             return found
     return None
 
 
 def _device_loss(
-    node: NodeView, id_: str, history: History, listening: Listening, now: float, policy: Policy
+    node: NodeView, id_: str, history: History, listening: Listening, now: float, absence: float
 ) -> Loss | None:
+    """`absence`: seconds that its engine may be away."""
     device = node.device(id_)
     if device is None:
         return Loss(Reason.DEVICE_GONE, f"{node.name}/{id_}: the node no longer reports this device")
     if device.refusal:
         return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: {device.refusal}")
     absent = 0.0 if device.attached else listening.silence(history.absences.get(device.key, now), now)
-    if absent > policy.absence_seconds:
+    if absent > absence:
         return Loss(Reason.HARVEST_DISABLED, f"{node.name}/{id_}: no online engine attached for {absent:.0f} s")
+    return None
+
+
+def unseated(job: JobView, placement: Placement, node: NodeView | None) -> Loss | None:
+    """Why a job cannot stay in the engine that computes it; None when it can, or runs by itself.
+
+    An engine that is away, or has just come back, may take it in again: its worker asks for that.
+    """
+    if not placement.rides or node is None:
+        return None
+    place = f"{placement.node}/{'+'.join(placement.devices)}"
+    if job.status.ride_refused:
+        return Loss(Reason.RIDE_REFUSED, f"{place}: the engine refused to compute it: {job.status.ride_refused}")
+    for view in filter(None, map(node.device, placement.devices)):
+        if not view.attached:
+            continue
+        if view.engine is None:
+            return Loss(Reason.RIDE_ENDED, f"{place}: its service has another mode, model or arguments now")
+        if view.engine.ended:
+            return Loss(Reason.RIDE_ENDED, f"{place}: nothing rides in its engine any more: {view.engine.ended}")
+        if view.engine.served.namespace != job.namespace:
+            return Loss(Reason.RIDE_ENDED, f"{place}: its engine is one of another namespace now")
+        if job.rider is None or view.engine.served.model != job.rider.model:
+            return Loss(Reason.RIDE_ENDED, f"{place}: its engine serves another model now")
     return None
 
 

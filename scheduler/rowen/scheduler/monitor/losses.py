@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.disruption import spared
-from rowen.scheduler.monitor.lease import Loss, loss, not_started, silence, violation
+from rowen.scheduler.monitor.lease import Loss, loss, not_started, silence, unseated, violation
 from rowen.scheduler.monitor.surplus import surplus
 from rowen.scheduler.occupancy import pod_of
 from rowen.scheduler.policy import Policy
@@ -43,8 +43,8 @@ def taken_away(
             job, placement, node, pod, history, now, policy,
             listening=snapshot.listening, overdue=placement.node in lost,
         )  # fmt: skip
-        # That no pod starts where the node or the device is gone is a consequence: the cause is told.
-        found = found or not_started(job, node, pod)
+        # That no pod starts where the node, the device or the seat is gone is a consequence: the cause is told.
+        found = found or unseated(job, placement, node) or not_started(job, node, pod)
         if found is not None:
             losses[job.uid] = found
     return losses | surplus(snapshot, (each for each in _held(snapshot) if each[0].uid not in losses))

@@ -62,7 +62,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
     after = replace(
         history,
         profiles=profiles,
-        errors=_in_use(errors, profiles, snapshot),
+        errors=_in_use(errors, profiles, snapshot, tracks),
         tracks=tracks,
         backoffs=kept(history.backoffs, snapshot.jobs, snapshot.nodes, now, policy),
         absences=_absences(history, snapshot, now),
@@ -72,10 +72,14 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
 
 
 def _in_use(
-    errors: Mapping[str, PredictionError], profiles: Mapping[ProfileKey, Profile], snapshot: Snapshot
+    errors: Mapping[str, PredictionError],
+    profiles: Mapping[ProfileKey, Profile],
+    snapshot: Snapshot,
+    tracks: Mapping[str, Track],
 ) -> dict[str, PredictionError]:
     """The errors of classes that have a profile or a job."""
     known = {workload for workload, _ in profiles} | {job.workload for job in snapshot.jobs.values()}
+    known |= {track.workload for track in tracks.values()}
     return {workload: error for workload, error in errors.items() if workload in known}
 
 
@@ -163,7 +167,7 @@ def _begin(reading: Reading) -> Track:
     return Track(
         assignment=reading.placement.id,
         pod=reading.pod.name,
-        workload=reading.job.workload,
+        workload=reading.workload,
         device_types=reading.device_types,
         since=min(reading.placement.time, reading.heard),
         time=reading.heard,

@@ -8,6 +8,7 @@ from rowen.scheduler.history import History
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import Features
 from rowen.scheduler.model.idle import IdleLevel
+from rowen.scheduler.model.rider import ride_class
 from rowen.scheduler.monitor.learning import expected_fraction, memory_features, promised_fraction
 from rowen.scheduler.occupancy import pod_of, tenancies
 from rowen.scheduler.policy import Policy
@@ -27,6 +28,8 @@ class Reading:
     """Since when the node's heartbeats have followed one another."""
     stamp: float
     """The node's own time of it."""
+    workload: str
+    """The class of what is learned from it."""
     tokens: int
     granted: float
     tenants: int
@@ -58,7 +61,7 @@ def readings_of(
         if track is not None and (track.assignment, track.pod, track.time) == (job.placement.id, pod.name, node.told):
             known.add(job.uid)
         else:
-            appetite = history.appetite(job)
+            appetite = None if job.placement.rides else history.appetite(job)
             found[job.uid] = _reading(job, job.placement, pod, node, node.told, node.reported, held, appetite)
     return found, known
 
@@ -76,6 +79,9 @@ def _reading(
     # Whose image is still pulled takes nothing; the job's own entry counts in any case.
     tenants = max(sum(tenant is own or tenant.attached for tenant in device.tenants) for device, own in held)
     devices = [device for device, _ in held]
+    promised = promised_fraction(placement, devices, tenants, appetite)
+    # Of an engine that computes a job the device's idle time says little: only what it makes is judged.
+    expected = IdleLevel(promised or 0.0, 0.0) if placement.rides else expected_fraction(devices, tenants, appetite)
     return Reading(
         job=job,
         placement=placement,
@@ -83,13 +89,14 @@ def _reading(
         heard=heard,
         steady=node.steady,
         stamp=stamp,
+        workload=ride_class(job.workload) if placement.rides else job.workload,
         tokens=max(tenant.tokens for _, tenant in held),
         granted=max(tenant.granted for _, tenant in held),
         tenants=tenants,
         device_types=_types(placement, node),
-        expected=expected_fraction(devices, tenants, appetite),
-        promised=promised_fraction(placement, devices, tenants, appetite),
-        memory=memory_features(job, devices),
+        expected=expected,
+        promised=promised,
+        memory=None if placement.rides else memory_features(job, devices),
     )
 
 

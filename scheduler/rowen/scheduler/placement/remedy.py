@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 
 from rowen.scheduler.history import History
 from rowen.scheduler.monitor.lease import Loss, Reason
-from rowen.scheduler.occupancy import attached, pod_of
+from rowen.scheduler.occupancy import attached, hangs, pod_of
 from rowen.scheduler.placement.census import Held, pod_key
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.fleet import Fleet
-from rowen.scheduler.placement.search.choice import claim_of
+from rowen.scheduler.placement.search.choice import claimed
 from rowen.scheduler.placement.search.request import LEAST_FRACTION, Choice, Request
-from rowen.scheduler.snapshot import JobKey, JobView, PodView, Snapshot
+from rowen.scheduler.snapshot import JobKey, JobView, Snapshot
 
-_HANGS_SECONDS = 60.0
-"""How long after its grace period a pod that is being deleted is waited for."""
 Search = Callable[[JobView, str], tuple[Request, Choice]]
 """Looks for a place for a job on any node but that one."""
 
@@ -71,22 +69,18 @@ def remedies(
             found.stays[uid] = choice
         else:
             found.losses[uid] = lost
-            fleet.add(claim_of(job, best.node, best.devices, request.promise, request.appetite, best.rate))
+            fleet.add(claimed(request, best))
     return found
 
 
 def _leaving(snapshot: Snapshot, now: float) -> set[str]:
     """Keys of those who were withdrawn before or are being deleted; not for ever: a pod may hang in its deletion."""
-    found = {pod_key(pod) for pod in snapshot.pods if pod.job is not None and not _hangs(pod, now)}
+    found = {pod_key(pod) for pod in snapshot.pods if pod.job is not None and not hangs(pod, now)}
     for uid, job in snapshot.jobs.items():
         if job.deleting:
             pod = pod_of(job, snapshot)
-            found |= set() if pod is not None and _hangs(pod, now) else {uid}
+            found |= set() if pod is not None and hangs(pod, now) else {uid}
     return found
-
-
-def _hangs(pod: PodView, now: float) -> bool:
-    return pod.gone_by is not None and now > pod.gone_by + _HANGS_SECONDS
 
 
 def _idle(claim: Claim, snapshot: Snapshot, fleet: Fleet) -> set[str]:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rowen.crds.job.offline_job_status import CandidateExplanation, Explanation
+from rowen.scheduler.model.mode import mode_of
 from rowen.scheduler.placement.search.choice import EXPLAINED
-from rowen.scheduler.placement.search.request import Candidate, product_told, rate_told
+from rowen.scheduler.placement.search.request import Candidate, rate_told
 
 _STEADY = 0.05
 """A factor has to move so far, an amount of memory by more than so much of itself, to be told anew."""
@@ -30,6 +31,7 @@ def entries(
 def _entry(candidate: Candidate, words: Callable[[str], str], *, chosen: bool) -> CandidateExplanation:
     prediction = candidate.prediction
     return CandidateExplanation(
+        mode=mode_of(rides=candidate.rides, shares=candidate.shares),
         node=candidate.node,
         devices=list(candidate.devices),
         idle=round(prediction.idle, 3),
@@ -46,7 +48,7 @@ def _verdict(candidate: Candidate, *, chosen: bool) -> str:
     prediction = candidate.prediction
     word = "chosen" if chosen else "fits"
     return (
-        f"{word}: predicted {prediction.fraction:.2f} = {product_told(prediction)}"
+        f"{word}: predicted {prediction.fraction:.2f} = {candidate.product}"
         f"{rate_told(candidate.rate)}, harvests {candidate.gain:+.2f} devices"
     )
 

@@ -123,6 +123,8 @@ class JobReply(ApiModel):
     """keep, place, revoke, wait or hold."""
     node: str | None = None
     devices: list[str] = []
+    mode: str | None = None
+    """`CoServe`: in the engine of its device; `Spatial`: beside it, while it serves too; absent: beside it."""
     predicted_fraction: float | None = None
     predicted_tokens_per_second: float | None = None
     """Where the throughput of its class alone on such a device is known."""

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rowen.scheduler.decision import Action, Decision, Outcome
 from rowen.scheduler.history import History
+from rowen.scheduler.model.rider import ride_class
 from rowen.scheduler.monitor.backoff import ahead
 from rowen.scheduler.monitor.scoring import ErrorSample
 from rowen.scheduler.snapshot import JobKey, Snapshot
@@ -79,7 +80,8 @@ class Metrics:
         for outcome in decision.outcomes:
             self._gauge_job(outcome, history)
         self._margin.clear()
-        for workload in {job.workload for job in snapshot.jobs.values()} & history.errors.keys():
+        classes = {job.workload for job in snapshot.jobs.values()}
+        for workload in (classes | set(map(ride_class, classes))) & history.errors.keys():
             self._margin.labels(workload).set(history.error(workload).bound)
         backed_off = ahead(history.backoffs, now)
         tally = Tally(_state(outcome, backed_off) for outcome in decision.outcomes)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
+from rowen.scheduler.model.rider import ride_class
 from rowen.scheduler.placement.search.choice import Page
 from rowen.scheduler.placement.search.request import Candidate
 from rowen.scheduler.serve.explanation import entries
@@ -118,6 +119,7 @@ class Teller:
             action=outcome.action.value,
             node=placement.node if placement else None,
             devices=list(placement.devices) if placement else [],
+            mode=placement.mode if placement else None,
             predicted_fraction=None if outcome.fraction is None else round(outcome.fraction, 3),
             predicted_tokens_per_second=self._rate(outcome),
             message=self._words(outcome.message),
@@ -129,5 +131,6 @@ class Teller:
         if placement is None or node is None or fraction is None:
             return None
         types = {view.type for view in map(node.device, placement.devices) if view is not None}
-        solo = self._history.solo(outcome.job.workload, *types)
+        workload = ride_class(outcome.job.workload) if placement.rides else outcome.job.workload
+        solo = self._history.solo(workload, *types)
         return None if solo is None else round(solo * fraction, 1)

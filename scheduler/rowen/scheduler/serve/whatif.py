@@ -28,9 +28,16 @@ class Prospect:
 def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Prospect:
     """Where a job would go if it were alone in the queue, with the factors of the first candidates."""
     places, request = _alone(snapshot, history, job, now, policy)
+    settled = places.settled(request)
+    if settled.choice.chosen is not None and settled.choice.chosen.rides:
+        others = survey(request, places.fleet, policy).candidates
+        return Prospect(Choice((settled.choice.chosen, *others)), "")
     liked = survey(places.liked(request), places.fleet, policy)
     choice = liked if liked.chosen is not None else survey(request, places.fleet, policy)
-    return Prospect(choice, refused(job, choice, places.fleet) if choice.chosen is None else "")
+    if choice.chosen is not None:
+        return Prospect(choice, "")
+    seatless = f"; not in an engine (CoServe): {settled.not_seated}" if settled.not_seated else ""
+    return Prospect(choice, refused(job, choice, places.fleet) + seatless)
 
 
 def candidates(
@@ -38,9 +45,13 @@ def candidates(
 ) -> list[Candidate]:
     """A page of all candidates of a job, as if it were alone in the queue."""
     places, request = _alone(snapshot, history, job, now, policy)
+    seat = places.seat(request).candidate
+    first = [seat] if seat is not None and page.offset == 0 else []
+    if seat is not None:
+        page = Page(max(0, page.offset - 1), page.limit - len(first))
     liked = places.liked(request)
     held = liked if fitting(liked, places.fleet, policy) else request
-    return survey_page(held, places.fleet, policy, page)
+    return first + survey_page(held, places.fleet, policy, page)
 
 
 def _alone(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> tuple[Places, Request]:

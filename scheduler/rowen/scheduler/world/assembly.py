@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rowen.crds import names
-from rowen.crds.harvest.node_harvest import OfflineTenant, OnlineTenant
-from rowen.scheduler.device import DeviceView, TenantView
+from rowen.crds.harvest.node_harvest import DeviceHarvest, OfflineTenant, OnlineTenant
+from rowen.scheduler.device import DeviceView, EngineView, TenantView
 from rowen.scheduler.monitor.hearing import Hearing
 from rowen.scheduler.placement.volumes import NO_VOLUMES, Volumes
 from rowen.scheduler.snapshot import JobView, NodeView, PodView, Snapshot
@@ -39,7 +39,7 @@ def assemble(
     for node in nodes:
         view = _node(node, reports.get(node.name), hearing, by_pod, by_service)
         views[node.name] = _kept(view, before.get(node.name))
-    holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.harvest_slots and not pod.ended)
+    holders = tuple(_holder(pod) for _, pod in sorted(by_pod.items()) if pod.holds and not pod.ended)
     renewed = {job.uid: _renewed(job, views, hearing) for job in jobs}
     return Snapshot(views, renewed, holders, hearing.listening, volumes)
 
@@ -106,9 +106,25 @@ def _device(
         refusal=_refusal(report.online, services) if report.online else "",
         restraint=_restraint(report.online, services) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),
+        engine=_engine(report, services, pod),
+        shares=_shares(report.online, services) if report.online else False,
         seen_idle=report.idle_fraction,
         deviation=device.idle.deviation,
     )
+
+
+def _engine(
+    report: DeviceHarvest, services: Mapping[ObjectKey, ServiceFacts], pod: PodFacts | None
+) -> EngineView | None:
+    """None too of a pod that serves what its service did before, or is going to."""
+    online = report.online
+    service = services.get((online.pod.namespace, online.service or "")) if online else None
+    if service is None or service.served is None:
+        return None
+    if pod is None or pod.annotations.get(names.SERVED_ANNOTATION) != service.served_digest:
+        return None
+    found = report.co_serving
+    return EngineView(service.served, found.seats, found.ended or "") if found else EngineView(service.served)
 
 
 def _online_memory(engine: PodFacts) -> int | None:
@@ -140,6 +156,11 @@ def _restraint(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts])
     return f"{_missed(online)}, one job at a time on each of its devices" if reduced else ""
 
 
+def _shares(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> bool:
+    service = services.get((online.pod.namespace, online.service or ""))
+    return service is not None and service.shares
+
+
 def _missed(online: OnlineTenant) -> str:
     return f"SLO guard: OnlineService {online.pod.namespace}/{online.service} misses its SLO beside offline work"
 
@@ -157,10 +178,11 @@ def _holder(pod: PodFacts) -> PodView:
         name=pod.name,
         node=pod.node,
         slots=pod.harvest_slots,
-        memory=(pod.memory or 0) // pod.harvest_slots,
+        memory=(pod.memory or 0) // pod.harvest_slots if pod.harvest_slots else 0,
         job=pod.labels.get(names.JOB_UID_LABEL),
         assignment=pod.annotations.get(names.ASSIGNMENT_ANNOTATION),
         devices=tuple(part.strip() for part in devices.split(",") if part.strip()),
         running=pod.running,
         gone_by=pod.gone_by,
+        rides=not pod.harvest_slots,
     )

@@ -13,13 +13,15 @@ from rowen.crds.faults import faults
 from rowen.crds.harvest.busy import BusyCells
 from rowen.crds.harvest.node_harvest import DeviceHarvest, NodeHarvestSpec, NodeHarvestStatus
 from rowen.crds.job.offline_job import OfflineJobSpec
-from rowen.crds.job.offline_job_status import Assignment, OfflineJobStatus
+from rowen.crds.job.offline_job_status import SPATIAL, Assignment, OfflineJobStatus
 from rowen.crds.pod.container_memory import memory_of_containers
 from rowen.crds.pod.pod_overlay import user_template
 from rowen.crds.pod.volume_claims import claim_names
 from rowen.crds.service.online_service import HarvestLevel, OnlineServiceSpec, stored_level
+from rowen.crds.service.served import served_digest
 from rowen.kube.timestamps import unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
+from rowen.scheduler.model.rider import Served, rider_of, served_by
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
 from rowen.scheduler.placement.constraints import Taint, constraints_of
 from rowen.scheduler.placement.spread_rules import labels_of, spread_of
@@ -67,6 +69,13 @@ class PodFacts:
     """When its grace period ends, Unix seconds; None while it is not being deleted."""
     online_devices: int = 0
     """Devices that it has as an engine."""
+    seats: int = 0
+    """Seats that it has in engines."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is offline work's."""
+        return self.harvest_slots > 0 or self.seats > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,12 @@ class ServiceFacts:
     harvest: bool
     level: HarvestLevel = "Full"
     """What the SLO guard lets be harvested."""
+    served: Served | None = None
+    """What jobs can ride along with; None where none rides."""
+    served_digest: str = ""
+    """What its pods say that serve that; while they are replaced, some say something else."""
+    shares: bool = False
+    """Whether offline work goes on beside its requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +152,7 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         memory=_sum(memory.own for memory in memories),
         most_memory=_sum(memory.most for memory in memories),
         harvest_slots=sum(int(amount.get(names.HARVEST_RESOURCE, "0")) for amount in amounts),
+        seats=sum(int(amount.get(names.RIDE_RESOURCE, "0")) for amount in amounts),
         online_devices=sum(int(amount.get(names.ONLINE_RESOURCE, "0")) for amount in amounts),
         ended=phase in ("Succeeded", "Failed"),
         running=phase == "Running",
@@ -146,10 +162,12 @@ def pod_facts(raw: Raw) -> PodFacts | None:
 
 def service_facts(raw: Raw) -> ServiceFacts:
     """Reads an OnlineService. Raises `pydantic.ValidationError`. One that is being deleted is not harvested."""
-    meta = raw["metadata"]
-    spec = OnlineServiceSpec.from_wire(raw["spec"])
+    meta, spec = raw["metadata"], OnlineServiceSpec.from_wire(raw["spec"])
     harvest = spec.harvest.enabled and "deletionTimestamp" not in meta
-    return ServiceFacts(meta["namespace"], meta["name"], harvest, stored_level(raw))
+    served = served_by(spec, meta["namespace"])
+    digest = served_digest(spec.engine) if spec.engine else ""
+    shares = spec.harvest.mode == SPATIAL
+    return ServiceFacts(meta["namespace"], meta["name"], harvest, stored_level(raw), served, digest, shares)
 
 
 def harvest_facts(raw: Raw) -> HarvestFacts:
@@ -191,6 +209,7 @@ def new_job(spec: OfflineJobSpec, uid: str, namespace: str, name: str, created: 
         counts_tokens=spec.template is None,
         sla=spec.sla.throughput_fraction if spec.sla else None,
         priority=spec.priority,
+        rider=rider_of(spec),
         constraints=constraints_of(template),
         claims=claim_names(spec)[:_MOST_CLAIMS],
         labels=labels_of(template),
@@ -265,6 +284,8 @@ def _placement(assignment: Assignment) -> Placement:
         renewed=unix_seconds(assignment.lease.renew_time or assignment.time),
         duration=assignment.lease.duration_seconds,
         tenants=assignment.tenants,
+        rides=assignment.rides,
+        shares=assignment.mode == SPATIAL,
     )
 
 

@@ -206,6 +206,7 @@ def _assignment(placement: Placement, before: Assignment | None) -> Assignment:
         devices=list(placement.devices),
         predicted_fraction=round(placement.predicted, 3),
         tenants=placement.tenants,
+        mode=placement.mode,
         time=rfc3339(placement.time, "microseconds"),
         lease=Lease(
             duration_seconds=round(placement.duration),

@@ -22,8 +22,8 @@ def cut_by_memory(request: dict[str, Any], answer: Any, length: Length) -> str |
 
     The model's own length cuts what is wanted, as it does online. A request of several prompts is not judged.
     """
-    wanted = next((request[name] for name in _WANTED if request.get(name)), None)
-    if length.fitting >= length.model or not isinstance(wanted, int) or not _is_cut(request, answer):
+    wanted = wanted_tokens(request)
+    if length.fitting >= length.model or wanted is None or not is_cut(request, answer):
         return None
     usage = answer["usage"]
     prompt = usage["prompt_tokens"] if "prompt_tokens" in usage else usage["input_tokens"]
@@ -35,7 +35,14 @@ def cut_by_memory(request: dict[str, Any], answer: Any, length: Length) -> str |
     )
 
 
-def _is_cut(request: dict[str, Any], answer: Any) -> bool:
+def wanted_tokens(request: dict[str, Any]) -> int | None:
+    """How many tokens an answer may have, where the request says so."""
+    wanted = next((request[name] for name in _WANTED if request.get(name)), None)
+    return wanted if isinstance(wanted, int) else None
+
+
+def is_cut(request: dict[str, Any], answer: Any) -> bool:
+    """Whether the answer, one of a single prompt, ends because it may be no longer."""
     if not isinstance(answer, dict):
         return False
     if answer.get("object") == "response":

@@ -80,6 +80,11 @@ class Trainer(SFTTrainer):
             learned += int(outputs.label_mask.sum())
         return total / learned
 
+    def base_loss(self) -> float:
+        """The same without the adapter."""
+        with self._learner.disable_adapter():
+            return self.held_out_loss()
+
     @override
     def floating_point_ops(self, inputs: Any) -> int:
         # Nobody asks for it, and it counts all weights at each step.

@@ -34,6 +34,10 @@ class Claim(NamedTuple):
     """The pod that reports tell of; None where there is none yet."""
     short: bool = False
     """Whether it is measured below its SLA: nobody joins it, whatever it is predicted."""
+    rides: bool = False
+    """Whether it is a seat in the engine of its device: it has no slot, and nothing of the device's memory."""
+    leaves: bool = False
+    """Whether its pod is being deleted, and does not hang: it will be gone before a newcomer's has started."""
 
 
 class Fall(NamedTuple):

@@ -45,12 +45,12 @@ class Columns:
         sizes, figures = counts(nodes), side_by_side(nodes)
         self._starts: Rows = np.concatenate(([0], np.cumsum(sizes))).astype(np.intp)
         self._nodes: Rows = np.repeat(np.arange(len(nodes), dtype=np.intp), sizes)
-        self.share, deviation, self.memory, self.room = (figures[:, at].copy() for at in range(4))
-        """Fraction that a newcomer gets whose memory has all it wants; bytes of the device, and those beside what the
-        online pod may have."""
+        self.share, self.deviation, self.memory, self.room = (figures[:, at].copy() for at in range(4))
+        """Fraction that a newcomer gets whose memory has all it wants; standard deviation of the idle time; bytes of
+        the device, and those beside what the online pod may have."""
         self.of_idle = np.zeros(len(self.share))
         """Relative standard deviation of the idle time."""
-        np.divide(deviation, self.share, out=self.of_idle, where=self.share > 0.0)
+        np.divide(self.deviation, self.share, out=self.of_idle, where=self.share > 0.0)
         self.uncertainties = self.of_idle.copy()
         """Relative standard deviation of the share."""
         self._parts: Rows = figures[:, 6].astype(np.intp)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from rowen.scheduler.device import DeviceView
+from rowen.scheduler.device import DeviceKey, DeviceView
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import MemoryNeed
@@ -15,7 +16,7 @@ from rowen.scheduler.placement.constraints import Constraints
 from rowen.scheduler.placement.fleet.claims import NO_IMPACT, Claim, Fall, Impact, fall_of, impact_of
 from rowen.scheduler.placement.fleet.columns import Columns, Flags, Numbers
 from rowen.scheduler.placement.fleet.eligible import Eligible
-from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment, pair_alignment, plain
+from rowen.scheduler.placement.fleet.forecast import forecast, least_alignment, pair_alignment, plain, riding
 from rowen.scheduler.placement.fleet.offer import Lending, Offer
 from rowen.scheduler.placement.fleet.states import DeviceState, NodeState, claims_on, node_refusal
 from rowen.scheduler.policy import Policy
@@ -33,7 +34,15 @@ _OFFERS = 128
 class Fleet:
     """A working copy of the cluster for one pass. What no claim touches is looked at in columns alone."""
 
-    def __init__(self, nodes: Mapping[str, NodeView], now: float, policy: Policy) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeView],
+        now: float,
+        policy: Policy,
+        parts: Mapping[DeviceKey, float] = MappingProxyType({}),
+    ) -> None:
+        """`parts`: what engines were measured to give those that ride in them."""
+        self._parts = parts
         self.views = [nodes[name] for name in sorted(nodes)]
         self.number = {view.name: number for number, view in enumerate(self.views)}
         """Of each node, by name: its place in `views`."""
@@ -65,7 +74,8 @@ class Fleet:
         for at, (id_, device) in enumerate(view.by_id.items()):
             slots = min(1, each) if device.restraint else each
             level = IdleLevel(device.idle, device.deviation)
-            node.devices[id_] = DeviceState(device, first + at, device.room, slots, node, level)
+            part = self._parts.get(device.key) if device.engine is not None else None
+            node.devices[id_] = DeviceState(device, first + at, device.room, slots, node, level, part)
         node.rows = tuple(node.devices.values())
         return node
 
@@ -221,6 +231,8 @@ class Fleet:
         states = self._of(claim)
         if not states:
             return NOWHERE
+        if claim.rides:
+            return riding(states[0], len(states[0].riders.keys() - without))
         tenants = [len(state.claims) + (state.view.id in joined) for state in states]
         taken = [state.unseen + (own if state.view.id in joined else 0) for state in states]
         for at, state in enumerate(states) if without else ():
@@ -231,7 +243,13 @@ class Fleet:
 
     def neighbours(self, claim: Claim) -> list[str]:
         """Keys of the other claims on the devices of one that is in."""
-        return [other.key for other in claims_on(self._of(claim)) if other.key != claim.key]
+        states = self._of(claim)
+        others = (
+            [other for state in states for other in state.riders]
+            if claim.rides
+            else [other.key for other in claims_on(states)]
+        )
+        return [key for key in others if key != claim.key]
 
     def _of(self, claim: Claim) -> list[DeviceState]:
         """The devices of one that is in."""

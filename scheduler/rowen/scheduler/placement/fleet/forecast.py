@@ -8,6 +8,7 @@ from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.idle import IdleLevel
 from rowen.scheduler.model.memory import memory_doubt, memory_factor
 from rowen.scheduler.model.prediction import Prediction, combined, idle_fraction
+from rowen.scheduler.model.rider import assumed_part
 from rowen.scheduler.placement.fleet.claims import sharing
 from rowen.scheduler.placement.fleet.states import DeviceState
 
@@ -49,6 +50,13 @@ def plain(state: DeviceState, tenants: int) -> Prediction:
         found = Prediction(state.level.fraction, 1.0, 1.0, part, uncertainty=combined(state.level, 0.0, part))
         state.plain[tenants] = found
     return found
+
+
+def riding(state: DeviceState, riders: int) -> Prediction:
+    """The factors for one of so many riders: they have equal parts of what the engine gives."""
+    given = state.part if state.part is not None else assumed_part(state.level.fraction)
+    level, part = IdleLevel(given, state.level.deviation), sharing(riders)
+    return Prediction(given, 1.0, 1.0, part, uncertainty=combined(level, 0.0, part))
 
 
 def least_alignment(devices: Sequence[DeviceState]) -> float:

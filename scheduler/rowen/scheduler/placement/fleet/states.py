@@ -26,20 +26,46 @@ class DeviceState:
     """Most claims that it takes."""
     node: "NodeState" = field(repr=False)
     level: IdleLevel
+    part: float | None = None
+    """What its engine was measured to give those that ride in it; None where nothing was."""
     claims: dict[str, Claim] = field(default_factory=dict)
+    """Of those that run beside the engine."""
+    riders: dict[str, Claim] = field(default_factory=dict)
+    """Of those that the engine computes. Nobody runs beside them, and nobody rides beside the others."""
     plain: dict[int, Prediction] = field(default_factory=dict)
     """The factors for a job without memory of the pool, by tenants, itself among them: filled in as it is asked."""
     unseen: int = 0
     """Bytes of their own that claims will take of what the pool lends by the report, which does not know them yet."""
 
+    @property
+    def ridden(self) -> bool:
+        """Whether somebody rides in its engine, and stays."""
+        return not all(claim.leaves for claim in self.riders.values())
+
+    @property
+    def shared(self) -> bool:
+        """Whether somebody runs beside its engine, and stays."""
+        return not all(claim.leaves for claim in self.claims.values())
+
+    @property
+    def taken(self) -> int:
+        """Slots that are taken. One that takes one job at a time takes none beside riders, also while they leave."""
+        return len(self.claims) + (len(self.riders) if self.view.restraint else 0)
+
     def add(self, claim: Claim) -> None:
         """Takes the claim into account."""
+        if claim.rides:
+            self.riders[claim.key] = claim
+            return
         self.claims[claim.key] = claim
         self.free -= claim.memory
         self.unseen += self._unseen_of(claim)
 
     def remove(self, claim: Claim) -> None:
         """Takes back a claim that was added."""
+        if claim.rides:
+            del self.riders[claim.key]
+            return
         del self.claims[claim.key]
         self.free += claim.memory
         self.unseen -= self._unseen_of(claim)
@@ -58,8 +84,8 @@ class DeviceState:
     @property
     def group(self) -> int:
         """EMPTY, SHARED or FULL."""
-        count = len(self.claims)
-        return FULL if count >= self.slots else min(count, SHARED)
+        count = self.taken
+        return FULL if self.ridden or count >= self.slots else min(count, SHARED)
 
 
 @dataclass(slots=True)
@@ -81,7 +107,7 @@ class NodeState:
 
     def takes(self, state: DeviceState) -> bool:
         """Whether one more has a slot on the device."""
-        return self.free_slots > 0 and len(state.claims) < state.slots
+        return self.free_slots > 0 and state.taken < state.slots and not state.ridden
 
     def of(self, claim: Claim) -> list[DeviceState]:
         """The claim's devices that are known."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.fleet import Fleet
-from rowen.scheduler.placement.search.choice import claim_of, fitting
+from rowen.scheduler.placement.search.choice import claimed, fitting
 from rowen.scheduler.placement.search.request import Candidate, Request
 from rowen.scheduler.policy import Policy
 
@@ -32,7 +32,7 @@ def tried(requests: Sequence[Request], given: Mapping[int, Candidate], fleet: Fl
         best = given.get(number) or next(iter(fitting(request, fleet, policy)), None)
         if best is not None:
             found[number] = best
-            claims.append(claim_of(request.job, best.node, best.devices, request.promise, request.appetite, best.rate))
+            claims.append(claimed(request, best))
             fleet.add(claims[-1])
     for claim in reversed(claims):
         fleet.remove(claim)

@@ -12,7 +12,7 @@ from rowen.scheduler.placement.fleet.claims import Claim
 from rowen.scheduler.placement.fleet.columns import NEVER, Flags
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.states import DeviceState
-from rowen.scheduler.placement.search.evaluation import Devices, evaluate, fit
+from rowen.scheduler.placement.search.evaluation import Devices, evaluate, fit, shared
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
 from rowen.scheduler.placement.search.sets import best_sets, in_order, shown
 from rowen.scheduler.placement.search.singles import best_devices
@@ -93,7 +93,7 @@ def _candidate(request: Request, fleet: Fleet, devices: Devices, policy: Policy,
     if not closed:
         return evaluate(request, fleet, devices, policy)
     prediction = fleet.predict(devices, request.job, request.appetite)
-    return Candidate(*_name(devices), prediction, closed)
+    return Candidate(*_name(devices), prediction, closed, shares=shared(devices))
 
 
 def _name(devices: Devices) -> _Name:
@@ -170,7 +170,20 @@ def claim_of(
     appetite: Appetite | None,
     rate: float,
     pod: PodKey | None = None,
+    *,
+    rides: bool = False,
 ) -> Claim:
     """What the job holds once it is placed there. The kubelet may have put its slots on fewer devices."""
+    if rides:
+        return Claim(
+            job.uid, job.label, node, devices, 0, 0, promise, priority=job.priority, rate=rate, pod=pod, rides=True
+        )
     memory = job.memory * job.devices // max(1, len(devices))
     return Claim(job.uid, job.label, node, devices, job.devices, memory, promise, appetite, job.priority, rate, pod)
+
+
+def claimed(request: Request, place: Candidate) -> Claim:
+    """What the job holds once it is placed there."""
+    promise = request.seat_promise if place.rides else request.promise
+    job, appetite = request.job, request.appetite
+    return claim_of(job, place.node, place.devices, promise, appetite, place.rate, rides=place.rides)

@@ -30,11 +30,12 @@ def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -
     ids = tuple(sorted(state.view.id for state in devices))
     refusal = _refusal(request, fleet, devices, prediction, policy)
     if refusal:
-        return Candidate(node, ids, prediction, refusal, rate=rate)
+        return Candidate(node, ids, prediction, refusal, rate=rate, shares=shared(devices))
     impact = fleet.impact(devices, request.job.memory)
     gain = impact.gain(prediction.fraction * len(ids) * rate)
     refusal = _at_whose_cost(impact, gain, rate, request.job.priority)
-    return Candidate(node, ids, prediction, refusal, 0.0 if refusal else gain, rate=rate)
+    gain = 0.0 if refusal else gain
+    return Candidate(node, ids, prediction, refusal, gain, rate=rate, shares=shared(devices))
 
 
 def fit(request: Request, fleet: Fleet, state: DeviceState) -> Candidate:
@@ -43,7 +44,12 @@ def fit(request: Request, fleet: Fleet, state: DeviceState) -> Candidate:
     prediction = fleet.newcomer(devices, request.job.memory, request.appetite)
     rate = rate_of(request.rates, devices)
     gain = fleet.impact(devices, request.job.memory).gain(prediction.fraction * rate)
-    return Candidate(state.view.node, (state.view.id,), prediction, "", gain, rate=rate)
+    return Candidate(state.view.node, (state.view.id,), prediction, "", gain, rate=rate, shares=shared(devices))
+
+
+def shared(devices: Devices) -> bool:
+    """Whether each of them is shared with requests: in lockstep one that is not stops all."""
+    return all(state.view.shares for state in devices)
 
 
 def rate_of(rates: Mapping[str, float], devices: Devices) -> float:
@@ -95,6 +101,9 @@ def _refusal(request: Request, fleet: Fleet, devices: Devices, prediction: Predi
 
 
 def _no_slot(node: NodeState, devices: Devices) -> str:
+    ridden = next((state for state in devices if state.ridden), None)
+    if ridden is not None:
+        return f"jobs ride in the engine of {ridden.view.id}: none runs beside it meanwhile"
     held = next((state for state in devices if state.view.restraint and not node.takes(state)), None)
     if held is not None and node.free_slots >= len(devices):
         return f"{held.view.restraint}: {held.view.id} has one"

@@ -1,17 +1,20 @@
 """The places that a pass has found for jobs so far: what was refused once is not searched for again."""
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from rowen.scheduler.history import History
 from rowen.scheduler.model.promise import Promise
+from rowen.scheduler.model.rider import ride_class
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.placement.constraints import VOLUME_CLAIM, Constraints
 from rowen.scheduler.placement.eligibility import exclusion
 from rowen.scheduler.placement.fleet.fleet import Fleet, Needs
+from rowen.scheduler.placement.fleet.seats import Seats
 from rowen.scheduler.placement.search.choice import choose
 from rowen.scheduler.placement.search.evaluation import BACK_OFF, backed_off
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
+from rowen.scheduler.placement.search.seating import Seating, may_ride, seated
 from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView
@@ -24,6 +27,19 @@ rates, and how it is to lie among others that are there.
 """
 
 
+_WORTH_A_COPY = 2.0
+"""So many times as much a job has to make beside an engine, with a copy of the model, as in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Where a job goes."""
+
+    choice: Choice
+    not_seated: str = ""
+    """Why not into an engine; empty where it goes there, or there is none to think of."""
+
+
 class Places:
     """Requests of jobs in one pass, and the choices for them. `standing`: the jobs that have a node."""
 
@@ -32,6 +48,7 @@ class Places:
     ) -> None:
         self.fleet, self.policy = fleet, policy
         self.spreading = Spreading(fleet, standing)
+        self._seats = Seats(fleet)
         self._history = history
         self._refused: dict[tuple[Shape, frozenset[str]], Choice] = {}
         """By shape, and the nodes that are kept away from."""
@@ -44,7 +61,35 @@ class Places:
         }
         rates = history.rates.get(job.workload, {})
         away = self.spreading.barred(job, softly=False)
-        return Request(job, history.promise(job.workload, job.sla), known, rates, history.appetite(job), away)
+        promise, seat = (history.promise(of, job.sla) for of in (job.workload, ride_class(job.workload)))
+        return Request(job, promise, known, rates, history.appetite(job), away, seat)
+
+    def settled(self, request: Request) -> Settled:
+        """Where the job goes, in an engine or beside one.
+
+        In one, if it can: there it needs no copy of the model, and has part of a busy engine's time too. But by itself
+        where it would make more than twice as much.
+        """
+        seating = self.seat(request)
+        seat = seating.candidate
+        if seat is None:
+            return Settled(self.choice(request), seating.refusal)
+        choice = self.choice(request)
+        if choice.chosen is not None and _made(choice.chosen) > _WORTH_A_COPY * _made(seat):
+            return Settled(choice, f"{seat.place} would give {seat.prediction.fraction:.2f} ({seat.product})")
+        return Settled(Choice((seat,)))
+
+    def seat(self, request: Request) -> Seating:
+        """The seat that suits the job best: as its template would like it to lie among others, else as it must."""
+        if not all(rule.must for rule in request.job.spread):
+            found = seated(self.liked(request), self.fleet, self._seats)
+            if found.candidate is not None:
+                return found
+        return seated(request, self.fleet, self._seats)
+
+    def may_ride(self, job: JobView, request: Callable[[JobView], Request]) -> bool:
+        """Whether there is a seat for the job. `request`: what it asks for, made where there may be one."""
+        return may_ride(job, self._seats) and self.seat(request(job)).candidate is not None
 
     def choice(self, request: Request) -> Choice:
         """Where the job goes: as its template would like it to lie among others, else as it must."""
@@ -92,6 +137,11 @@ class Places:
             view = self.fleet.views[self.fleet.number[candidate.node]]
             return candidate._replace(refusal=exclusion(view, request.job.constraints))
         return candidate
+
+
+def _made(candidate: Candidate) -> float:
+    """What a job makes there, in devices of the type that suits it best."""
+    return candidate.prediction.fraction * candidate.rate
 
 
 def _tells_of(refused: Choice, backoffs: Mapping[str, Backoff]) -> bool:

@@ -1,12 +1,16 @@
 """What a job asks for, and the places that a search has found for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rowen.scheduler.model.appetite import Appetite
+from rowen.scheduler.model.mode import mode_of, mode_told
 from rowen.scheduler.model.prediction import Prediction
-from rowen.scheduler.model.promise import Promise
+from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff
 from rowen.scheduler.snapshot import JobView
 
@@ -29,6 +33,8 @@ class Request:
     """What it does with memory of the pool; None where it may have none."""
     away: Mapping[str, str] = field(default_factory=dict)
     """Nodes that its spreading excludes, and why."""
+    seat_promise: Promise = NO_PROMISE
+    """What the prediction of a seat in an engine has to clear."""
 
     @property
     def avoided(self) -> frozenset[str]:
@@ -47,6 +53,12 @@ class Request:
         """
         return LEAST_FRACTION if self.job.sla is None else self.promise.need(uncertainty)
 
+    def seat_least(self, uncertainties: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same of many predictions of seats."""
+        if self.job.sla is None:
+            return np.full_like(uncertainties, LEAST_FRACTION)
+        return self.seat_promise.needs(uncertainties)
+
 
 class Candidate(NamedTuple):
     """Devices on which a job could run, with the factors and why not, or why."""
@@ -60,6 +72,10 @@ class Candidate(NamedTuple):
     """Throughput that is harvested in addition, in devices; 0 when the job does not fit."""
     rate: float = 1.0
     """Throughput alone on these devices over that on the device type that suits the job best."""
+    rides: bool = False
+    """Whether it is a seat in the device's engine."""
+    shares: bool = False
+    """Whether each of its devices is shared with the engine's requests."""
 
     @property
     def rank(self) -> tuple[bool, float, float, str, tuple[str, ...]]:
@@ -69,7 +85,17 @@ class Candidate(NamedTuple):
     @property
     def place(self) -> str:
         """Node and devices, for people."""
-        return f"{self.node}/{'+'.join(self.devices)}"
+        return place_told(self.node, self.devices, rides=self.rides, shares=self.shares)
+
+    @property
+    def product(self) -> str:
+        """The factors in the formula's order, for people."""
+        return seat_told(self.prediction) if self.rides else product_told(self.prediction)
+
+
+def place_told(node: str, devices: Iterable[str], *, rides: bool, shares: bool) -> str:
+    """Node and devices, for people."""
+    return f"{node}/{'+'.join(devices)}{mode_told(mode_of(rides=rides, shares=shares))}"
 
 
 def factors_told(prediction: Prediction) -> str:
@@ -84,6 +110,11 @@ def product_told(prediction: Prediction) -> str:
     """The factors in the formula's order, for people."""
     memory = f"memory {prediction.memory:.2f} x " if prediction.memory < 1.0 else ""
     return f"idle {prediction.idle:.2f} x {memory}sharing {prediction.sharing:.2f}"
+
+
+def seat_told(prediction: Prediction) -> str:
+    """The factors of a seat in an engine, for people."""
+    return f"engine {prediction.idle:.2f} x sharing {prediction.sharing:.2f}"
 
 
 def rate_told(rate: float) -> str:

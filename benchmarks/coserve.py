@@ -1,0 +1,203 @@
+"""Fine-tuning beside a service on one device: what it learns, and how many requests keep their bounds.
+
+A real vLLM server with Rowen's plugin, in which a job rides, and behind whose gate another one stands; and a plain one.
+Arms take turns under the same requests, which come at random (Poisson):
+
+    alone              the plain server, without fine-tuning
+    rowen              the job rides in the server's engine (CoServe)
+    preempt            the job stands behind the gate (Preempt)
+    separate_25        the machine divided: the server has a quarter of it, the job the rest; separate_50, separate_75
+    temporal_64        after each 64 steps of the server an iteration of fine-tuning; temporal_128; temporal_dynamic as
+                       FlexLLM, Appendix A
+    spatial_50         both at once, the job with half of the device at most
+    chunked            fine-tuning in chunks of 16 tokens, after as many steps as keep the bound of the time per token
+
+A device is a core. A part of it is a quota of the kernel's over 8 ms, so a core that is slower. An iteration is one
+sequence of 256 tokens, forward and backward, and the optimizer's step. Where no request is in flight, all but
+`separate_` and `spatial_` have the whole device for fine-tuning. The process of the job that rides has no model; it and
+the client are on the other cores. All engines run eager.
+
+A *load* is how many requests would be in flight on average were none to wait for another; rates are chosen for it by
+the speed of the server alone, which the bounds go by, too: 10 times its TTFT, 3 times its TPOT.
+
+`finetune_vs_separate` is the least over the loads of Rowen's fine-tuning over that of the best division at equal
+attainment (`coserving/result.py`), `slo_attainment` the least over the loads of the part of requests within both
+bounds, `peak_fraction` fine-tuning at the highest load over that without requests.
+
+`repeats` has the raw values. `--quick` takes some 8 minutes, all of it some 40. `--picture` draws it.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from coserving.arms import Arm, arms_of, steps_between_chunks
+from coserving.measuring import Alone, alone, iteration_seconds, measure, warm_up
+from coserving.node import ALONE_TUNERS, CORE, TUNERS, CoservingNode
+from coserving.picture import draw
+from coserving.result import Bounds, Run, arm_figures, main_figures, points
+from reporting.bars import Bars
+from reporting.report import print_report, report
+
+from rowen.crds.ride.terms import LatencyBound, RideTerms
+
+BARS: Bars = {
+    "finetune_vs_separate": (1.9, "at least"),
+    "slo_attainment": (0.90, "at least"),
+    "peak_fraction": (0.76, "at least"),
+}
+PERCENTILE = 95.0
+"""Of both bounds, as the service states them."""
+RIDE_MEMORY_BYTES = 2 * 2**30
+_READY_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured, and how often."""
+
+    loads: tuple[float, ...]
+    blocks: int
+    seconds: float
+    """Of each arm under each load."""
+
+
+QUICK = Plan((0.5, 2.5), blocks=1, seconds=12.0)
+FULL = Plan((0.25, 1.0, 2.0, 3.0), blocks=2, seconds=20.0)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that a run has seen."""
+
+    alone: Alone
+    chunk_every: int
+    no_load_speed: float
+    solo_speed: float
+    """Of a job that has the device to itself; tokens a second."""
+    runs: list[Run]
+
+
+@contextlib.contextmanager
+def node_of(tuners: tuple[str, ...]) -> Iterator[tuple[CoservingNode, Alone]]:
+    """Servers and jobs, ready; Rowen's server goes by bounds from the speed of the plain one."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowen-coserve-")))
+        pages = Path("/dev/shm") / f"rowen-benchmark-{os.getpid()}"
+        stack.callback(shutil.rmtree, pages, ignore_errors=True)
+        node = CoservingNode(folder, pages)
+        stack.callback(node.close)
+        for tuner in set(tuners) & set(ALONE_TUNERS):
+            node.start_tuner(tuner)
+        node.start_server("plain")
+        node.wait_ready(_READY_SECONDS)
+        speed = alone(node, "plain", 16)
+        node.start_server("rowen", terms_of(speed.bounds))
+        for tuner in set(tuners) - set(ALONE_TUNERS):
+            node.start_tuner(tuner)
+        node.wait_ready(_READY_SECONDS)
+        warm_up(node, "rowen", 16)
+        yield node, speed
+
+
+def restart_rowen(node: CoservingNode, bounds: Bounds) -> None:
+    """Starts Rowen's server anew, with other bounds, and the job that rides in it."""
+    for name in ("rider", "rowen"):
+        node.end(name)
+    node.start_server("rowen", terms_of(bounds))
+    node.start_tuner("rider")
+    node.wait_ready(_READY_SECONDS)
+    warm_up(node, "rowen", 8)
+
+
+def terms_of(bounds: Bounds) -> RideTerms:
+    """On which riders are taken in."""
+    return RideTerms(
+        ttft=LatencyBound(percentile=PERCENTILE, seconds=bounds.ttft),
+        tpot=LatencyBound(percentile=PERCENTILE, seconds=bounds.tpot),
+        memory_bytes=RIDE_MEMORY_BYTES,
+    )
+
+
+def measure_all(plan: Plan, seed: int) -> Measured:
+    """Starts everything, and gives all arms their turns under each load."""
+    order = random.Random(seed)
+    with node_of(tuple(TUNERS)) as (node, speed):
+        chunk = iteration_seconds(node, "chunked", 5)
+        solo = TUNERS["free"] / iteration_seconds(node, "free", 3)
+        chunk_every = steps_between_chunks(chunk, speed.tpot, speed.bounds.tpot)
+        arms = arms_of(chunk_every)
+        # What rides learns how long the engine's steps take, so it is not measured cold.
+        measure(node, "rowen", arms["rowen"], 1.0, 1.0 / speed.request_seconds, 99, plan.seconds)
+        quiet = measure(node, "rowen", arms["rowen"], 0.0, 0.0, 0, plan.seconds)
+        runs = [
+            measure(node, name, arms[name], load, load / speed.request_seconds, block, plan.seconds)
+            for block in range(plan.blocks)
+            for load in plan.loads
+            for name in order.sample(list(arms), len(arms))
+        ]
+    return Measured(speed, chunk_every, quiet.tokens / quiet.seconds, solo, runs)
+
+
+def run(plan: Plan, seed: int) -> dict[str, Any]:
+    """Runs the benchmark and returns its object."""
+    keep_off_the_device()
+    started = time.monotonic()
+    found = measure_all(plan, seed)
+    bounds = found.alone.bounds
+    table = points(found.runs, bounds)
+    figures = {
+        **main_figures(found.runs, bounds, found.no_load_speed),
+        "solo_tokens_per_second": (found.solo_speed, "tokens/s"),
+        "ttft_bound": (bounds.ttft * 1000, "ms"),
+        "tpot_bound": (bounds.tpot * 1000, "ms"),
+        "steps_between_chunks": (found.chunk_every, "steps"),
+        "wall_seconds": (time.monotonic() - started, "s"),
+    }
+    arms: dict[str, Arm] = arms_of(found.chunk_every)
+    others = {arm: arm_figures(table, arm) for arm in arms if arm != "rowen"}
+    obj = report("coserve", seed, figures, others, ("vllm", "torch", "transformers", "peft", "trl"), BARS)
+    return obj | {"bounds": asdict(bounds), "repeats": [one.row(bounds) for one in found.runs]}
+
+
+def keep_off_the_device() -> None:
+    """This process, and what it starts unless it says otherwise. Raises `RuntimeError` on a machine of one core."""
+    others = os.sched_getaffinity(0) - {CORE}
+    if not others:
+        raise RuntimeError("one core is too few: the device needs one of its own")
+    os.sched_setaffinity(0, others)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
+    parser.add_argument("--quick", action="store_true", help="two loads, each arm once, in some 8 minutes")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
+    arguments = parser.parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    # A run that is told to end takes its processes and cgroups with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        obj = run(QUICK if arguments.quick else FULL, arguments.seed)
+    except RuntimeError as error:
+        raise SystemExit(str(error)) from error
+    if arguments.picture is not None:
+        draw(obj, arguments.picture)
+    print_report(obj, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

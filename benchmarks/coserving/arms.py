@@ -1,0 +1,76 @@
+"""Ways to share a device between a server and a fine-tuning job, and how each is set up."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coserving.node import CoservingNode
+from coserving.slices import sliced
+from coserving.turns import Mode
+
+DYNAMIC = 0
+CHUNKED = "chunked"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One of them."""
+
+    tuner: str | None = None
+    """Of `node.TUNERS`; None: no fine-tuning."""
+    riding: bool = False
+    """Whether the server is the one with Rowen's plugin."""
+    mode: Mode = Mode.FREE
+    """How the tuner shares."""
+    every: int = DYNAMIC
+    """Steps of the server between two iterations, in `Mode.TURNS`."""
+    server_part: float | None = None
+    """Of the core, as the most that the server has; None: all that it gets."""
+    tuner_part: float | None = None
+
+    @contextlib.contextmanager
+    def arranged(self, node: CoservingNode) -> Iterator[None]:
+        """The tuner may run, and stands still after. Raises `OSError` where the kernel lets nobody divide a core."""
+        parts = {}
+        if self.server_part is not None:
+            parts[node.model_process(self.server)] = self.server_part
+        if self.tuner is not None and self.tuner_part is not None:
+            parts[node.tuner_process(self.tuner)] = self.tuner_part
+        with contextlib.ExitStack() as stack:
+            if parts:
+                stack.enter_context(sliced(parts))
+            if self.tuner is not None:
+                turns = node.turns(self.tuner)
+                turns.every = self.every
+                turns.mode = self.mode
+                stack.callback(node.hold, self.tuner)
+            yield
+
+    @property
+    def server(self) -> str:
+        """Of `node.SERVERS`."""
+        return "rowen" if self.riding else "plain"
+
+
+def arms_of(chunk_every: int) -> dict[str, Arm]:
+    """All of them. `chunk_every`: steps between two chunks that keep the bound."""
+    return {
+        "alone": Arm(),
+        "rowen": Arm("rider", riding=True),
+        "preempt": Arm("gated", riding=True),
+        **{
+            f"separate_{percent}": Arm("free", server_part=percent / 100, tuner_part=1 - percent / 100)
+            for percent in (25, 50, 75)
+        },
+        **{f"temporal_{steps}": Arm("free", mode=Mode.TURNS, every=steps) for steps in (64, 128)},
+        "temporal_dynamic": Arm("free", mode=Mode.TURNS, every=DYNAMIC),
+        "spatial_50": Arm("free", tuner_part=0.5),
+        CHUNKED: Arm("chunked", mode=Mode.TURNS, every=chunk_every),
+    }
+
+
+def steps_between_chunks(chunk_seconds: float, step_seconds: float, bound_seconds: float) -> int:
+    """So many that n steps and a chunk take n bounds at most; a large number where steps alone take the bound."""
+    room = bound_seconds - step_seconds
+    return max(1, math.ceil(chunk_seconds / room)) if room > 0 else 1_000_000

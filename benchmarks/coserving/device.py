@@ -1,0 +1,64 @@
+"""A device that a benchmark serves as a node's agent does: with a gate, and with seats in its engine."""
+
+import os
+from pathlib import Path
+
+from rig.processes import python_path
+from rig.served_device import ServedDevice
+
+from rowen.crds.names import ENGINE_RIDE_SOCKET_ENV, PYTHON_PATH_ENV, RIDE_SOCKET_ENV
+from rowen.node_agent.devices.plugin_files import PLUGIN, install_plugin
+from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
+
+_BACKSTOP_SECONDS = 0.05
+_DEVICE, _SEAT = "0", "seat"
+
+
+class RidingDevice:
+    """One seat and one slot; served until `close`."""
+
+    def __init__(self, folder: Path, core: int) -> None:
+        """`folder`: of shared memory."""
+        self._served = ServedDevice(folder, slots=1, cpu=core, backstop=_BACKSTOP_SECONDS)
+        install_plugin(folder)
+        self._plugin = folder / PLUGIN
+        self._served.make_pods(with_share=False)
+        self._engine_socket, self._seat_socket = folder / "engine" / "ride", folder / "seat" / "ride"
+        self._seat_socket.parent.mkdir()
+        self._door = RideDoor()
+        self._door.open(
+            EngineDoorway(self._engine_socket, _DEVICE, lambda _: "engine"),
+            [SeatDoorway(self._seat_socket, _SEAT, lambda _: ("rider", _DEVICE))],
+        )
+        self._door.start()
+
+    def engine_environment(self) -> dict[str, str]:
+        """What the device plugin would give an engine; the plugin's files come before those of this checkout."""
+        path = os.pathsep.join([str(self._plugin), *python_path().values()])
+        ours = {ENGINE_RIDE_SOCKET_ENV: str(self._engine_socket), PYTHON_PATH_ENV: path}
+        return self._served.engine_environment() | ours
+
+    def tuner_environment(self, tuner: str) -> dict[str, str]:
+        """What it would give a job that rides, or stands behind the gate; others get nothing."""
+        if tuner == "rider":
+            return {RIDE_SOCKET_ENV: str(self._seat_socket)}
+        return self._served.tenant_environment(0) if tuner == "gated" else {}
+
+    def adopt(self, tuner: str, process: int) -> None:
+        """Puts the job behind the gate into its cgroup, if there is one."""
+        if tuner == "gated":
+            self._served.adopt(0, process)
+
+    def renew(self, until: float) -> None:
+        """Until when the gate may open; seconds, monotonic."""
+        self._served.device.renew(until)
+
+    def ended(self) -> str | None:
+        """Why nothing rides in the engine any more."""
+        view = self._door.engine(_DEVICE)
+        return view.ended if view is not None else "the engine takes no riders in"
+
+    def close(self) -> None:
+        """Stops serving, once servers and jobs have ended."""
+        self._door.close()
+        self._served.close()

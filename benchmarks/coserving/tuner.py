@@ -1,0 +1,37 @@
+"""The product's tuner as a benchmark has it: it says what it has done, and stands still when it is told to.
+
+python -m coserving.tuner REPORTS
+
+A line of `REPORTS` is a time, monotonic, and the tokens worked through by then.
+"""
+
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from coserving.turns import TURNS_ENV, Turns
+
+from rowen.runtime.worker import Progress
+
+
+def main() -> None:
+    """Runs the worker."""
+    reports = Path(sys.argv[1]).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - until the process ends
+    turns, original = Turns(Path(os.environ[TURNS_ENV])), Progress.report
+
+    def report(progress: Progress, *arguments: Any) -> None:
+        original(progress, *arguments)
+        reports.write(f"{time.monotonic()} {progress.tokens}\n")
+        turns.pass_on()
+        # Of the time in which it stood still nothing is to count.
+        reports.write(f"{time.monotonic()} {progress.tokens}\n")
+
+    Progress.report = report  # type: ignore[method-assign]
+    runpy.run_module("rowen.runtime.tuning", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""How far predictions are from what was measured."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from predicting.measured import Measured
+from reporting.report import Missing
+
+from rowen.crds.ride.terms import LatencyBound, RideTerms
+from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.planner import Planner
+from rowen.runtime.coserve.planning.predictor import Predictor
+
+_ROUNDS = 20_000
+_NEAR = 8
+"""Steps within which the machine counts as the same."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of predictions, against what was measured."""
+
+    mean: float
+    """Of the absolute errors, as a fraction of what was measured."""
+    median: float
+    p95: float
+    r_squared: float
+    steps: int
+
+
+def errors(predicted: Sequence[float], measured: Sequence[float]) -> Errors:
+    """Of predictions in seconds."""
+    each = [abs(guess / seconds - 1) for guess, seconds in zip(predicted, measured, strict=True)]
+    middle = statistics.fmean(measured)
+    left = math.fsum((guess - seconds) ** 2 for guess, seconds in zip(predicted, measured, strict=True))
+    spread = math.fsum((seconds - middle) ** 2 for seconds in measured)
+    ordered = sorted(each)
+    return Errors(
+        mean=statistics.fmean(each),
+        median=statistics.median(each),
+        p95=ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        r_squared=1 - left / spread,
+        steps=len(each),
+    )
+
+
+def learned(steps: Sequence[Measured], passes: int = 1) -> Predictor:
+    """A predictor that has seen the steps."""
+    predictor = Predictor()
+    for _ in range(passes):
+        for step in steps:
+            predictor.observe(step.load, step.seconds)
+    return predictor
+
+
+def frozen(predictor: Predictor, steps: Sequence[Measured]) -> list[float]:
+    """What it says of steps that it does not learn from. Seconds."""
+    return [predictor.seconds(step.load) for step in steps]
+
+
+def online(predictor: Predictor, steps: Sequence[Measured]) -> list[float]:
+    """What it says of each step before it learns from it, as in the product. Seconds."""
+    found = []
+    for step in steps:
+        found.append(predictor.seconds(step.load))
+        predictor.observe(step.load, step.seconds)
+    return found
+
+
+def harli(steps: Sequence[Measured], held_out: Sequence[Measured]) -> list[float]:
+    """Harli's Eq. 2 with a term for each kind of rows and their context, fitted at once: no pieces, no cache."""
+    table, values = np.array([_terms(step.load) for step in steps]), np.array([step.seconds for step in steps])
+    fitted = np.linalg.lstsq(table / values[:, None], np.ones(len(values)), rcond=None)[0]
+    return [float(np.dot(_terms(step.load), fitted)) for step in held_out]
+
+
+def _terms(load: Load) -> list[float]:
+    rows = [load.decode_rows, load.prefill_tokens, load.ride_tokens]
+    contexts = [load.decode_context, load.prefill_context, load.ride_context]
+    return [1.0, *rows, *(context / 1000 for context in contexts)]
+
+
+def noise(steps: Sequence[Measured], *, riding: bool) -> float | Missing:
+    """How far apart two steps of the same rows are that follow each other closely: nobody can predict better.
+
+    Of steps without a prompt, with a window or without one. The mean of the differences as fractions, over the square
+    root of two: both of a pair are off.
+    """
+    last: dict[tuple[int, int], int] = {}
+    apart = []
+    for number, step in enumerate(steps):
+        load = step.load
+        if load.prefill_tokens or (load.ride_tokens > 0) != riding:
+            continue
+        rows = load.decode_rows, load.ride_tokens
+        before = last.get(rows)
+        if before is not None and number - before < _NEAR:
+            apart.append(abs(step.seconds / steps[before].seconds - 1))
+        last[rows] = number
+    return statistics.fmean(apart) / math.sqrt(2) if apart else Missing("no two steps of the same rows were near")
+
+
+def planner_microseconds(predictor: Predictor) -> tuple[float, float]:
+    """Of a decision that is made anew, and of one that was made before; medians of single ones."""
+    bound = LatencyBound(percentile=99.0, seconds=0.05)
+    terms = RideTerms(ttft=LatencyBound(percentile=99.0, seconds=1.0), tpot=bound, memory_bytes=1)
+    planner = Planner(terms, predictor)
+    anew = [Load(1 + number % 16, number << 9) for number in range(1, 2000)]
+    return _microseconds(planner, anew), _microseconds(planner, [anew[5]] * _ROUNDS)
+
+
+def _microseconds(planner: Planner, loads: Sequence[Load]) -> float:
+    clock, plan = time.perf_counter_ns, planner.plan
+    empty = _median(clock, lambda _: None, loads)
+    return (_median(clock, lambda load: plan(load, 256, False), loads) - empty) / 1000
+
+
+def _median(clock: Callable[[], int], work: Callable[[Load], object], loads: Sequence[Load]) -> float:
+    times = []
+    for load in loads:
+        begun = clock()
+        work(load)
+        times.append(clock() - begun)
+    return statistics.median(times)

@@ -1,0 +1,175 @@
+"""Two real vLLM servers and a batch worker on one core, without Kubernetes.
+
+One server has Rowen's plugin and takes batch rows in; the worker, with an engine of its own, stands behind its gate.
+The other is vLLM as it is, with its priority scheduling. Requests go to one of them at a time; a server without
+requests sleeps.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from colocation.device_gate import Gate
+from colocation.sharing import members, pin
+from coserving.load import Size, poisson
+from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
+from rig.wide_model import widen
+
+from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
+from rowen.crds.names import JOB_SPEC_ENV, RIDE_TERMS_ENV
+from rowen.crds.ride.terms import RideTerms
+from rowen.demo import samples
+from rowen.runtime.batch.memory import OVERHEAD_BYTES
+from rowen.runtime.batch.precision import FLOAT32
+from rowen.runtime.batch.weights import weights_bytes
+
+Body = dict[str, Any]
+"""Of a request."""
+
+CORE = 1
+MODEL = samples.MODEL
+SERVERS = ("plain", "rowen")
+OFFLINE = Size(prompt=(64, 384), output=32)
+"""Of a row, in tokens: more is read than written, as when texts are summarized."""
+_WORKER = "worker"
+_WORKER_ROWS, _WORKER_CACHE_BYTES = 4000, 128 * 2**20
+_RENEW_SECONDS, _END_SECONDS = 0.25, 20.0
+_ENGINE_ARGUMENTS = [
+    "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+    "--enforce-eager",
+    "--dtype=float32", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
+]  # fmt: skip
+
+
+def rows(count: int, seed: int) -> list[Body]:
+    """Bodies of completion requests, without their model; of random tokens, so that no prefix is cached."""
+    found = poisson(1.0, 2.0 * count, OFFLINE, seed)[:count]
+    wanted = {"max_tokens": OFFLINE.output, "ignore_eos": True, "temperature": 0}
+    return [{"prompt": list(request.prompt), **wanted} for request in found]
+
+
+class RowNode:
+    """The servers and the worker, each once it was started."""
+
+    def __init__(self, folder: Path, pages: Path) -> None:
+        """Writes the model into `folder`; `pages`: of shared memory."""
+        self._folder = folder
+        self._gate = Gate(pages / "gate", CORE)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._urls = {server: f"http://127.0.0.1:{free_port()}" for server in SERVERS}
+        self._ended = threading.Event()
+        self._renewer = threading.Thread(target=self._renew, daemon=True)
+        self._renewer.start()
+        with contextlib.redirect_stdout(sys.stderr):
+            samples.write_model(folder / MODEL, samples.SHAPE)
+            samples.write_lines(folder / "rows.jsonl", _batch(rows(_WORKER_ROWS, seed=0)))
+        widen(folder / MODEL)
+
+    def url(self, server: str) -> str:
+        """Of one of `SERVERS`."""
+        return self._urls[server]
+
+    def start_server(self, server: str, terms: RideTerms | None = None) -> None:
+        """Starts one; `terms`: on which Rowen's takes rows in."""
+        command = [
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+            "--model", str(self._folder / MODEL), "--served-model-name", MODEL,
+            "--host", "127.0.0.1", "--port", self.url(server).rpartition(":")[2], *_ENGINE_ARGUMENTS,
+        ]  # fmt: skip
+        environment: dict[str, str] = {}
+        if server == "plain":
+            command += ["--scheduling-policy", "priority"]
+        elif terms is not None:
+            environment = self._gate.online_environment() | {RIDE_TERMS_ENV: terms.model_dump_json(by_alias=True)}
+        with every_core(CORE):
+            self._processes[server] = start(self._folder, server, command, environment)
+
+    def start_worker(self) -> None:
+        """Starts the batch worker; once it computes, the gate is held closed but for `worker_runs`."""
+        model = self._folder / MODEL
+        spec = BatchSpec(
+            model=ModelLocation(name_or_path=str(model)),
+            input=Location(where=str(self._folder / "rows.jsonl")),
+            output=Location(where=str(self._folder / "answers.jsonl")),
+            args=["--dtype=float32"],
+            memory_bytes=OVERHEAD_BYTES + weights_bytes(model, FLOAT32) + _WORKER_CACHE_BYTES,
+        )
+        environment = self._gate.tenant_environment() | {JOB_SPEC_ENV: json.dumps(spec.to_wire())}
+        command = [sys.executable, "-m", "rowen.runtime.batch"]
+        self._processes[_WORKER] = start(self._folder, _WORKER, command, environment)
+        self._gate.adopt(self._processes[_WORKER].pid)
+
+    def wait_ready(self, limit: float) -> None:
+        """Until all that was started serves or computes, each server with its model on the device's core.
+
+        Raises:
+            RuntimeError: It takes more than `limit` seconds, or one of them ended.
+        """
+        deadline = time.monotonic() + limit
+        for name in self._processes:
+            while not (answers(self.url(name)) if name in SERVERS else self._gate.tokens() > 0):
+                self._check(deadline)
+                time.sleep(0.2)
+            if name == _WORKER:
+                self._gate.hold(True)
+        for server in set(SERVERS) & set(self._processes):
+            for process in members(self._processes[server].pid):
+                runs_model = MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
+                pin(process, {CORE} if runs_model else os.sched_getaffinity(0))
+
+    @contextlib.contextmanager
+    def worker_runs(self) -> Iterator[None]:
+        """The gate is opened whenever the engine with the plugin is idle."""
+        self._gate.hold(False)
+        try:
+            yield
+        finally:
+            self._gate.hold(True)
+
+    def worker_tokens(self) -> int:
+        """That the worker has computed so far."""
+        return self._gate.tokens()
+
+    def _check(self, deadline: float) -> None:
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                end = (self._folder / f"{name}.log").read_text(errors="replace")[-3000:]
+                raise RuntimeError(f"{name} ended with {process.returncode}:\n{end}")
+        if time.monotonic() > deadline:
+            raise RuntimeError("servers and worker are not ready in time")
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_RENEW_SECONDS):
+            self._gate.renew()
+
+    def close(self) -> None:
+        """Ends everything."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._ended.set()
+        self._renewer.join()
+        self._gate.close()
+
+
+def _batch(bodies: list[Body]) -> Iterator[Body]:
+    for number, body in enumerate(bodies):
+        yield {
+            "custom_id": f"row-{number}",
+            "method": "POST",
+            "url": "/v1/completions",
+            "body": body | {"model": MODEL},
+        }

@@ -1,0 +1,40 @@
+"""On which terms jobs ride in a service's engine."""
+
+from collections.abc import Sequence
+
+from rowen.crds.base import quantity_bytes
+from rowen.crds.harvest.node_harvest import DeviceHarvest
+from rowen.crds.names import RIDE_TERMS_ENV
+from rowen.crds.ride.terms import RideTerms
+from rowen.crds.service.online_service import OnlineServiceSpec
+from rowen.operator.services.bounds import bound, without_time
+
+
+def ride_terms(spec: OnlineServiceSpec) -> RideTerms | None:
+    """None where no job rides. That harvesting is switched off changes nothing: the engine goes on as it is."""
+    if spec.harvest.mode != "CoServe" or spec.engine is None or without_time(spec.slo):
+        return None
+    return RideTerms(
+        ttft=bound(spec.slo.ttft),
+        tpot=bound(spec.slo.tpot),
+        memory_bytes=quantity_bytes(spec.harvest.co_serve.memory),
+    )
+
+
+def ride_environment(terms: RideTerms | None) -> list[dict[str, str]]:
+    """Environment by which an engine takes riders in."""
+    if terms is None:
+        return []
+    return [{"name": RIDE_TERMS_ENV, "value": terms.model_dump_json(by_alias=True)}]
+
+
+def riding_told(spec: OnlineServiceSpec, devices: Sequence[DeviceHarvest]) -> str:
+    """In how many of its engines jobs can ride, behind another sentence; empty where the service has none ride."""
+    if spec.harvest.mode != "CoServe":
+        return ""
+    if without := without_time(spec.slo):
+        return f"; no job rides in its engines: {without} is 0"
+    found = [device.co_serving for device in devices if device.co_serving]
+    ended = [each.ended for each in found if each.ended]
+    told = f"; jobs can ride in {len(found) - len(ended)} of {len(devices)} engines"
+    return f"{told}; in {len(ended)} that has ended until it is started anew: {ended[0]}" if ended else told

@@ -1,0 +1,1 @@
+"""Batches whose rows ride in a serving engine, as requests of that engine."""

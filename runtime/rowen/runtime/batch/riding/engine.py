@@ -1,0 +1,205 @@
+"""A serving engine as the batch worker sees it: rows are requests that say that they are rows."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import httpx
+import structlog
+from typing_extensions import override
+
+from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
+from rowen.runtime.batch.riding.answers import all_tokens, is_aborted, is_as_long
+from rowen.runtime.batch.riding.health import Health
+from rowen.runtime.batch.serving.length import Length, is_cut
+from rowen.runtime.batch.serving.routes import ROUTES
+from rowen.runtime.batch.serving.server import Answer, Server
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.vllm.rows.marker import ID_HEADER, row_id
+
+log = structlog.get_logger()
+
+_SEQUENCES = 64
+"""Rows that wait in the engine or are worked on: more than run there at once."""
+_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
+"""Between the tries of a row at which a living engine fails."""
+_BUSY_SECONDS = 1.0
+_ENDING_SECONDS = 1.0
+"""So long an engine that breaks off its rows is still there, at most: vLLM kills its process then."""
+_PAGE_SECONDS = 60.0
+"""For what the engine says of itself."""
+_MOST_LOSSES = 3
+"""Engines that may be lost over a row."""
+_RESPONSES = "/v1/responses"
+_TOO_LONG = "context length"
+"""In vLLM's refusal of a prompt that is longer than the engine's sequences."""
+
+
+class _LostError(Exception):
+    """The engine went away."""
+
+    def __init__(self, *, under_way: bool) -> None:
+        """`under_way`: the engine may have begun to work on the row."""
+        super().__init__()
+        self.under_way = under_way
+
+
+class EngineServer(Server):
+    """`Server` at an address. An engine that is away is waited for; rows that were on their way are sent again.
+
+    Not without end: it may be a row that ends the engine.
+    """
+
+    sequences = _SEQUENCES
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        health: Health,
+        on_tokens: Callable[[int], None],
+        *,
+        model: str,
+        routes: tuple[str, ...],
+        length: int,
+    ) -> None:
+        """`on_tokens`: told of each answer's tokens. `length`: most tokens of a sequence."""
+        self.model = model
+        """What the engine calls it."""
+        self.routes = routes
+        self.length = Length(length, length)
+        self._client = client
+        self._health = health
+        self._on_tokens = on_tokens
+        self._answered = 0
+
+    @override
+    async def ask(self, route: str, body: dict[str, Any], request_id: str) -> Answer:
+        before, pauses, losses = 0, list(_PAUSES_SECONDS), 0
+        while True:
+            try:
+                response = await self._post(route, body)
+            except _LostError as error:
+                losses += error.under_way
+                if losses >= _MOST_LOSSES:
+                    _refuse(f"{losses} engines were lost while they worked on {request_id}")
+                await asyncio.sleep(_BUSY_SECONDS)
+                await self._health.come()
+                # What the last engine failed at says nothing of this one.
+                pauses = list(_PAUSES_SECONDS)
+                continue
+            if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                await asyncio.sleep(_BUSY_SECONDS)
+            elif response.status_code == httpx.codes.NOT_FOUND and not await self._is_joined():
+                raise WorkerError(RIDE_LOST, f"{self.model} is not at the engine's address any more", ExitCode.RETRY)
+            elif not response.is_server_error or response.status_code == httpx.codes.NOT_IMPLEMENTED:
+                return self._answer(response, body, request_id)
+            elif pauses:
+                log.warning("the engine failed at a row", request=request_id, status=response.status_code)
+                before = self._answered
+                await asyncio.sleep(pauses.pop(0))
+            elif self._answered > before or await self._is_working(route):
+                # Others were answered meanwhile, or one is now, so it is this one.
+                return Answer(response.status_code, _failure(response))
+            else:
+                message = f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}"
+                raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
+
+    async def _post(self, route: str, body: dict[str, Any]) -> httpx.Response:
+        """Raises `_LostError`."""
+        name = row_id()
+        if route == _RESPONSES:
+            body = {**body, "request_id": f"resp_{name}"}
+        try:
+            response = await self._client.post(
+                route, content=json.dumps(body).encode(), headers={"Content-Type": "application/json", ID_HEADER: name}
+            )
+            if response.is_success and (is_aborted(response.json()) or not await self._stays(route)):
+                raise _LostError(under_way=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise _LostError(under_way=False) from error
+        except (httpx.TransportError, ValueError) as error:
+            # Half an answer is none.
+            raise _LostError(under_way=True) from error
+        return response
+
+    def _answer(self, response: httpx.Response, body: dict[str, Any], request_id: str) -> Answer:
+        answer = _json(response)
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND):
+            _refuse(f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}")
+        if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG in response.text:
+            _refuse(f"{request_id} is longer than the {self.length.fitting} tokens of the engine's sequences")
+        if response.is_success:
+            if is_cut(body, answer) and is_as_long(body, answer, self.length.fitting):
+                _refuse(
+                    f"the answer to {request_id} ends at the {self.length.fitting} tokens of the engine's sequences"
+                )
+            self._answered += 1
+            self._on_tokens(all_tokens(answer))
+        return Answer(response.status_code, answer)
+
+    async def _is_joined(self) -> bool:
+        """Whether it is still the engine that was joined: the address of one that is gone may be another's by now."""
+        try:
+            return any(card["id"] == self.model for card in (await _get(self._client, "/v1/models"))["data"])
+        except (KeyError, TypeError, WorkerError):
+            return False
+
+    async def _stays(self, route: str) -> bool:
+        """Whether the engine is not about to end. Where an answer that it broke off looks like any other one."""
+        if route != _RESPONSES:
+            return True
+        await asyncio.sleep(_ENDING_SECONDS)
+        return await self._health.is_good()
+
+    async def _is_working(self, route: str) -> bool:
+        try:
+            return (await self._post(route, {**ROUTES[route], "model": self.model})).is_success
+        except _LostError:
+            return False
+
+
+async def joined(client: httpx.AsyncClient, health: Health, on_tokens: Callable[[int], None]) -> EngineServer:
+    """The engine at the client's address, when it answers. Raises `WorkerError`."""
+    await health.come()
+    models, description = await _get(client, "/v1/models"), await _get(client, "/openapi.json")
+    try:
+        card = next(card for card in models["data"] if card.get("parent") is None)
+        served = tuple(route for route in ROUTES if "post" in description["paths"].get(route, ()))
+        name, length = str(card["id"]), int(card["max_model_len"])
+    except (AttributeError, KeyError, StopIteration, TypeError, ValueError):
+        _refuse("what answers at the engine's address is no engine of vLLM's")
+    return EngineServer(client, health, on_tokens, model=name, routes=served, length=length)
+
+
+async def _get(client: httpx.AsyncClient, path: str) -> Any:
+    try:
+        response = await client.get(path, timeout=_PAGE_SECONDS)
+    except httpx.TransportError as error:
+        raise WorkerError(RIDE_LOST, f"the engine went away: {error}", ExitCode.RETRY) from error
+    if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        # It passes, so it says nothing of what the engine can do.
+        raise WorkerError(RIDE_LOST, f"the engine answers {response.status_code} at {path}", ExitCode.RETRY)
+    if not response.is_success:
+        _refuse(f"the engine answers {response.status_code} at {path}")
+    return _json(response)
+
+
+def _refuse(message: str) -> NoReturn:
+    """The rows need an engine of their own."""
+    raise WorkerError(RIDE_REFUSED, message, ExitCode.RETRY)
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return _failure(response)
+
+
+def _failure(response: httpx.Response) -> Any:
+    """What the engine says of its own failure; where it does not, in the same form."""
+    try:
+        return response.json()
+    except ValueError:
+        return {"error": {"message": response.text, "type": "InternalServerError", "code": response.status_code}}

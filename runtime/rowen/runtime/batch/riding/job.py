@@ -1,0 +1,43 @@
+"""A batch job whose rows ride: the engine is there, and has the model."""
+
+import asyncio
+
+import httpx
+
+from rowen.runtime.batch.output import Output
+from rowen.runtime.batch.riding.engine import joined
+from rowen.runtime.batch.riding.health import Health
+from rowen.runtime.batch.rows import Rows
+from rowen.runtime.batch.runner import BatchRunner
+from rowen.runtime.worker import Progress
+
+_CONNECT_SECONDS = 10.0
+# How long a row takes is not bounded: it waits while the engine's online requests leave nothing of its steps.
+_TIMEOUT = httpx.Timeout(None, connect=_CONNECT_SECONDS, write=60.0)
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+
+
+async def answer_rest(url: str, rows: Rows, output: Output, progress: Progress) -> None:
+    """Has the engine at `url` answer the rows that have no result. Raises `WorkerError`, `OSError`."""
+
+    def answered(tokens: int) -> None:
+        progress.report(len(output.done), len(rows), tokens)
+
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False) as client:
+        health = Health(client)
+        server = await joined(client, health, answered)
+        await _while_there(health, BatchRunner(server, output, progress, server.model), rows)
+
+
+async def _while_there(health: Health, runner: BatchRunner, rows: Rows) -> None:
+    """Raises `WorkerError` when the engine is lost, whatever rows are on their way."""
+    watching, running = asyncio.create_task(health.watch()), asyncio.create_task(runner.run(rows))
+    tasks = (running, watching)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

@@ -1,0 +1,1 @@
+"""How much may ride in each step of an engine; pure."""

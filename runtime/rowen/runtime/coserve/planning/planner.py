@@ -1,0 +1,182 @@
+"""How much rides in the next step, and how long parts may run after it."""
+
+from dataclasses import dataclass
+
+from rowen.crds.ride.terms import RideTerms
+from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.margin import Margin
+from rowen.runtime.coserve.planning.predictor import Predictor
+from rowen.runtime.coserve.planning.search import most_tokens
+
+_PREFILL_PART = 8
+"""A step with a prefill that ends within this part of the TTFT's bound has room for riders; longer ones have none."""
+_PREFILL_STRETCH = 1.05
+"""By which riders make steps with a prefill longer, at most: so much later is a prompt through, of any length."""
+_WAIT_PART = 4
+"""Of the TTFT's bound: so long may a step with its parts keep a new request waiting."""
+_IDLE_PART = 10
+"""Of the TTFT's bound: so long may a part keep the first request waiting."""
+_GAPS = 16
+"""Gaps of which the mean is one observation: a request's TPOT is the mean of its gaps."""
+_MOST_PLANS = 4096
+_MOST_TOKENS = 1024
+PATIENCE_STEPS = 16
+"""Steps in which nothing had room, after which a little rides all the same."""
+LITTLE_TOKENS = 4
+_LITTLE_SECONDS = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What riders may do in one step and after it."""
+
+    ride_tokens: int
+    """Most tokens of a window in the step."""
+    part_seconds: float
+    """So long may parts run after the step, together."""
+    reason: str
+    """For people."""
+
+
+_NOTHING = Plan(0, 0.0, "nothing waits")
+_TOO_LONG = Plan(0, 0.0, "the smallest part takes longer than there is time")
+
+
+class Planner:
+    """Decides step by step. Not for several threads.
+
+    `s = argmax {s : f(c, s) <= SLO}` (FlexLLM, section 6.2) in steps that a window rides in. Parts run one after the
+    other with steps on one thread, so LLMStation's Eq. 1 comes down to `N_p * l_p <= SLO_d - l_d0`. Where both wait
+    they take turns. The SLO is the terms' bound times a margin that feedback keeps (`Margin`).
+    """
+
+    def __init__(self, terms: RideTerms, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self._ttft, self._tpot = Margin(terms.ttft), Margin(terms.tpot)
+        self._ttft_seconds = terms.ttft.seconds
+        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._version = -1
+        self._parts_turn = False
+        self._dry = 0
+        self._gaps = 0
+        self._gap_seconds = 0.0
+        self._rider_seconds = 0.0
+        self._since_gap = 0.0
+        self.riders_wait = False
+        """Whether, when it was asked last, a window or a part waited."""
+
+    def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
+        """For the next step; `load` has no riders yet.
+
+        `has_parts`: something waits that needs no engine; the smallest part of it takes `least_part_seconds`.
+        """
+        self.riders_wait = has_parts or waiting_tokens > 0
+        if not self.riders_wait:
+            return _NOTHING
+        if self._version != self.predictor.version or len(self._plans) > _MOST_PLANS:
+            self._plans.clear()
+            self._version = self.predictor.version
+        turn = self._parts_turn = has_parts and (not waiting_tokens or not self._parts_turn)
+        key = (
+            load.decode_rows,
+            load.decode_context >> 9,
+            load.prefill_tokens,
+            load.prefill_context >> 9,
+            load.row_tokens,
+            load.row_context >> 9,
+            turn,
+        )
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._decided(load, turn)
+        if 0 < found.part_seconds < least_part_seconds:
+            found = _TOO_LONG
+        if found.ride_tokens or found.part_seconds:
+            self._dry = 0
+            return found
+        return self._least(found, turn)
+
+    def bound(self, load: Load) -> float:
+        """Seconds that the step may take with all that rides in it and after it."""
+        if load.prefill_tokens:
+            stretched = _PREFILL_STRETCH * self.predictor.seconds(load.online)
+            seconds = min(self._ttft.seconds / _PREFILL_PART, stretched)
+        elif load.decode_rows:
+            seconds = self._ttft.seconds / _WAIT_PART
+        else:
+            return self.idle_part_seconds
+        return min(seconds, self._tpot.seconds) if load.decode_rows else seconds
+
+    def observe(self, load: Load, seconds: float) -> None:
+        """A step was measured, with what rode in it."""
+        if load.ride_tokens or load.row_tokens:
+            self._since_gap += max(0.0, seconds - self.predictor.seconds(load.online))
+        self.predictor.observe(load, seconds)
+
+    def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
+        """A part was measured; `context` is what its tokens attend to, summed."""
+        self._since_gap += seconds
+        self.predictor.observe_part(phase, tokens, context, seconds)
+
+    def observe_gap(self, seconds: float) -> None:
+        """What decoding requests waited from one token to the next: a step, and the parts before it."""
+        self._gap_seconds += seconds
+        self._rider_seconds += min(seconds, self._since_gap)
+        self._since_gap = 0.0
+        self._gaps += 1
+        if self._gaps == _GAPS:
+            before = self._tpot.value
+            self._tpot.observe(self._gap_seconds / _GAPS, self._rider_seconds / _GAPS)
+            self._gaps, self._gap_seconds, self._rider_seconds = 0, 0.0, 0.0
+            self._moved(before, self._tpot.value)
+
+    def begin_gap(self) -> None:
+        """A step has ended that was of no gap: nor is what riders took until now."""
+        self._since_gap = 0.0
+
+    def observe_first_token(self, seconds: float, rider_seconds: float) -> None:
+        """What a request waited for its first token, and how much of it was riders' doing."""
+        before = self._ttft.value
+        self._ttft.observe(seconds, rider_seconds)
+        self._moved(before, self._ttft.value)
+
+    @property
+    def kept(self) -> bool:
+        """Requests get what they were promised."""
+        return self._tpot.kept and self._ttft.kept
+
+    @property
+    def idle_part_seconds(self) -> float:
+        """So long may a part run while the engine has no request: the next one waits for its end."""
+        return self._ttft.seconds / _IDLE_PART
+
+    def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
+        """How large a part ends in time, 1 at least; `token_context` is what each of its tokens attends to."""
+        return self.predictor.part_tokens(phase, seconds, token_context)
+
+    def _moved(self, before: float, after: float) -> None:
+        if before != after:
+            self._plans.clear()
+
+    def _decided(self, load: Load, parts_turn: bool) -> Plan:
+        bound = self.bound(load)
+        seconds = self.predictor.riding(load)
+        alone = seconds(0)
+        if alone >= bound:
+            return Plan(0, 0.0, "the step alone takes all the time there is")
+        if parts_turn:
+            if load.prefill_tokens:
+                return Plan(0, 0.0, "a prompt is computed: no parts")
+            return Plan(0, bound - alone, "parts run after the step")
+        tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_more_tokens(load)))
+        return Plan(tokens, 0.0, "a window rides" if tokens else "nothing more has room in the step")
+
+    def _least(self, found: Plan, parts_turn: bool) -> Plan:
+        """Nothing has room: after a while a little rides, if requests get what they were promised."""
+        self._dry += 1
+        if self._dry < PATIENCE_STEPS or not self.kept:
+            return found
+        self._dry = 0
+        if parts_turn:
+            return Plan(0, _LITTLE_SECONDS, "a short part runs, so that riders get on at all")
+        return Plan(LITTLE_TOKENS, 0.0, "a short window rides, so that riders get on at all")

@@ -1,0 +1,50 @@
+"""How far off a prediction is for what it is asked, as one number that follows the machine and not its stalls."""
+
+_SLOW = 0.05
+"""Weight of an observation among many."""
+_START_SPREAD = 0.05
+_LEAST_SPREAD = 0.005
+_SPREAD_STEP = 0.1
+_USUAL = 3.0
+"""Spreads within which an observation counts in full."""
+_SHIFTED = 4.0
+"""Spreads beyond which three observations in a row say that the ratio is another now."""
+
+
+class Ratio:
+    """A running mean of measured over predicted.
+
+    One stall moves it by little, and so do two. When three in a row lie far off on one side, it is theirs.
+    """
+
+    __slots__ = ("_recent", "_spread", "count", "value")
+
+    def __init__(self) -> None:
+        self.value = 1.0
+        self.count = 0
+        self._spread = _START_SPREAD
+        self._recent: tuple[float, ...] = ()
+
+    def observe(self, ratio: float) -> bool:
+        """Takes one in; above 0. True: the value has gone over to another one at once."""
+        self.count += 1
+        self._recent = (*self._recent[-2:], ratio)
+        if self.count == 1:
+            self.value = ratio
+            return False
+        shifted = self._shifted()
+        if shifted is not None:
+            self.value, self.count, self._spread = shifted, 2, max(self._spread, _START_SPREAD)
+            return True
+        off = ratio / self.value - 1
+        most = _USUAL * self._spread
+        self.value *= 1 + max(-most, min(most, off)) * max(_SLOW, 1 / self.count)
+        self._spread = max(_LEAST_SPREAD, self._spread * (1 + _SPREAD_STEP * (1 if abs(off) > self._spread else -1)))
+        return False
+
+    def _shifted(self) -> float | None:
+        if len(self._recent) < 3:
+            return None
+        least, middle, greatest = sorted(self._recent)
+        most = _SHIFTED * self._spread
+        return middle if least > self.value * (1 + most) or greatest < self.value * (1 - most) else None

@@ -1,0 +1,1 @@
+"""Which activations a way back needs (FlexLLM, Algorithm 1)."""

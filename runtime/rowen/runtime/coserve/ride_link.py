@@ -1,0 +1,133 @@
+"""A riding job's connection to the agent of its device."""
+
+import contextlib
+import functools
+import os
+import socket
+import time
+
+from pydantic import ValidationError
+from typing_extensions import override
+
+from rowen.crds.names import RIDE_SOCKET_ENV
+from rowen.crds.ride.messages import LONGEST_MESSAGE, RIDE_VERSION, JobHello, JobProgress, Welcome
+from rowen.runtime.coserve.wire.line import close_all, receive, send
+from rowen.runtime.native import Tenant
+
+_ANSWER_SECONDS = 10.0
+_PROGRESS_SECONDS = 1.0
+"""Between two reports."""
+_LOOK_SECONDS = 1.0
+"""Between two looks whether the agent is there."""
+
+
+class RideLink(Tenant):
+    """Asks for the engine, and tells how far the job is, through agents that come and go. One thread calls it."""
+
+    def __init__(self, path: str) -> None:
+        """`path`: of the agent's ride socket for jobs."""
+        self._path = path
+        self._line: socket.socket | None = None
+        self._next = 0.0
+        """When progress may be told again; seconds, monotonic."""
+        self._joined = False
+        self._next_look = 0.0
+        """When it looks again whether the agent is there; seconds, monotonic."""
+
+    def join(self) -> socket.socket:
+        """This job's end of a new pair with an engine. Raises `ConnectionError` that says why there is none now."""
+        self.close()
+        try:
+            line = self._connected(JobHello())
+            line.settimeout(_ANSWER_SECONDS)
+            message = receive(line, LONGEST_MESSAGE)
+        except OSError as error:
+            self.close()
+            raise ConnectionError(f"the agent does not answer: {error}") from error
+        line.setblocking(False)
+        if message is None:
+            self.close()
+            raise ConnectionError("the agent hung up")
+        try:
+            welcome = Welcome.model_validate_json(message.data)
+            if welcome.version != RIDE_VERSION:
+                raise ConnectionError(f"the agent speaks version {welcome.version}, this worker {RIDE_VERSION}")
+            if not message.descriptors:
+                raise ConnectionError(welcome.reason or "the agent has no engine")
+            end = socket.socket(fileno=message.descriptors.pop())
+            self._joined = True
+            return end
+        except ValidationError as error:
+            raise ConnectionError("the agent's answer cannot be understood") from error
+        finally:
+            close_all(message.descriptors)
+
+    def stay(self) -> None:
+        """Lets an agent that has come since know of this job, if it is joined; looks once a second, and never waits."""
+        now = time.monotonic()
+        if not self._joined or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_SECONDS
+        try:
+            self._present()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._hang_up()
+
+    @override
+    def progress(self, completed: int, total: int, tokens: int) -> None:
+        """Tells the agent, if it has not heard of it for a while or the job is done; never waits."""
+        now = time.monotonic()
+        if now < self._next and completed != total:
+            return
+        self._next = now + _PROGRESS_SECONDS
+        report = JobProgress(completed=completed, total=total, tokens=tokens).model_dump_json(by_alias=True).encode()
+        try:
+            send(self._present(), report)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._hang_up()
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._joined = False
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _connected(self, hello: JobHello) -> socket.socket:
+        """Raises `OSError`."""
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.setblocking(False)
+        self._line.connect(self._path)
+        send(self._line, hello.model_dump_json(by_alias=True).encode())
+        return self._line
+
+    def _present(self) -> socket.socket:
+        """The connection, a new one where the agent has hung up. Raises `OSError`."""
+        if self._line is not None:
+            try:
+                with contextlib.suppress(BlockingIOError):
+                    # A welcome without a pair says nothing.
+                    self._pass_over(self._line)
+            except OSError:
+                self._hang_up()
+        return self._line or self._connected(JobHello(pair=False))
+
+    def _pass_over(self, line: socket.socket) -> None:
+        message = receive(line, LONGEST_MESSAGE)
+        if message is None:
+            raise ConnectionResetError
+        close_all(message.descriptors)
+
+
+@functools.cache
+def ride_link() -> RideLink | None:
+    """The link of this job; None: it does not ride."""
+    path = os.environ.get(RIDE_SOCKET_ENV)
+    return RideLink(path) if path else None

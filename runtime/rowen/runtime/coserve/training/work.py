@@ -1,0 +1,162 @@
+"""A task on its way through the model."""
+
+from dataclasses import dataclass
+
+import torch
+
+from rowen.runtime.coserve.learner import Phase
+from rowen.runtime.coserve.task import IGNORED, Pair, Place, Result, Target, Task
+from rowen.runtime.coserve.training.backward import Backward
+from rowen.runtime.coserve.training.bypass import Bypass, no_gradients
+from rowen.runtime.coserve.training.forward import Forward
+from rowen.runtime.coserve.training.group import Group
+from rowen.runtime.coserve.training.head import Sums, head
+from rowen.runtime.coserve.training.memory import WINDOW_TOKENS, groups_of, lowest_layer
+from rowen.runtime.coserve.training.model import Model
+
+
+@dataclass(frozen=True)
+class StepBack:
+    """Tokens of a group in one layer, on the way back."""
+
+    layer: int
+    begin: int
+    end: int
+    is_last: bool
+    """The way back goes no further down."""
+
+
+class Work:
+    """Group by group: forward, head, backward. Where it stands changes only when something was worked through."""
+
+    def __init__(self, task: Task, model: Model, saved: int = 0) -> None:
+        """Allocates nothing before its turn comes. `saved`: as a `Group` has it."""
+        self._task = task
+        self._model = model
+        self._saved = saved
+        self._lowest = lowest_layer(task, model.architecture.layers)
+        self._gradients: dict[Place, Pair] = {}
+        self._bypasses = [self._bypasses_of(layer) for layer in range(model.architecture.layers)]
+        self._groups = groups_of([len(sequence.tokens) for sequence in task.sequences])
+        self._sums = Sums()
+        self._learned = 0
+        self._group: Group | None = None
+        self._forward = self._headed = 0
+        """Tokens of the group that are through; of the learned ones those that were at the head."""
+        self._layer = self._left = 0
+        """Where the way back is, and how many tokens of the group it has before it there."""
+        self._start_group()
+
+    @property
+    def phase(self) -> Phase | None:
+        """What comes next; None: it has ended."""
+        if self._group is None:
+            return None
+        if self._forward < self._group.size:
+            return Phase.FORWARD
+        return Phase.HEAD if self._headed < len(self._group.learned) else Phase.BACKWARD
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Of the group, whose way forward is not through."""
+        return 0 if self._group is None else self._group.size - self._forward
+
+    def forward(self, most_tokens: int) -> Forward:
+        """The next tokens on their way forward."""
+        begin = self._forward
+        end = begin + _share(self._now.size - begin, most_tokens)
+        return Forward(self._model, self._now, self._bypasses, begin, end)
+
+    def went_forward(self, tokens: int) -> None:
+        """So many more tokens are through."""
+        self._forward += tokens
+
+    def at_head(self, most_tokens: int) -> torch.Tensor:
+        """Numbers of the next learned tokens for the head, of its turn."""
+        learned = self._now.learned[self._headed :]
+        return learned[: _share(len(learned), most_tokens)]
+
+    def run_head(self, rows: torch.Tensor) -> None:
+        """Works what `at_head` gave."""
+        scale = self._task.loss_scale if self._task.gradients else None
+        head(self._model, self._now, rows, self._sums, scale)
+        self._headed += len(rows)
+        if self.phase is Phase.BACKWARD:
+            self._turn_back()
+
+    def back(self, most_tokens: int) -> list[StepBack]:
+        """The next steps back: the first as far as it goes, more of them if they fit as a whole."""
+        steps: list[StepBack] = []
+        layer, left, room = self._layer, self._left, most_tokens
+        while layer >= self._lowest:
+            tokens = _share(left, room)
+            if steps and tokens < _share(left, left):
+                break
+            steps.append(StepBack(layer, left - tokens, left, layer == self._lowest))
+            left, room = left - tokens, room - tokens
+            if not left:
+                layer, left = layer - 1, self._now.size
+        return steps
+
+    def step_back(self, step: StepBack) -> None:
+        """Works one of what `back` gave."""
+        layer = step.layer
+        self._allocate_gradients(layer)
+        goes_on = layer > self._lowest
+        Backward(self._model, self._now, self._bypasses[layer], layer, step.begin, step.end, goes_on).run()
+        self._left = step.begin
+        if not self._left:
+            self._layer, self._left = layer - 1, self._now.size
+            if self._layer < self._lowest:
+                self._start_group()
+
+    def context(self, begin: int, end: int) -> int:
+        """What tokens of the group attend to, summed over them."""
+        return sum(stretch.context for stretch in self._now.stretches(begin, end))
+
+    def result(self) -> Result:
+        """Once it has ended."""
+        if self._task.gradients:
+            for layer in range(self._model.architecture.layers):
+                self._allocate_gradients(layer)
+        return Result(self._task.number, self._sums.loss, self._learned, self._sums.correct, self._gradients)
+
+    @property
+    def _now(self) -> Group:
+        if self._group is None:
+            raise RuntimeError("the task has ended")
+        return self._group
+
+    def _start_group(self) -> None:
+        """The next one that learns something."""
+        self._group, self._forward, self._headed = None, 0, 0
+        while self._groups and self._group is None:
+            sequences = [self._task.sequences[number] for number in self._groups.pop(0)]
+            if any(bool((sequence.labels != IGNORED).any()) for sequence in sequences):
+                self._group = Group(sequences, self._model, self._lowest, self._saved)
+                self._learned += len(self._group.learned)
+
+    def _turn_back(self) -> None:
+        """At the end of the head."""
+        if self._lowest == self._model.architecture.layers:
+            self._start_group()
+            return
+        group = self._now
+        group.stream[group.labels == IGNORED] = 0
+        self._layer, self._left = self._model.architecture.layers - 1, group.size
+
+    def _bypasses_of(self, layer: int) -> dict[Target, Bypass]:
+        adapter = self._task.adapter
+        places = ((target, adapter.pairs.get((layer, target))) for target in Target)
+        return {target: Bypass(pair, adapter.scaling) for target, pair in places if pair is not None}
+
+    def _allocate_gradients(self, layer: int) -> None:
+        for target, bypass in self._bypasses[layer].items():
+            if bypass.gradients is None:
+                bypass.gradients = self._gradients[layer, target] = no_gradients(bypass.pair)
+
+
+def _share(left: int, most_tokens: int) -> int:
+    """Tokens of the next of about equally large windows, of so many at most."""
+    windows = -(-left // WINDOW_TOKENS)
+    return min(most_tokens, -(-left // windows))

@@ -1,0 +1,1 @@
+"""Fine-tuning that rides in vLLM's steps, and is worked through between them and while the engine is idle."""

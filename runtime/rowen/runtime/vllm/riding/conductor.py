@@ -1,0 +1,322 @@
+"""What rides in an engine's steps, what is worked through between them, and what while it is idle.
+
+All of it on the thread that computes. Whatever goes wrong here ends the riding and nothing else: the engine serves on.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from rowen.crds.ride.messages import StepSums
+from rowen.runtime.coserve.learner import Learner, Phase
+from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.planner import Planner
+from rowen.runtime.coserve.seat.seat import Arrival, Departure
+from rowen.runtime.coserve.task import Result, TaskUnsuitable
+from rowen.runtime.coserve.training.files import ModelFilesChanged
+from rowen.runtime.log import get_logger
+from rowen.runtime.vllm.riding.composition import load_of
+from rowen.runtime.vllm.riding.first_tokens import FirstTokens, waited_seconds
+from rowen.runtime.vllm.riding.hooks import Hooks
+from rowen.runtime.vllm.riding.tally import Tally
+from rowen.runtime.vllm.riding.waker import Waker
+
+if TYPE_CHECKING:
+    from vllm.v1.core.sched.output import SchedulerOutput
+
+log = get_logger()
+
+_TELL_SECONDS = 1.0
+_MOST_MISSES = 8
+"""Windows in a row that did not get through a step that succeeded."""
+
+
+class Guests(Protocol):
+    """Of `Seat`, what is used here."""
+
+    def take(self) -> list[Arrival | Departure]:
+        """What has happened."""
+
+    def deliver(self, guest: int, answer: Result | TaskUnsuitable) -> None:
+        """Answers a task."""
+
+    def tell(self, sums: StepSums, ended: str | None) -> None:
+        """What the agent is told."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class Files(Protocol):
+    """Of `ModelFiles`, what is used here."""
+
+    def check(self, now: float) -> None:
+        """Raises `ModelFilesChanged`."""
+
+    def close(self) -> None:
+        """They are used no more."""
+
+
+@dataclass(frozen=True)
+class Boarded:
+    """What riding takes."""
+
+    learner: Learner
+    guests: Guests
+    hooks: Hooks
+    files: Files
+    """Which the learner reads."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    load: Load
+    begun: float
+
+
+class Conductor:
+    """`begin` and `finish` (or `fail`) around each step, `between` after it, `idle` while there is none.
+
+    Nothing that it is made of may raise into the engine: the first error ends the riding, the second the watching.
+    """
+
+    def __init__(
+        self, planner: Planner, boarded: Boarded | None, waker: Waker, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Where nothing can ride it only watches, so that the planner knows what steps take."""
+        self.waker = waker
+        self._planner = planner
+        self._learner = boarded.learner if boarded else None
+        self._guests = boarded.guests if boarded else None
+        self._hooks = boarded.hooks if boarded else None
+        self._files = boarded.files if boarded else None
+        self._tally = Tally()
+        self._clock = clock
+        self._step: _Step | None = None
+        self._part_seconds = 0.0
+        self._contexts: dict[Phase, float] = {}
+        self._first_tokens = FirstTokens()
+        self._last_end: float | None = None
+        self._told = clock()
+        self._misses = 0
+        self._watching = True
+        self._ended: str | None = None
+
+    def arrived(self, request: str, wall_seconds: float, prompt_tokens: int) -> None:
+        """A request was taken in, which came at that time of the system's clock."""
+        self._attempt(self._arrived, request, wall_seconds, prompt_tokens)
+
+    def begin(self, output: "SchedulerOutput") -> None:
+        """The step is about to be computed: decides what rides, and has it ride."""
+        self.waker.rest()
+        self._attempt(self._begin, output)
+
+    def finish(self) -> None:
+        """The step was computed, and its tokens are chosen."""
+        self._attempt(self._finish)
+
+    def fail(self) -> None:
+        """It was not."""
+        self._attempt(self._give_up_step)
+
+    def between(self, may_go_on: Callable[[], bool]) -> None:
+        """The step's tokens are on their way. Parts run for as long as was planned, or until they may no more."""
+        if self._part_seconds > 0:
+            self._attempt(self._run_between, may_go_on)
+
+    def idle(self, may_go_on: Callable[[], bool]) -> None:
+        """The engine has nothing to do. Parts run until they may no more, or there are none."""
+        self._last_end = None
+        self._attempt(self._run_idle, may_go_on)
+
+    def end(self, reason: str) -> None:
+        """Nothing rides any more; the agent and the guests are told."""
+        if self._ended is not None:
+            return
+        self._ended = reason
+        self._learner, self._step, self._part_seconds = None, None, 0.0
+        if self._hooks is not None:
+            self._hooks.remove()
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+        if self._guests is not None:
+            self._guests.tell(self._tally.sums(), reason)
+            # What still comes is not taken, nor kept.
+            self._guests.take()
+
+    def close(self) -> None:
+        """The engine ends."""
+        self.end("the engine ends")
+        self._watching = False
+        if self._guests is not None:
+            self._guests.close()
+            self._guests = None
+
+    def _attempt(self, work: Callable[..., None], *arguments: object) -> None:
+        if not self._watching:
+            return
+        try:
+            with torch.inference_mode():
+                work(*arguments)
+        except ModelFilesChanged as error:
+            log.error("nothing rides in this engine any more; it serves on", reason=str(error))
+            self.end(str(error))
+        except Exception as error:
+            self._watching = self._ended is None
+            log.exception("nothing rides in this engine any more; it serves on")
+            self.end(f"riding failed in the engine: {type(error).__name__}")
+
+    def _arrived(self, request: str, wall_seconds: float, prompt_tokens: int) -> None:
+        self._first_tokens.arrived(request, self._clock() - waited_seconds(wall_seconds), prompt_tokens)
+
+    def _begin(self, output: "SchedulerOutput") -> None:
+        self._step, self._part_seconds = None, 0.0
+        self._first_tokens.begin(output)
+        if output.total_num_scheduled_tokens == 0:
+            return
+        load = load_of(output)
+        learner = self._learner
+        if learner is None:
+            self._planner.plan(load, 0, has_parts=False)
+        else:
+            self._take(learner)
+            phase = learner.upcoming(forward=False)
+            least_seconds = self._least_seconds(phase) if phase is not None else 0.0
+            plan = self._planner.plan(load, learner.waiting_tokens, phase is not None, least_seconds)
+            self._part_seconds = plan.part_seconds
+            if plan.ride_tokens > 0:
+                load = self._arm(learner, plan.ride_tokens, load)
+        self._step = _Step(load, self._clock())
+
+    def _arm(self, learner: Learner, most_tokens: int, load: Load) -> Load:
+        self._check_files()
+        window = learner.window(most_tokens)
+        if window is None or self._hooks is None:
+            return load
+        self._hooks.arm(window)
+        return replace(load, ride_tokens=window.tokens, ride_context=window.context)
+
+    def _finish(self) -> None:
+        now, step = self._clock(), self._step
+        if step is None:
+            self._give_up_step()
+            return
+        self._step = None
+        rode = self._settle_ride()
+        load = step.load if rode else replace(step.load, ride_tokens=0, ride_context=0)
+        self._tally.step(load, now - step.begun)
+        if rode:
+            self._observe(load, now - step.begun, now)
+        if load.decode_rows and self._last_end is not None:
+            self._planner.observe_gap(now - self._last_end)
+        else:
+            self._planner.begin_gap()
+        for waited, ridden in self._first_tokens.finish(now):
+            self._planner.observe_first_token(waited, ridden)
+        self._last_end = now
+        self._deliver()
+        self._tell(now)
+
+    def _observe(self, load: Load, seconds: float, now: float) -> None:
+        if load.ride_tokens or load.row_tokens:
+            self._first_tokens.ridden(min(now, now - seconds + self._planner.predictor.seconds(load.online)), now)
+        self._planner.observe(load, seconds)
+
+    def _settle_ride(self) -> bool:
+        """False: a window rode that did not get through, and the step's time says nothing."""
+        ride = self._hooks.disarm() if self._hooks is not None else None
+        if ride is None:
+            return True
+        if ride.error is not None:
+            raise ride.error
+        if ride.is_through:
+            self._misses = 0
+            ride.window.finish()
+            return True
+        ride.window.abandon()
+        self._misses += 1
+        if self._misses == _MOST_MISSES:
+            raise RuntimeError("the engine's steps do not pass its linear layers as they should")
+        return False
+
+    def _give_up_step(self) -> None:
+        self._step, self._part_seconds, self._last_end = None, 0.0, None
+        ride = self._hooks.disarm() if self._hooks is not None else None
+        if ride is not None:
+            ride.window.abandon()
+
+    def _run_between(self, may_go_on: Callable[[], bool]) -> None:
+        until, self._part_seconds = self._clock() + self._part_seconds, 0.0
+        learner, first = self._learner, True
+        while learner is not None and may_go_on():
+            phase, left = learner.upcoming(forward=False), until - self._clock()
+            # That the first one has time was planned, or that it runs all the same.
+            if phase is None or not (first or 0 < left >= self._least_seconds(phase)):
+                break
+            if not self._run_part(learner, phase, left, forward=False):
+                break
+            first = False
+        self._tell(self._clock())
+
+    def _least_seconds(self, phase: Phase) -> float:
+        """What the smallest part takes."""
+        return self._planner.predictor.part_seconds(phase, 1, int(self._contexts.get(phase, 0.0)))
+
+    def _run_idle(self, may_go_on: Callable[[], bool]) -> None:
+        learner = self._learner
+        while learner is not None and may_go_on():
+            self._take(learner)
+            phase = learner.upcoming()
+            if phase is None or not self._run_part(learner, phase, self._planner.idle_part_seconds, forward=True):
+                break
+            self._tell(self._clock())
+        self._tell(self._clock(), now_or_never=True)
+
+    def _run_part(self, learner: Learner, phase: Phase, seconds: float, forward: bool) -> bool:
+        tokens = self._planner.part_tokens(phase, max(0.0, seconds), self._contexts.get(phase, 0.0))
+        self._check_files()
+        part = learner.part(tokens, forward=forward)
+        if part is None:
+            return False
+        begun = self._clock()
+        part.run()
+        ended = self._clock()
+        took = ended - begun
+        self._first_tokens.ridden(begun, ended)
+        self._planner.observe_part(part.phase, part.tokens, part.context, took)
+        self._contexts[part.phase] = part.context / max(1, part.tokens)
+        self._tally.part(part, took)
+        self._deliver()
+        return True
+
+    def _check_files(self) -> None:
+        if self._files is not None:
+            self._files.check(self._clock())
+
+    def _take(self, learner: Learner) -> None:
+        for event in self._guests.take() if self._guests is not None else ():
+            if isinstance(event, Departure):
+                learner.drop(event.guest)
+                continue
+            try:
+                learner.add(event.guest, event.task)
+            except TaskUnsuitable as refusal:
+                self._answer(event.guest, refusal)
+
+    def _deliver(self) -> None:
+        for guest, answer in self._learner.finished() if self._learner is not None else ():
+            self._answer(guest, answer)
+
+    def _answer(self, guest: int, answer: Result | TaskUnsuitable) -> None:
+        if self._guests is not None:
+            self._guests.deliver(guest, answer)
+
+    def _tell(self, now: float, now_or_never: bool = False) -> None:
+        if self._guests is None or (not now_or_never and now - self._told < _TELL_SECONDS):
+            return
+        self._told = now
+        self._guests.tell(self._tally.sums(), self._ended)

@@ -1,0 +1,44 @@
+"""What an engine's steps were made of, counted."""
+
+from dataclasses import asdict, dataclass
+
+from rowen.crds.ride.messages import StepSums
+from rowen.runtime.coserve.learner import Part, Phase
+from rowen.runtime.coserve.load import Load
+
+
+@dataclass
+class Tally:
+    """`StepSums` on their way."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    decode_rows: int = 0
+    prefill_tokens: int = 0
+    riding_steps: int = 0
+    forward_tokens: int = 0
+    solo_tokens: int = 0
+    backward_tokens: int = 0
+    riding_seconds: float = 0.0
+    row_tokens: int = 0
+
+    def step(self, load: Load, seconds: float) -> None:
+        """With what rode in it."""
+        self.steps += 1
+        self.seconds += seconds
+        self.decode_rows += load.decode_rows
+        self.prefill_tokens += load.prefill_tokens
+        self.row_tokens += load.row_tokens
+        self.forward_tokens += load.ride_tokens
+        self.riding_steps += load.ride_tokens > 0 or load.row_tokens > 0
+
+    def part(self, part: Part, seconds: float) -> None:
+        """Between steps or while idle."""
+        self.riding_seconds += seconds
+        if part.phase is Phase.FORWARD:
+            self.solo_tokens += part.tokens
+        self.backward_tokens += part.back_tokens
+
+    def sums(self) -> StepSums:
+        """So far."""
+        return StepSums(**asdict(self))

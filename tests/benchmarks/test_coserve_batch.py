@@ -1,0 +1,82 @@
+"""What rows beside a service come to, from runs that are written down here."""
+
+import pytest
+from reporting.report import Missing
+from row_riding.arms import arms_of
+from row_riding.counters import Counters
+from row_riding.node import rows
+from row_riding.result import Bounds, Run, main_figures, points, versus
+
+from rowen.demo.traffic.replay import Outcome
+
+BOUNDS = Bounds(ttft=0.2, tpot=0.04)
+METRICS = """
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 3.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+# TYPE vllm:prompt_tokens counter
+vllm:prompt_tokens_total{engine="0",model_name="m"} 100.0
+# TYPE vllm:generation_tokens counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 7.0
+"""
+
+
+def run(arm: str, load: float, tokens: float, *late: bool) -> Run:
+    """`late`: of each request whether it missed its bound."""
+    times = [0.3 if miss else 0.1 for miss in late]
+    outcomes = tuple(Outcome(0, lateness=0, end=1, ttft=ttft, tpot=0.02, tokens=32, error=None) for ttft in times)
+    return Run(arm, arm.partition("_")[0], load, 1.0, 0, 10.0, tokens, outcomes)
+
+
+RUNS = [
+    run("alone", 1, 0, False, False),
+    run("priority_1", 1, 100, False, False),
+    run("priority_4", 1, 900, True, False),
+    run("gateway_1", 1, 300, True, True),
+    run("preempt", 1, 50, False, False),
+    run("rowen_24", 1, 400, False, False),
+]
+
+
+def test_a_baseline_counts_with_the_rows_with_which_the_bounds_are_kept() -> None:
+    table = points(RUNS, BOUNDS)
+    assert versus(table, "priority", 1) == 4
+    assert versus(table, "preempt", 1) == 8
+    assert isinstance(versus(table, "gateway", 1), Missing)
+
+
+def test_where_rowen_keeps_them_less_often_others_may_too() -> None:
+    worse = [*RUNS[:-1], run("rowen_24", 1, 450, True, False)]
+    assert versus(points(worse, BOUNDS), "priority", 1) == 0.5
+
+
+def test_figures_are_the_worst_over_the_loads() -> None:
+    more = [
+        run("alone", 2, 0, False),
+        run("priority_1", 2, 100, False),
+        run("priority_4", 2, 100, False),
+        run("gateway_1", 2, 100, False),
+        run("preempt", 2, 0, False),
+        run("rowen_24", 2, 200, False),
+    ]
+    figures = main_figures([*RUNS, *more], BOUNDS, "rowen_24")
+    assert figures["offline_vs_priority_at_slo"] == (2, "ratio")
+    assert figures["offline_vs_priority_load_1"] == (4, "ratio")
+    assert figures["offline_vs_preempt"] == (8, "ratio")
+    assert figures["ttft_p99_increase"] == (0, "fraction")
+    assert figures["offline_load_2"] == (20, "tokens/s")
+
+
+def test_what_a_server_says_is_read() -> None:
+    assert Counters.of(METRICS, 1.0) == Counters(seconds=1.0, tokens=107.0, waiting=3.0, cache=0.25)
+
+
+def test_each_arm_has_a_name_of_its_own() -> None:
+    names = [arm.name for arm in arms_of((1, 4), 24)]
+    assert names == ["alone", "priority_1", "priority_4", "gateway_1", "gateway_4", "preempt", "rowen_24"]
+
+
+def test_rows_are_the_same_for_the_same_seed() -> None:
+    assert rows(3, 1) == rows(3, 1) != rows(3, 2)
+    assert len(rows(50, 0)) == pytest.approx(50)

@@ -1,0 +1,280 @@
+import itertools
+import json
+import threading
+import time
+
+import coserve
+import pytest
+import slo_sweep
+from coserving import sweep_picture
+from coserving.arms import DYNAMIC, arms_of, steps_between_chunks
+from coserving.interval import LEAST, MOST, DynamicInterval
+from coserving.load import Size, poisson
+from coserving.measuring import Alone
+from coserving.picture import PANELS, draw, lines
+from coserving.reports import Report, read_reports, tokens_between
+from coserving.result import Bounds, Run, arm_figures, main_figures, points, versus_separate
+from coserving.sweep import Target, over_best, speed_at, sweep_figures
+from coserving.turns import Mode, Turns
+from reporting.report import Missing, report
+
+from rowen.demo.traffic.replay import Outcome
+
+BOUNDS = Bounds(ttft=1.0, tpot=0.1)
+SIZE = Size(prompt=(4, 9), output=3)
+
+
+def outcome(ttft=0.5, tpot=0.05, error=None):
+    return Outcome(0.0, 0.0, 1.0, ttft, tpot, 3, error)
+
+
+def run(arm, load=1.0, tokens=100.0, kept=10, of=10, block=0):
+    outcomes = [outcome()] * kept + [outcome(tpot=0.2)] * (of - kept)
+    return Run(arm, load, load / 2, block, 10.0, tokens, tuple(outcomes))
+
+
+@pytest.mark.parametrize(
+    ("one", "kept"),
+    [
+        (outcome(), True),
+        (outcome(ttft=1.01), False),
+        (outcome(tpot=0.11), False),
+        (outcome(tpot=None), True),
+        (outcome(error="gone"), False),
+        (outcome(ttft=None), False),
+    ],
+)
+def test_a_request_keeps_both_bounds_or_none(one, kept):
+    assert BOUNDS.kept(one) is kept
+
+
+def test_repeats_of_an_arm_are_one_point():
+    table = points([run("rowen", tokens=100), run("rowen", tokens=300, kept=5, block=1)], BOUNDS)
+    point = table["rowen", 1.0]
+    assert (point.speed, point.attainment, point.requests, point.errors) == (20.0, 0.75, 20, 0)
+    assert point.tpot_p99 == pytest.approx(0.2)
+
+
+def test_of_divisions_that_keep_the_bounds_as_well_the_fastest_learner_counts():
+    runs = [
+        run("rowen", tokens=400, kept=19, of=20),
+        run("separate_25", tokens=300, kept=2),
+        run("separate_50", tokens=200, kept=9),
+        run("separate_75", tokens=100),
+    ]
+    assert versus_separate(points(runs, BOUNDS), 1.0) == 2.0
+
+
+def test_where_no_division_keeps_the_bounds_the_one_that_keeps_them_most_often_counts():
+    runs = [run("rowen", tokens=400), run("separate_25", tokens=300, kept=1), run("separate_75", tokens=100, kept=8)]
+    assert versus_separate(points(runs, BOUNDS), 1.0) == 4.0
+
+
+def test_a_division_without_any_learning_gives_no_ratio():
+    assert isinstance(versus_separate(points([run("rowen"), run("separate_75", tokens=0)], BOUNDS), 1.0), Missing)
+
+
+def test_main_figures_are_the_worst_over_the_loads():
+    runs = [
+        run(arm, load, tokens, kept)
+        for load, rows in {
+            1.0: {"alone": (0, 10), "rowen": (400, 10), "separate_75": (100, 10)},
+            2.0: {"alone": (0, 9), "rowen": (300, 9), "separate_75": (150, 9)},
+        }.items()
+        for arm, (tokens, kept) in rows.items()
+    ]
+    figures = main_figures(runs, BOUNDS, no_load_speed=50.0)
+    assert figures["finetune_vs_separate"] == (2.0, "ratio")
+    assert figures["slo_attainment"] == (0.9, "fraction")
+    assert figures["peak_fraction"] == (30.0 / 50.0, "fraction")
+    assert figures["finetune_load_2"] == (30.0, "tokens/s")
+    assert set(coserve.BARS) <= set(figures)
+
+
+def test_an_arm_whose_requests_all_failed_has_no_latency():
+    failed = Run("rowen", 1.0, 0.5, 0, 10.0, 5.0, (outcome(error="gone"),))
+    figures = arm_figures(points([failed], BOUNDS), "rowen")
+    assert isinstance(figures["ttft_p99_load_1"][0], Missing)
+    assert figures["errors_load_1"] == (1, "requests")
+
+
+def test_raw_values_go_into_the_report():
+    row = run("rowen", kept=9).row(BOUNDS)
+    assert json.loads(json.dumps(row))["attainment"] == 0.9
+    assert len(row["ttft_ms"]) == 10
+
+
+def test_the_picture_shows_every_arm(tmp_path):
+    runs = [run(arm, load) for arm in ("alone", "rowen") for load in (1.0, 2.0)]
+    table = points(runs, BOUNDS)
+    obj = report("coserve", 0, arm_figures(table, "rowen"), {"alone": arm_figures(table, "alone")})
+    assert lines(obj, "finetune_load_") == {"rowen": [(1, 10.0), (2, 10.0)], "alone": [(1, 10.0), (2, 10.0)]}
+    assert all(lines(obj, panel)["rowen"] for panel in PANELS)
+    draw(obj, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 0
+
+
+def test_requests_come_at_random_and_the_same_each_time():
+    requests = poisson(50.0, 20.0, SIZE, 3)
+    assert requests == poisson(50.0, 20.0, SIZE, 3)
+    assert requests != poisson(50.0, 20.0, SIZE, 4)
+    assert 850 < len(requests) < 1150
+    assert all(0 < request.arrival < 20 and 4 <= len(request.prompt) <= 9 for request in requests)
+
+
+def test_tokens_are_spread_over_the_time_since_the_last_report():
+    reports = [Report(10.0, 0), Report(20.0, 100), Report(25.0, 100), Report(30.0, 200)]
+    assert tokens_between(reports, 0.0, 40.0) == 200
+    assert tokens_between(reports, 15.0, 20.0) == 50
+    assert tokens_between(reports, 20.0, 26.0) == 20
+    assert tokens_between(reports, 35.0, 40.0) == 0
+    assert tokens_between([], 0.0, 1.0) == 0
+
+
+def test_a_report_that_is_being_written_is_left_out(tmp_path):
+    path = tmp_path / "reports"
+    assert read_reports(path) == []
+    path.write_text("1.5 10\n2.5 2")
+    assert read_reports(path) == [Report(1.5, 10)]
+
+
+def test_chunks_keep_the_bound_on_average():
+    steps = steps_between_chunks(chunk_seconds=0.1, step_seconds=0.02, bound_seconds=0.05)
+    assert steps == 4
+    assert steps * 0.02 + 0.1 <= steps * 0.05
+    assert steps_between_chunks(0.001, 0.02, 0.05) == 1
+    assert steps_between_chunks(0.1, 0.06, 0.05) > 1000
+
+
+def test_every_way_of_sharing_has_an_arm():
+    arms = arms_of(7)
+    assert {arm.every for arm in arms.values() if arm.mode is Mode.TURNS} == {64, 128, DYNAMIC, 7}
+    for part in (25, 50, 75):
+        arm = arms[f"separate_{part}"]
+        assert arm.server_part + arm.tuner_part == 1.0
+    assert [name for name, arm in arms.items() if arm.riding] == ["rowen", "preempt"]
+
+
+def turns_of(interval, steps, **seen):
+    return [step for step in range(steps) if interval.step(**seen)]
+
+
+def test_without_pressure_the_interval_stays_short():
+    taken = turns_of(DynamicInterval(), 1000, queued=0, arrived=0, completed=0)
+    assert taken[0] == LEAST - 1
+    assert all(later - earlier <= 2.2 * LEAST for earlier, later in itertools.pairwise(taken))
+
+
+def test_under_pressure_fine_tuning_has_fewer_turns():
+    calm = turns_of(DynamicInterval(), 5000, queued=0, arrived=0, completed=0)
+    pressed = turns_of(DynamicInterval(), 5000, queued=40, arrived=9, completed=0)
+    assert 0 < len(pressed) < len(calm)
+    assert max(later - earlier for earlier, later in itertools.pairwise(pressed)) >= MOST
+
+
+class Tuner:
+    """One that counts its iterations."""
+
+    def __init__(self, turns):
+        self.iterations, self._turns, self._ended = 0, turns, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        while not self._ended.is_set():
+            self.iterations += 1
+            time.sleep(0.001)
+            self._turns.pass_on()
+
+    def end(self):
+        self._ended.set()
+        self._turns.mode = Mode.FREE
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def turns(tmp_path):
+    return Turns(tmp_path / "turns")
+
+
+@pytest.fixture
+def tuner(turns):
+    made = Tuner(turns)
+    yield made
+    made.end()
+
+
+def wait(question):
+    end = time.monotonic() + 20
+    while not question():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_tuner_that_is_held_stands_still_from_the_end_of_an_iteration_on(turns, tuner):
+    wait(lambda: turns.parked)
+    assert tuner.iterations == 1
+    turns.mode = Mode.FREE
+    wait(lambda: tuner.iterations > 3)
+    turns.mode = Mode.HELD
+    wait(lambda: turns.parked)
+
+
+def test_between_an_engines_steps_a_tuner_has_the_iterations_that_it_was_granted(turns, tuner):
+    turns.mode = Mode.TURNS
+    wait(lambda: tuner.iterations > 2)
+    turns.take()
+    before = tuner.iterations
+    assert turns.parked
+    for granted in (1, 2):
+        turns.grant()
+        turns.take()
+        assert tuner.iterations == before + granted
+    turns.busy = False
+    wait(lambda: tuner.iterations > before + 4)
+
+
+def test_an_engine_waits_for_nobody_when_turns_are_off(turns):
+    turns.mode = Mode.FREE
+    turns.take()
+    turns.grant()
+
+
+def target(metric, factor, ttft=1.0, tpot=0.1):
+    return Target(metric, factor, Bounds(ttft, tpot))
+
+
+def test_at_a_target_the_fastest_setting_that_keeps_it_counts():
+    fast, slow = run("spatial_75", tokens=300, kept=5), run("spatial_25", tokens=100)
+    assert speed_at([fast, slow], BOUNDS, 95.0) == 10.0
+    assert speed_at([fast, slow], Bounds(ttft=1.0, tpot=0.3), 95.0) == 30.0
+    assert speed_at([fast, slow], Bounds(ttft=0.1, tpot=0.3), 95.0) == 0.0
+
+
+def test_a_failed_request_keeps_no_target():
+    failed = Run("rowen", 1.0, 0.5, 0, 10.0, 5.0, (outcome(error="gone"),))
+    assert speed_at([failed], BOUNDS, 95.0) == 0.0
+
+
+def test_rowen_is_held_against_the_best_other_arm_at_each_target(tmp_path):
+    tight, wide = target("tpot", 2.0, tpot=0.01), target("tpot", 4.0)
+    runs = {
+        arm: {tight: [run(arm, tokens=tokens)], wide: [run(arm, tokens=tokens)]}
+        for arm, tokens in {"rowen": 300, "chunked": 100, "preempt": 200}.items()
+    }
+    found = over_best(runs, 95.0)
+    assert found["over_best_other_tpot_4"] == (1.5, "ratio")
+    assert isinstance(found["over_best_other_tpot_2"][0], Missing)
+    figures = {arm: sweep_figures(runs, arm, 95.0) for arm in runs}
+    assert figures["rowen"] == {"finetune_tpot_2": (0.0, "tokens/s"), "finetune_tpot_4": (30.0, "tokens/s")}
+    obj = report("slo_sweep", 0, figures.pop("rowen"), figures)
+    sweep_picture.draw(obj, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 0
+
+
+def test_one_target_is_varied_at_a_time():
+    targets = slo_sweep.targets_of(slo_sweep.QUICK, Alone(ttft=0.02, tpot=0.01))
+    assert [one.name for one in targets] == ["tpot_2", "tpot_5", "ttft_5"]
+    assert targets[0].bounds == Bounds(ttft=0.02 * slo_sweep.WIDE["ttft"], tpot=0.02)
+    assert targets[2].bounds == Bounds(ttft=0.1, tpot=0.01 * slo_sweep.WIDE["tpot"])

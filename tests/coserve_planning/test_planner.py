@@ -1,0 +1,289 @@
+from dataclasses import replace
+
+import pytest
+from coserve_planning.machines import planner, riding, step_seconds, taught, terms
+
+from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.planner import LITTLE_TOKENS, PATIENCE_STEPS, Planner
+from rowen.runtime.coserve.planning.predictor import Predictor
+
+DECODE = Load(4, 800)
+
+
+def test_nothing_waits() -> None:
+    found = planner()
+    plan = found.plan(DECODE, 0, False)
+    assert (plan.ride_tokens, plan.part_seconds, plan.reason) == (0, 0.0, "nothing waits")
+    assert not found.riders_wait
+
+
+def test_as_many_tokens_ride_as_the_tpot_has_room_for() -> None:
+    found = planner()
+    plan = found.plan(DECODE, 1000, False)
+    assert found.riders_wait
+    assert plan.part_seconds == 0
+    assert plan.reason == "a window rides"
+    # 50 ms less 15.0 for the weights, 0.8 for the rows, 0.8 for their context and 2 for the ride: 0.6 ms for each.
+    assert plan.ride_tokens == pytest.approx(52, abs=4)
+    assert step_seconds(riding(DECODE, plan.ride_tokens)) == pytest.approx(0.05, rel=0.05)
+
+
+def test_parts_get_what_the_step_leaves() -> None:
+    plan = planner().plan(DECODE, 0, True)
+    assert plan.ride_tokens == 0
+    assert plan.part_seconds == pytest.approx(0.05 - step_seconds(DECODE), rel=0.05)
+    assert plan.reason == "parts run after the step"
+
+
+def test_windows_and_parts_take_turns() -> None:
+    found = planner()
+    plans = [found.plan(DECODE, 100, True) for _ in range(4)]
+    assert [plan.part_seconds > 0 for plan in plans] == [True, False, True, False]
+    assert [plan.ride_tokens > 0 for plan in plans] == [False, True, False, True]
+
+
+def test_parts_alone_get_every_turn() -> None:
+    found = planner()
+    assert all(found.plan(DECODE, 0, True).part_seconds > 0 for _ in range(3))
+
+
+def test_nothing_rides_with_a_long_prompt_in_the_step() -> None:
+    # An eighth of a second is what a step with a prompt may take.
+    found = planner(tpot=10.0)
+    long = Load(0, 0, 256, 256 * 128)
+    assert found.plan(long, 100, False).ride_tokens == 0
+    assert found.plan(long, 100, False).reason == "the step alone takes all the time there is"
+
+
+def test_a_window_makes_a_step_with_a_prompt_little_longer() -> None:
+    found = planner(tpot=10.0)
+    # 85 ms, and 2 for any ride: 0.6 ms for each token.
+    prompt = Load(0, 0, 144, 144 * 72 // 2)
+    plan = found.plan(prompt, 1000, False)
+    assert 1 <= plan.ride_tokens <= 6
+    assert step_seconds(riding(prompt, plan.ride_tokens)) < 1.06 * step_seconds(prompt)
+    # A shorter one has no time for a token.
+    assert found.plan(Load(0, 0, 16, 128), 1000, False).ride_tokens == 0
+
+
+def test_no_parts_run_after_a_prompt() -> None:
+    plan = planner(tpot=10.0).plan(Load(0, 0, 16, 128), 0, True)
+    assert (plan.part_seconds, plan.ride_tokens) == (0.0, 0)
+    assert plan.reason == "a prompt is computed: no parts"
+
+
+def test_what_decodes_beside_a_prompt_has_its_bound() -> None:
+    found = planner()
+    prompt = Load(0, 0, 144, 144 * 72 // 2)
+    assert found.plan(prompt, 1000, False).ride_tokens > 0
+    assert found.plan(replace(prompt, decode_rows=2), 1000, False).ride_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("load", "bound"),
+    [
+        (Load(2, 100), 0.05),
+        (Load(2, 100, 256, 256 * 128), 0.05),
+        (Load(0, 0, 256, 256 * 128), 0.125),
+        (Load(), 0.1),
+        (Load(row_tokens=4), 0.1),
+    ],
+)
+def test_bounds(load: Load, bound: float) -> None:
+    assert planner().bound(load) == pytest.approx(bound)
+
+
+def test_a_step_keeps_new_requests_waiting_for_a_quarter_of_their_bound() -> None:
+    assert planner(tpot=1.0).bound(Load(2, 100)) == pytest.approx(0.25)
+    assert planner(tpot=1.0).bound(Load(2, 100, 256, 256 * 128)) == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("rows", [0, 16])
+def test_a_step_with_a_prompt_is_a_twentieth_longer_at_most_with_all_that_rides(rows: int) -> None:
+    found, prompt = planner(), Load(0, 0, 64, 64 * 32)
+    bound = found.bound(replace(prompt, row_tokens=rows, row_context=rows * 100))
+    assert bound == pytest.approx(1.05 * step_seconds(prompt), rel=0.03)
+
+
+def test_a_part_while_idle_takes_a_tenth_of_the_bound() -> None:
+    assert planner(ttft=2.0).idle_part_seconds == pytest.approx(0.2)
+
+
+def test_no_more_than_twice_as_many_tokens_as_ever_were_measured() -> None:
+    found = Planner(terms(tpot=10.0, ttft=100.0), Predictor())
+    assert found.plan(DECODE, 1000, False).ride_tokens == 12
+    found.observe(riding(DECODE, 12), 0.02)
+    assert found.plan(DECODE, 1000, False).ride_tokens == 28
+
+
+def test_where_nothing_has_room_a_little_rides_now_and_then() -> None:
+    found = planner(tpot=0.01)
+    plans = [found.plan(DECODE, 100, False) for _ in range(2 * PATIENCE_STEPS)]
+    assert [plan.ride_tokens for plan in plans] == ([0] * (PATIENCE_STEPS - 1) + [LITTLE_TOKENS]) * 2
+    assert plans[-1].reason == "a short window rides, so that riders get on at all"
+    assert plans[0].reason == "the step alone takes all the time there is"
+
+
+def test_where_nothing_has_room_a_short_part_runs_now_and_then() -> None:
+    found = planner(tpot=0.01)
+    plans = [found.plan(DECODE, 0, True) for _ in range(PATIENCE_STEPS)]
+    assert [plan.part_seconds for plan in plans] == [0.0] * (PATIENCE_STEPS - 1) + [0.002]
+    assert plans[-1].reason == "a short part runs, so that riders get on at all"
+
+
+def test_parts_that_have_no_time_run_now_and_then_and_never_while_promises_are_not_kept() -> None:
+    found = planner()
+    left = found.plan(DECODE, 0, True).part_seconds
+    assert found.plan(DECODE, 0, True, left).part_seconds == left
+    plans = [found.plan(DECODE, 0, True, 0.045) for _ in range(2 * PATIENCE_STEPS)]
+    assert [plan.part_seconds for plan in plans] == ([0.0] * (PATIENCE_STEPS - 1) + [0.002]) * 2
+    assert plans[0].reason == "the smallest part takes longer than there is time"
+    late(found)
+    assert not any(found.plan(DECODE, 0, True, 0.045).part_seconds for _ in range(3 * PATIENCE_STEPS))
+
+
+def test_what_had_room_in_between_puts_that_off() -> None:
+    found = planner(tpot=0.01)
+    for _ in range(PATIENCE_STEPS - 1):
+        found.plan(DECODE, 100, False)
+    assert found.plan(Load(), 100, False).ride_tokens > LITTLE_TOKENS
+    assert found.plan(DECODE, 100, False).ride_tokens == 0
+
+
+def late(found: Planner, gaps: int = 16, seconds: float = 0.07) -> None:
+    for _ in range(gaps):
+        found.observe_gap(seconds)
+
+
+def test_nothing_rides_regardless_while_requests_do_not_get_what_they_were_promised() -> None:
+    found = planner(tpot=0.01)
+    late(found)
+    assert not found.kept
+    assert all(found.plan(DECODE, 100, False).ride_tokens == 0 for _ in range(3 * PATIENCE_STEPS))
+
+
+def test_gaps_count_by_sixteen() -> None:
+    found = planner()
+    late(found, 15)
+    assert found.kept
+    late(found, 1)
+    assert not found.kept
+
+
+def test_gaps_are_averaged_as_a_tpot_is() -> None:
+    found = planner()
+    late(found, 1, 0.4)
+    late(found, 15, 0.02)
+    assert found.kept
+
+
+def test_gaps_that_parts_made_late_leave_riders_less() -> None:
+    found = planner()
+    before = found.plan(DECODE, 0, True).part_seconds
+    for _ in range(16):
+        found.observe_part("Backward", 8, 800, 0.04)
+        found.observe_gap(0.06)
+    assert found.bound(DECODE) < 0.05 * 0.83
+    assert found.plan(DECODE, 0, True).part_seconds < before - 0.05 * 0.17
+
+
+def test_gaps_that_windows_made_late_leave_riders_less() -> None:
+    found = planner()
+    for _ in range(16):
+        found.observe(riding(DECODE, 64), 0.06)
+        found.observe_gap(0.06)
+    assert found.bound(DECODE) < 0.05 * 0.83
+
+
+def test_gaps_that_batch_rows_made_late_leave_riders_less() -> None:
+    found = planner()
+    for _ in range(16):
+        found.observe(replace(DECODE, row_tokens=64, row_context=6400), 0.06)
+        found.observe_gap(0.06)
+    assert found.bound(DECODE) < 0.05 * 0.83
+
+
+def test_gaps_that_were_late_by_themselves_leave_riders_what_they_have() -> None:
+    found = planner()
+    for _ in range(16):
+        found.observe_part("Backward", 8, 800, 0.001)
+        found.observe(DECODE, 0.06)
+        found.observe_gap(0.06)
+    assert found.bound(DECODE) == pytest.approx(0.05)
+
+
+def test_what_riders_took_is_of_one_gap() -> None:
+    found = planner()
+    found.observe_part("Backward", 8, 800, 10.0)
+    for _ in range(16):
+        found.observe_gap(0.06)
+    # The first gap was theirs, the other fifteen were not.
+    assert found.bound(DECODE) == pytest.approx(0.05)
+
+
+def test_what_riders_took_before_a_gap_is_not_of_it() -> None:
+    found = planner()
+    for _ in range(16):
+        found.observe_part("Backward", 8, 800, 0.04)
+        found.begin_gap()
+        found.observe_gap(0.06)
+    assert found.bound(DECODE) == pytest.approx(0.05)
+
+
+def test_first_tokens_that_riders_made_late_leave_them_less() -> None:
+    found = planner()
+    found.observe_first_token(1.2, 0.1)
+    assert found.idle_part_seconds == pytest.approx(0.1)
+    assert not found.kept
+    found.observe_first_token(1.2, 0.3)
+    assert found.idle_part_seconds < 0.083
+
+
+def test_parts_are_as_large_as_the_time_for_them() -> None:
+    found = planner()
+    for _ in range(50):
+        for tokens in (8, 32, 128):
+            found.observe_part("Backward", tokens, tokens * 100, 0.001 + 0.0002 * tokens)
+    assert found.part_tokens("Backward", 0.015, 100.0) == pytest.approx(70, abs=2)
+    assert found.part_tokens("Backward", 0.0, 100.0) == 1
+    assert found.part_tokens("Head", 10.0) == 8
+
+
+def test_a_plan_is_kept_until_something_is_learned() -> None:
+    found = planner()
+    plan = found.plan(DECODE, 100, False)
+    assert found.plan(Load(4, 801), 200, False) is plan
+    for _ in range(3):
+        found.observe(riding(DECODE, plan.ride_tokens), 0.5)
+    assert found.plan(DECODE, 100, False).ride_tokens < plan.ride_tokens
+
+
+def test_a_plan_is_of_its_load() -> None:
+    found = planner()
+    tokens = [
+        found.plan(load, 1000, False).ride_tokens
+        for load in (
+            DECODE,
+            replace(DECODE, decode_rows=8),
+            replace(DECODE, decode_context=8000),
+            replace(DECODE, row_tokens=16),
+            replace(DECODE, row_tokens=1, row_context=8000),
+            replace(DECODE, prefill_tokens=8),
+        )
+    ]
+    assert all(less < tokens[0] for less in tokens[1:])
+    found = planner(tpot=10.0, ttft=10.0)
+    short, long = (replace(DECODE, prefill_tokens=200, prefill_context=context) for context in (0, 200_000))
+    assert found.plan(short, 1000, False).ride_tokens < found.plan(long, 1000, False).ride_tokens
+
+
+def test_plans_are_no_leak() -> None:
+    found = planner()
+    for context in range(5000):
+        found.plan(Load(1, context << 9), 10, False)
+    assert len(found._plans) <= 4097
+
+
+def test_taught_knows_its_machine() -> None:
+    predictor = taught()
+    assert predictor.seconds(riding(DECODE, 40)) == pytest.approx(step_seconds(riding(DECODE, 40)), rel=0.03)

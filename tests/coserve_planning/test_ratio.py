@@ -1,0 +1,56 @@
+import random
+
+import pytest
+
+from rowen.runtime.coserve.planning.ratio import Ratio
+
+
+def observed(*ratios: float) -> Ratio:
+    ratio = Ratio()
+    for each in ratios:
+        ratio.observe(each)
+    return ratio
+
+
+def test_nothing_is_off_at_first() -> None:
+    assert (Ratio().value, Ratio().count) == (1.0, 0)
+
+
+def test_the_first_observation_is_believed() -> None:
+    assert observed(3.0).value == 3.0
+
+
+def test_few_observations_are_averaged() -> None:
+    # The second one counts half.
+    assert observed(1.0, 1.1).value == pytest.approx(1.05)
+    assert observed(1.0, 1.1).count == 2
+
+
+def test_one_stall_moves_it_by_little() -> None:
+    ratio = observed(*[1.0] * 50)
+    assert not ratio.observe(20.0)
+    assert ratio.value == pytest.approx(1.0, abs=0.01)
+    assert observed(*[1.0] * 50, 20.0, 1.0, 1.0, 1.0).value == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("other", [0.5, 2.0])
+def test_another_machine_is_believed_with_the_third_observation(other: float) -> None:
+    ratio = observed(*[1.0] * 50)
+    assert not ratio.observe(other)
+    assert not ratio.observe(other)
+    assert ratio.observe(other)
+    assert ratio.value == pytest.approx(other)
+
+
+@pytest.mark.parametrize("off", [(0.5, 2.0, 0.5), (2.0, 0.5, 2.0), (2.0, 2.0, 1.0), (0.5, 0.5, 1.0)])
+def test_observations_off_on_both_sides_say_nothing_nor_do_two(off: tuple[float, ...]) -> None:
+    assert observed(*[1.0] * 50, *off).value == pytest.approx(1.0, abs=0.02)
+
+
+def test_noise_is_averaged_out() -> None:
+    draw = random.Random(3)
+    assert observed(*[draw.gauss(1.2, 0.06) for _ in range(400)]).value == pytest.approx(1.2, rel=0.03)
+
+
+def test_it_follows_what_drifts() -> None:
+    assert observed(*[1 + 0.001 * step for step in range(500)]).value == pytest.approx(1.5, rel=0.03)

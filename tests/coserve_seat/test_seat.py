@@ -1,0 +1,269 @@
+"""An engine's seat: tasks come in, results go out."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import pytest
+from coserve_seat.stranger import FLOATS, PLACES, Stranger, memory, sequences, until, weights
+from descriptors import open_descriptors
+from riding_tuner.matchmaker import Matchmaker
+
+from rowen.crds.ride.messages import MOST_SEATS, StepSums
+from rowen.runtime.coserve.seat.host import Host
+from rowen.runtime.coserve.seat.reception import Reception
+from rowen.runtime.coserve.seat.seat import Arrival, Departure, Seat
+from rowen.runtime.coserve.task import Pair, Result, Task, TaskUnsuitable
+from rowen.runtime.coserve.wire.memory import read
+from rowen.runtime.coserve.wire.messages import ResultHeader
+
+Come = Callable[[], Stranger]
+
+
+def next_event(seat: Seat) -> Arrival | Departure:
+    events: list[Arrival | Departure] = []
+
+    def came() -> bool:
+        events.extend(seat.take())
+        return bool(events)
+
+    until(came)
+    [event] = events
+    return event
+
+
+def next_task(seat: Seat) -> tuple[int, Task]:
+    event = next_event(seat)
+    assert isinstance(event, Arrival)
+    return event.guest, event.task
+
+
+def answer_to(task: Task, value: float = 3.0) -> Result:
+    gradients = {place: Pair(pair.a + value, pair.b + value) for place, pair in task.adapter.pairs.items()}
+    return Result(task.number, loss_sum=1.5, learned_tokens=4, correct_tokens=1, gradients=gradients)
+
+
+def test_a_task_arrives_as_it_was_sent(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task(loss_scale=0.25)
+        _, task = next_task(seat)
+        assert (task.number, task.loss_scale, task.gradients, task.adapter.scaling) == (7, 0.25, True, 2.0)
+        assert list(task.adapter.pairs) == PLACES
+        assert [tuple(pair.a.shape) for pair in task.adapter.pairs.values()] == [(2, 8), (2, 8)]
+        assert [tuple(pair.b.shape) for pair in task.adapter.pairs.values()] == [(8, 2), (4, 2)]
+        assert [sequence.tokens.tolist() for sequence in task.sequences] == [[0, 1, 2], [3, 4]]
+        assert [sequence.labels.tolist() for sequence in task.sequences] == [[1, 2, 3], [4, 5]]
+
+
+def test_the_answer_goes_back(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task()
+        guest, task = next_task(seat)
+        seat.deliver(guest, answer_to(task))
+        heard = job.hear()
+        assert heard is not None
+        said, [file] = heard
+        assert said == ResultHeader(number=7, loss_sum=1.5, learned_tokens=4, correct_tokens=1)
+        found = numpy.empty(FLOATS, dtype=numpy.float32)
+        read(file, found)
+        assert (found == 4).all()
+        os.close(file)
+
+
+def test_a_loss_that_is_no_number_arrives(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task(gradients=False)
+        guest, _ = next_task(seat)
+        seat.deliver(guest, Result(7, float("nan"), 1, 0, {}))
+        heard = job.hear()
+        assert heard is not None
+        assert isinstance(heard[0], ResultHeader)
+        assert numpy.isnan(heard[0].loss_sum)
+
+
+def test_weights_stay_until_others_come(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        seen = []
+        for number, files in enumerate(([memory(weights(1)), memory(sequences())], [memory(sequences())])):
+            job.task(files, number=number, fresh=number == 0, gradients=False)
+            guest, task = next_task(seat)
+            seen.append({float(pair.a.max()) for pair in task.adapter.pairs.values()})
+            seat.deliver(guest, Result(number, 1.0, 1, 0, {}))
+            assert job.hear() is not None
+        job.task([memory(weights(5)), memory(sequences())])
+        _, task = next_task(seat)
+        assert [*seen, {float(task.adapter.pairs[PLACES[1]].b.max())}] == [{1.0}, {1.0}, {5.0}]
+
+
+def test_the_base_model_is_asked_without_weights(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task([memory(sequences())], adapted=False, fresh=False, gradients=False)
+        _, task = next_task(seat)
+        assert not task.adapter.pairs
+
+
+def test_what_was_lent_is_taken_back_with_the_next_task(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task()
+        guest, task = next_task(seat)
+        seat.deliver(guest, answer_to(task))
+        heard = job.hear()
+        assert heard is not None
+        [file] = heard[1]
+        assert os.fstat(file).st_size == FLOATS * 4
+        job.task()
+        until(lambda: os.fstat(file).st_size == 0)
+        os.close(file)
+
+
+def test_what_was_lent_longest_is_taken_back_where_all_of_it_is_too_much(
+    seat: Seat, come: Come, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vars(host), "most_lent_bytes", 2 * FLOATS * 4)
+    jobs = [come().welcomed() for _ in range(3)]
+    files = []
+    for job in jobs:
+        job.task()
+        guest, task = next_task(seat)
+        seat.deliver(guest, answer_to(task))
+        heard = job.hear()
+        assert heard is not None
+        files += heard[1]
+    until(lambda: [os.fstat(file).st_size for file in files] == [0, FLOATS * 4, FLOATS * 4])
+    # It rides on.
+    jobs[0].task()
+    next_task(seat)
+    for file in files:
+        os.close(file)
+    for job in jobs:
+        job.line.close()
+
+
+def test_a_guest_that_goes_is_told_of(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task()
+        guest, _ = next_task(seat)
+    assert next_event(seat) == Departure(guest)
+    # Who computes may not have heard of it yet.
+    seat.deliver(guest, TaskUnsuitable("too late"))
+
+
+def test_of_guests_that_have_gone_little_is_kept_for_an_engine_that_takes_nothing(
+    seat: Seat, come: Come, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rowen.runtime.coserve.seat.seat._MOST_EVENTS", 1)
+    with come().welcomed() as known:
+        known.task()
+        guest, _ = next_task(seat)
+        for _ in range(3):
+            with come().welcomed() as job:
+                job.task()
+                until(lambda: any(isinstance(event, Arrival) for event in seat._events))
+            until(lambda: not any(isinstance(event, Arrival) for event in seat._events))
+    until(lambda: Departure(guest) in seat._events)
+    assert len(seat.take()) == 2
+
+
+def test_what_the_engine_cannot_do_ends_the_ride(seat: Seat, come: Come) -> None:
+    with come().welcomed() as job:
+        job.task()
+        guest, _ = next_task(seat)
+        seat.deliver(guest, TaskUnsuitable("too much memory"))
+        refusal = job.refused()
+        assert (refusal.message, refusal.retry) == ("too much memory", False)
+
+
+def test_several_guests_ride_at_once(seat: Seat, come: Come) -> None:
+    jobs = [come().welcomed() for _ in range(MOST_SEATS)]
+    try:
+        with come() as one_more:
+            assert one_more.refused().retry
+        for number, job in enumerate(jobs):
+            job.task(number=number)
+            guest, task = next_task(seat)
+            assert task.number == number
+            seat.deliver(guest, answer_to(task))
+        heard = [job.hear() for job in jobs]
+        assert [said.number for said, _ in heard if isinstance(said, ResultHeader)] == list(range(MOST_SEATS))
+        for _, files in heard:
+            os.close(files[0])
+    finally:
+        for job in jobs:
+            job.line.close()
+
+
+def test_a_pod_rides_once(seat: Seat, come: Come, agent: Matchmaker) -> None:
+    agent.pod = "one"
+    with come().welcomed() as former, come().welcomed() as job:
+        assert former.refused().message == "the pod has come in anew"
+        assert isinstance(next_event(seat), Departure)
+        agent.pod = "another"
+        with come().welcomed():
+            job.task()
+            next_task(seat)
+
+
+def test_the_agent_hears_what_rides(seat: Seat, agent: Matchmaker) -> None:
+    seat.tell(StepSums(steps=5), None)
+    until(lambda: any(state.sums.steps == 5 for state in agent.states))
+
+
+def test_when_riding_has_ended_all_are_let_go(seat: Seat, come: Come, agent: Matchmaker) -> None:
+    with come().welcomed() as job, come().welcomed() as working:
+        working.task()
+        next_task(seat)
+        seat.tell(StepSums(), "its learner failed")
+        for guest in (job, working):
+            refusal = guest.refused()
+            assert refusal.retry
+            assert "its learner failed" in refusal.message
+    with come() as late:
+        assert late.refused().retry
+    until(lambda: any(state.ended == "its learner failed" for state in agent.states))
+
+
+def test_where_the_seat_itself_fails_the_agent_hears_of_it(
+    seat: Seat, come: Come, agent: Matchmaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with come().welcomed() as job, monkeypatch.context() as patch:
+        patch.setattr(Reception, "_drop_silent", fail)
+        seat.deliver(99, TaskUnsuitable("nobody's"))
+        assert "its seat failed" in job.refused().message
+        until(lambda: any(state.ended == "its seat failed: MemoryError" for state in agent.states))
+    with come() as late:
+        assert "its seat failed" in late.refused().message
+    seat.tell(StepSums(steps=9), None)
+    until(lambda: agent.states[-1].sums.steps == 9)
+    assert agent.states[-1].ended == "its seat failed: MemoryError"
+
+
+def test_the_agent_may_come_later_and_again(sockets: Path, host: Host) -> None:
+    seat = Seat(str(sockets / "engine"), host, lambda: None)
+    try:
+        for _ in range(2):
+            with Matchmaker(sockets) as agent:
+                until(lambda: agent.states != [])
+    finally:
+        seat.close()
+
+
+def test_guests_ride_on_without_the_agent(seat: Seat, come: Come, agent: Matchmaker) -> None:
+    with come().welcomed() as job:
+        agent.stop()
+        job.task()
+        guest, task = next_task(seat)
+        seat.deliver(guest, answer_to(task))
+        assert job.hear() is not None
+
+
+def test_a_seat_that_is_closed_leaves_nothing(agent: Matchmaker, host: Host) -> None:
+    before = open_descriptors()
+    seat = Seat(agent.engine_path, host, lambda: None)
+    until(lambda: agent.states != [])
+    seat.close()
+    # The agent's end of what was its connection.
+    until(lambda: len(open_descriptors()) <= len(before) + 1)

@@ -1,0 +1,218 @@
+"""Guests in turn, windows that ride or do not get through, guests that go, memory that is short."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from coserve_training.engine import MEMORY_BYTES, Engine, alone, furthest, result, run_parts
+from coserve_training.models import draw_adapter, draw_sequences, task_of
+
+from rowen.runtime.coserve.learner import Phase
+from rowen.runtime.coserve.task import Target, Task, TaskUnsuitable
+from rowen.runtime.coserve.training.learner import MachineLearner
+from rowen.runtime.coserve.training.memory import needed_bytes, task_bytes
+from rowen.runtime.coserve.training.model import Model
+
+Models = Callable[..., Path]
+
+
+@pytest.fixture
+def folder(model: Models) -> Path:
+    return model("llama")
+
+
+def draw(folder: Path, lengths: tuple[int, ...], seed: int = 1) -> Task:
+    targets = [Target.QUERY, Target.VALUE, Target.DOWN]
+    return task_of(draw_adapter(folder, targets, rank=2, seed=seed), draw_sequences(lengths, seed), seed)
+
+
+def test_guests_take_turns_and_do_not_disturb_each_other(folder: Path) -> None:
+    tasks = {guest: draw(folder, (20 + guest, 9), guest) for guest in (3, 4, 5)}
+    learner, engine = MachineLearner(folder, MEMORY_BYTES), Engine(folder)
+    for guest, task in tasks.items():
+        learner.add(guest, task)
+    assert learner.waiting_tokens == sum(len(each.tokens) for task in tasks.values() for each in task.sequences)
+    turns = []
+    answers = {}
+    while learner.upcoming() is not None:
+        before = learner.waiting_tokens
+        if window := learner.window(11):
+            engine.run(window)
+            window.finish()
+            assert before - learner.waiting_tokens == window.tokens
+            turns.append(window.tokens)
+        if part := learner.part(5, forward=False):
+            part.run()
+        answers.update(learner.finished())
+    assert learner.waiting_tokens == 0
+    assert learner.window(11) is None
+    # Each of the three had a window before any had its second one: 11 tokens are less than any has.
+    assert turns[:3] == [11, 11, 11]
+    for guest, task in tasks.items():
+        assert answers[guest].number == task.number
+        assert furthest(answers[guest], alone(folder, task)) <= 1e-5
+
+
+def test_an_abandoned_window_leaves_nothing(folder: Path) -> None:
+    task, engine = draw(folder, (30,)), Engine(folder)
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, task)
+    for layers in (1, 2, 3):
+        window = learner.window(12)
+        assert window is not None
+        engine.run(window, layers)
+        window.abandon()
+        assert learner.waiting_tokens == 30
+    run_parts(learner, 12)
+    found, expected = result(learner), alone(folder, task, 12)
+    # The same windows: the same bits.
+    assert found.loss_sum == expected.loss_sum
+    assert furthest(found, expected) == 0
+
+
+def test_one_window_is_out_at_a_time(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (30,)))
+    window = learner.window(12)
+    assert window is not None
+    assert learner.window(12) is None
+    assert learner.part(12) is None
+    window.abandon()
+    assert learner.window(12) is not None
+
+
+def test_what_cannot_ride_is_told_from_what_can(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    assert learner.upcoming() is None
+    learner.add(1, draw(folder, (8,)))
+    assert learner.upcoming() is Phase.FORWARD
+    assert learner.upcoming(forward=False) is None
+    assert learner.part(8, forward=False) is None
+    phases = []
+    while part := learner.part(8):
+        assert part.phase is learner.upcoming()
+        part.run()
+        phases.append(part.phase)
+    # The head has the six tokens with a label; the way back eight tokens in each of the layers.
+    assert phases == [Phase.FORWARD, Phase.HEAD, *[Phase.BACKWARD] * 3]
+
+
+def test_what_comes_after_its_group_cannot_ride_yet(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (700, 600)))
+    waiting = [learner.waiting_tokens]
+    while part := learner.part(700):
+        assert (learner.waiting_tokens > 0) == (part.phase is Phase.FORWARD)
+        part.run()
+        waiting.append(learner.waiting_tokens)
+    # One group after the other.
+    assert sorted({700, 600} & set(waiting)) == [600, 700]
+    assert max(waiting) == 700
+
+
+def test_a_part_has_as_many_layers_as_fit(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (8,)))
+    for _ in range(2):
+        part = learner.part(20)
+        assert part is not None
+        part.run()
+    part = learner.part(20)
+    assert part is not None
+    assert (part.phase, part.tokens, part.context) == (Phase.BACKWARD, 16, 2 * 36)
+    assert part.back_tokens == 0
+
+
+def test_a_token_is_through_with_its_way_back_in_the_lowest_layer_that_has_an_adapter(folder: Path) -> None:
+    task = draw(folder, (8,))
+    pairs = {place: pair for place, pair in task.adapter.pairs.items() if place[0] == 2}
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, replace(task, adapter=replace(task.adapter, pairs=pairs)))
+    through = 0
+    while part := learner.part(5):
+        through += part.back_tokens
+        part.run()
+    assert through == 8
+
+
+def test_context_counts_what_is_attended_to(folder: Path) -> None:
+    learner, engine = MachineLearner(folder, MEMORY_BYTES), Engine(folder)
+    learner.add(1, draw(folder, (5, 4)))
+    window = learner.window(3)
+    assert window is not None
+    assert window.context == 1 + 2 + 3
+    engine.run(window)
+    window.finish()
+    window = learner.window(4)
+    assert window is not None
+    assert (window.tokens, window.context) == (4, 4 + 5 + 1 + 2)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 3, 5])
+def test_a_guest_that_goes_is_forgotten(parts: int, folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (30,)))
+    learner.add(2, draw(folder, (12,), 2))
+    for _ in range(parts):
+        part = learner.part(10)
+        assert part is not None
+        part.run()
+    learner.drop(1)
+    run_parts(learner, 10)
+    assert furthest(result(learner, 2), alone(folder, draw(folder, (12,), 2))) <= 1e-5
+    learner.add(1, draw(folder, (12,), 2))
+    run_parts(learner, 10)
+    assert learner.finished()
+
+
+def test_a_guest_may_go_while_its_window_is_out(folder: Path) -> None:
+    learner, engine = MachineLearner(folder, MEMORY_BYTES), Engine(folder)
+    learner.add(1, draw(folder, (30,)))
+    window = learner.window(12)
+    assert window is not None
+    engine.run(window, 1)
+    learner.drop(1)
+    assert learner.upcoming() is None
+    learner.add(1, draw(folder, (9,), 3))
+    window.finish()
+    assert learner.waiting_tokens == 9
+    run_parts(learner, 12)
+    assert furthest(result(learner), alone(folder, draw(folder, (9,), 3))) <= 1e-5
+
+
+def test_an_answer_of_a_guest_that_has_gone_is_not_told(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (9,)))
+    run_parts(learner, 100)
+    learner.drop(1)
+    assert learner.finished() == []
+
+
+def test_a_guest_has_one_task_at_a_time(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (9,)))
+    with pytest.raises(TaskUnsuitable, match="has a task"):
+        learner.add(1, draw(folder, (9,)))
+
+
+def test_tasks_wait_for_memory_in_their_order(folder: Path) -> None:
+    task = draw(folder, (30,))
+    architecture = Model.of(folder).architecture
+    room = needed_bytes(task, architecture, torch.float32) + task_bytes(task, architecture, torch.float32) // 2
+    for memory, waits in ((room, True), (MEMORY_BYTES, False)):
+        learner = MachineLearner(folder, memory)
+        for guest in (1, 2, 3):
+            learner.add(guest, draw(folder, (30,)))
+        part = learner.part(30)
+        assert part is not None
+        part.run()
+        # The first one's way forward is through: only another one's can ride.
+        assert learner.waiting_tokens == (0 if waits else 60)
+        window = learner.window(30)
+        assert (window is None) == waits
+        if window is not None:
+            window.abandon()
+        run_parts(learner, 30)
+        assert [guest for guest, _ in learner.finished()] == [1, 2, 3]

@@ -1,0 +1,74 @@
+"""What the models say of co-serving, without an API server."""
+
+import re
+
+import pytest
+
+from rowen.crds.job.offline_job_status import Assignment
+from rowen.crds.job.place import ModelSource
+from rowen.crds.service.engine_args import CO_SERVE_PATTERN
+from rowen.crds.service.online_service import Harvest
+
+
+def test_jobs_ride_only_where_the_service_says_so() -> None:
+    assert Harvest().mode == "Preempt"
+    assert Harvest.from_wire({"mode": "CoServe"}).co_serve.memory == "2Gi"
+    assert Harvest.from_wire({"mode": "Spatial"}).mode == "Spatial"
+
+
+@pytest.mark.parametrize(
+    "arg",
+    [
+        "--no-enforce-eager",
+        "--tensor_parallel_size=2",
+        "-tp",
+        "-O",
+        "-O3",
+        "-O.mode=3",
+        "-cc",
+        "--quantization",
+        "-q=fp8",
+    ],
+)
+def test_arguments_that_contradict(arg: str) -> None:
+    assert re.match(CO_SERVE_PATTERN, arg)
+
+
+@pytest.mark.parametrize(
+    "arg", ["--enforce-eager", "--enable-lora", "--max-model-len=512", "--model-impl", "-Other", "2"]
+)
+def test_arguments_that_do_not(arg: str) -> None:
+    assert not re.match(CO_SERVE_PATTERN, arg)
+
+
+def _hub(revision: str, secret: str | None = None) -> ModelSource:
+    return ModelSource.from_wire({"huggingFace": {"repo": "a/b", "revision": revision}, "secretName": secret})
+
+
+def test_the_same_model() -> None:
+    on_claim = [ModelSource(claim_name="models", path=path) for path in ("tiny", "./tiny/", "x/../tiny", "tiny//.")]
+    assert {model.reference for model in on_claim} == {"models/tiny"}
+    assert ModelSource(uri="s3://b/m").reference == ModelSource(uri="s3://b/m/").reference
+    assert _hub("main").reference == _hub("main", "token").reference
+
+
+def test_other_models() -> None:
+    models = [
+        ModelSource(claim_name="models", path="tiny"),
+        ModelSource(claim_name="models", path="tiny2"),
+        ModelSource(claim_name="other", path="tiny"),
+        ModelSource(uri="s3://models/tiny"),
+        _hub("main"),
+        _hub("v1"),
+    ]
+    assert len({model.reference for model in models}) == len(models)
+
+
+def test_an_assignment_without_a_mode_is_of_the_jobs_own_pod() -> None:
+    wire = {
+        "id": "a", "node": "n", "devices": ["cpu0"], "predictedFraction": 0.5, "time": "2026-01-01T00:00:00Z",
+        "lease": {"durationSeconds": 30},
+    }  # fmt: skip
+    assert not Assignment.from_wire(wire).rides
+    assert Assignment.from_wire({**wire, "mode": "CoServe"}).rides
+    assert not Assignment.from_wire({**wire, "mode": "Spatial"}).rides

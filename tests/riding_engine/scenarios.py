@@ -1,0 +1,146 @@
+"""What may happen to riders, and what their engine answers meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from riding_engine.bench import Answer, Bench
+from riding_engine.tasks import alone, furthest, task
+
+from rowen.runtime.coserve.learner import Window
+from rowen.runtime.coserve.task import Adapter, Sequence, Task, TaskUnsuitable
+
+
+@dataclass
+class Case:
+    bench: Bench
+    model: Path
+    expected: list[Answer]
+    """Of the engine while nothing rides."""
+
+    def task(self, number: int, lengths: tuple[int, ...] = (70, 23), gradients: bool = True) -> Task:
+        return task(self.model, number, lengths, gradients)
+
+
+def riders_get_on_and_nobody_notices(case: Case) -> None:
+    guests = [case.bench.guests.arrive(case.task(number, (200, 120, 80))) for number in range(3)]
+    assert case.bench.answers() == case.expected
+    case.bench.conductor.idle(lambda: False)
+    sums = case.bench.guests.sums
+    assert sums.forward_tokens > 100
+    assert 0 < sums.riding_steps <= sums.steps
+    for guest in guests:
+        case.bench.guests.depart(guest)
+    case.bench.answers(1)
+    case.bench.guests.answers.clear()
+
+
+def results_are_those_of_the_learner_alone(case: Case) -> None:
+    tasks = [case.task(10), case.task(11, (33,)), case.task(12, (5, 90), gradients=False)]
+    found = case.bench.results(tasks)
+    for result, each in zip(found, tasks, strict=True):
+        reference = alone(case.model, each)
+        assert (result.number, result.learned_tokens) == (reference.number, reference.learned_tokens)
+        assert result.correct_tokens == reference.correct_tokens
+        assert abs(result.loss_sum - reference.loss_sum) < 1e-5 * reference.loss_sum
+        if each.gradients:
+            assert furthest(result, reference) < 2e-5
+        else:
+            assert not result.gradients
+
+
+def a_guest_that_leaves_is_forgotten(case: Case) -> None:
+    guest = case.bench.guests.arrive(case.task(20, (200,) * 12))
+    stays = case.bench.guests.arrive(case.task(21, (40,)))
+    for number in range(3):
+        case.bench.add(number, 30)
+    for _ in range(6):
+        case.bench.engine.step()
+    case.bench.guests.depart(guest)
+    while case.bench.engine.has_unfinished_requests():
+        case.bench.engine.step()
+    assert case.bench.answers() == case.expected
+    case.bench.conductor.idle(lambda: stays not in case.bench.guests.answers)
+    assert set(case.bench.guests.answers) == {stays}
+    case.bench.guests.answers.clear()
+
+
+def an_idle_engine_works_it_all_through(case: Case) -> None:
+    before = case.bench.guests.sums
+    work = case.task(30)
+    guest = case.bench.guests.arrive(work)
+    case.bench.conductor.idle(lambda: True)
+    result = case.bench.guests.answers.pop(guest)
+    assert not isinstance(result, TaskUnsuitable)
+    reference = alone(case.model, work)
+    assert abs(result.loss_sum - reference.loss_sum) < 1e-5 * reference.loss_sum
+    assert furthest(result, reference) < 2e-5
+    sums = case.bench.guests.sums
+    assert sums.solo_tokens - before.solo_tokens == 93
+    assert sums.backward_tokens - before.backward_tokens == 93
+    assert sums.steps == before.steps
+
+
+def a_task_that_does_not_fit_is_refused(case: Case) -> None:
+    host = case.bench.host
+    assert host is not None
+    host.check(case.task(1))
+    wrong = Sequence(torch.zeros(10**6, dtype=torch.int64), torch.zeros(10**6, dtype=torch.int64))
+    with pytest.raises(TaskUnsuitable, match="1000000 tokens"):
+        host.check(Task(1, Adapter(1.0, {}), (wrong,), 1.0, True))
+
+
+def a_learner_that_fails_ends_the_riding_and_not_the_step(case: Case) -> None:
+    bench = case.bench
+    learner = bench.conductor._learner
+    assert learner is not None
+    window_of = learner.window
+
+    def failing(most_tokens: int) -> Window | None:
+        window = window_of(most_tokens)
+        if window is not None:
+            leave, left = window.leave, []
+
+            def fails(*args: Any) -> None:
+                left.append(args)
+                if len(left) == 6:
+                    raise ZeroDivisionError
+                leave(*args)
+
+            window.leave = fails  # type: ignore[method-assign]
+        return window
+
+    learner.window = failing  # type: ignore[method-assign]
+    guest = bench.guests.arrive(case.task(50))
+    assert bench.answers() == case.expected
+    assert bench.guests.ended == "riding failed in the engine: ZeroDivisionError"
+    # The seat lets the guests go.
+    assert guest not in bench.guests.answers
+    bench.guests.arrive(case.task(51))
+    assert bench.answers() == case.expected
+    bench.conductor.idle(lambda: True)
+    assert not bench.guests.answers
+    assert not [name for name, module in bench.worker.get_model().named_modules() if _is_hooked(module)]
+
+
+def _is_hooked(module: object) -> bool:
+    return "apply" in vars(getattr(module, "quant_method", None) or SimpleNamespace())
+
+
+SCENARIOS: dict[str, Callable[[Case], None]] = {
+    each.__name__: each
+    for each in (
+        riders_get_on_and_nobody_notices,
+        results_are_those_of_the_learner_alone,
+        a_guest_that_leaves_is_forgotten,
+        an_idle_engine_works_it_all_through,
+        a_task_that_does_not_fit_is_refused,
+    )
+}
+"""One after the other."""
+LAST = a_learner_that_fails_ends_the_riding_and_not_the_step
+"""Nothing rides in the engine afterwards."""

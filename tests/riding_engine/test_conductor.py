@@ -1,0 +1,415 @@
+"""What is asked of planner and learner around an engine's steps, and what of it the guests are told."""
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from riding_engine.guests import Guests
+
+from rowen.runtime.coserve.learner import Linear, Phase
+from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.planner import Plan
+from rowen.runtime.coserve.task import Adapter, Result, Task, TaskUnsuitable
+from rowen.runtime.coserve.training.files import ModelFilesChanged
+from rowen.runtime.vllm.riding.conductor import Boarded, Conductor
+from rowen.runtime.vllm.riding.hooks import Ride
+from rowen.runtime.vllm.riding.waker import Waker
+
+TASK = Task(1, Adapter(1.0, {}), (), 1.0, True)
+RESULT = Result(1, 0.5, 2, 1, {})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Window:
+    tokens, context = 5, 25
+
+    def __init__(self) -> None:
+        self.ended = ""
+
+    def enter(self, layer: int, linear: Linear) -> Any: ...
+
+    def leave(self, layer: int, linear: Linear, outputs: Any) -> None: ...
+
+    def finish(self) -> None:
+        self.ended = "finished"
+
+    def abandon(self) -> None:
+        self.ended = "abandoned"
+
+
+class Learner:
+    """Has windows while `waiting_tokens`, and after them parts of 0.01 s."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.waiting_tokens = 0
+        self.windows: list[Window] = []
+        self.parts: list[tuple[Phase, int, bool]] = []
+        self.phases: list[Phase] = []
+        self.tasks: dict[int, Task] = {}
+        self.ended: list[tuple[int, Result | TaskUnsuitable]] = []
+
+    def add(self, guest: int, task: Task) -> None:
+        if not task.gradients:
+            raise TaskUnsuitable("too large")
+        self.tasks[guest] = task
+
+    def drop(self, guest: int) -> None:
+        del self.tasks[guest]
+
+    def window(self, most_tokens: int) -> Window | None:
+        if not self.waiting_tokens:
+            return None
+        self.windows.append(Window())
+        return self.windows[-1]
+
+    def upcoming(self, forward: bool = True) -> Phase | None:
+        return next((phase for phase in self.phases if forward or phase is not Phase.FORWARD), None)
+
+    def part(self, most_tokens: int, forward: bool = True) -> Any:
+        phase = self.upcoming(forward)
+        if phase is None:
+            return None
+        self.phases.remove(phase)
+        self.parts.append((phase, most_tokens, forward))
+
+        def run() -> None:
+            self.clock.now += 0.01
+
+        # The last one of the way back is of its lowest layer.
+        back = 0 if Phase.BACKWARD in self.phases or phase is not Phase.BACKWARD else most_tokens
+        return SimpleNamespace(phase=phase, tokens=most_tokens, context=10 * most_tokens, back_tokens=back, run=run)
+
+    def finished(self) -> list[tuple[int, Result | TaskUnsuitable]]:
+        ended, self.ended = self.ended, []
+        return ended
+
+
+class Planner:
+    idle_part_seconds = 0.5
+
+    def __init__(self) -> None:
+        self.next = Plan(8, 0.0, "")
+        self.asked: list[tuple[Load, int, bool]] = []
+        self.seen: list[tuple[Load, float]] = []
+        self.gaps: list[float] = []
+        self.begun_gaps = 0
+        self.parts: list[tuple[str, int, int, float]] = []
+        self.first_tokens: list[tuple[float, float]] = []
+        self.predictor = SimpleNamespace(part_seconds=lambda *_: 0.004, seconds=lambda _: 0.012)
+
+    def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
+        self.asked.append((load, waiting_tokens, has_parts))
+        self.least_part_seconds = least_part_seconds
+        return self.next
+
+    def observe(self, load: Load, seconds: float) -> None:
+        self.seen.append((load, round(seconds, 6)))
+
+    def observe_gap(self, seconds: float) -> None:
+        self.gaps.append(round(seconds, 6))
+
+    def begin_gap(self) -> None:
+        self.begun_gaps += 1
+
+    def observe_first_token(self, seconds: float, rider_seconds: float) -> None:
+        self.first_tokens.append((round(seconds, 6), round(rider_seconds, 6)))
+
+    def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
+        self.parts.append((phase, tokens, context, round(seconds, 6)))
+
+    def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
+        return max(1, round(seconds * 1000))
+
+
+class Hooks:
+    """A step passes all layers of a window, but for what `ride` is told."""
+
+    def __init__(self) -> None:
+        self.window: Window | None = None
+        self.ride: dict[str, Any] = {}
+        self.removed = False
+
+    def arm(self, window: Window) -> None:
+        self.window = window
+
+    def disarm(self) -> Ride | None:
+        window, self.window = self.window, None
+        if window is None:
+            return None
+        found: Any = SimpleNamespace(**{"window": window, "error": None, "is_through": True, **self.ride})
+        return found
+
+    def remove(self) -> None:
+        self.removed = True
+
+
+class Files:
+    changed = closed = False
+
+    def check(self, now: float) -> None:
+        if self.changed:
+            raise ModelFilesChanged("the model's file a.safetensors was changed")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Engine:
+    def __init__(self) -> None:
+        self.clock, self.guests, self.hooks, self.files = Clock(), Guests(), Hooks(), Files()
+        self.learner, self.planner = Learner(self.clock), Planner()
+        parts: Any = self.learner, self.guests, self.hooks, self.files
+        planner: Any = self.planner
+        self.conductor = Conductor(planner, Boarded(*parts), Waker(), self.clock)
+
+    def step(
+        self,
+        seconds: float = 0.02,
+        decoding: int = 1,
+        end: Callable[[Conductor], None] = Conductor.finish,
+        finished: tuple[str, ...] = (),
+    ) -> None:
+        names = [f"request-{number}" for number in range(decoding)]
+        cached = SimpleNamespace(req_ids=names, num_computed_tokens=[9] * decoding, num_output_tokens=[1] * decoding)
+        output: Any = SimpleNamespace(
+            total_num_scheduled_tokens=decoding,
+            num_scheduled_tokens=dict.fromkeys(names, 1),
+            scheduled_new_reqs=[],
+            scheduled_cached_reqs=cached,
+            finished_req_ids=finished,
+        )
+        self.conductor.begin(output)
+        self.clock.now += seconds
+        end(self.conductor)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+ALONE = Load(decode_rows=1, decode_context=10)
+RIDDEN = Load(decode_rows=1, decode_context=10, ride_tokens=5, ride_context=25)
+
+
+def test_a_step_without_riders_is_watched(engine: Engine) -> None:
+    engine.step()
+    engine.clock.now += 0.001
+    engine.step(0.03)
+    assert engine.planner.asked == [(ALONE, 0, False)] * 2
+    assert engine.planner.seen == [(ALONE, 0.02), (ALONE, 0.03)]
+    # From the end of a step to the end of the next; before the first there is none.
+    assert (engine.planner.gaps, engine.planner.begun_gaps) == ([0.031], 1)
+
+
+def test_a_window_rides_in_a_step_and_is_done_after_it(engine: Engine) -> None:
+    engine.learner.waiting_tokens = 7
+    engine.step()
+    assert engine.planner.asked == [(ALONE, 7, False)]
+    assert engine.planner.seen == [(RIDDEN, 0.02)]
+    assert [window.ended for window in engine.learner.windows] == ["finished"]
+
+
+@pytest.mark.parametrize("end", [Conductor.fail, Conductor.finish])
+def test_a_window_that_did_not_get_through_goes_again(engine: Engine, end: Callable[[Conductor], None]) -> None:
+    engine.learner.waiting_tokens = 7
+    engine.hooks.ride = {"is_through": False}
+    engine.step(end=end)
+    assert [window.ended for window in engine.learner.windows] == ["abandoned"]
+    # What such a step took says nothing.
+    assert engine.planner.seen == []
+    engine.hooks.ride = {}
+    engine.step()
+    assert engine.learner.windows[-1].ended == "finished"
+    assert engine.guests.ended is None
+
+
+def test_steps_that_pass_no_layers_end_the_riding(engine: Engine) -> None:
+    engine.learner.waiting_tokens = 7
+    engine.hooks.ride = {"is_through": False}
+    for _ in range(8):
+        assert engine.guests.ended is None
+        engine.step()
+    assert engine.guests.ended == "riding failed in the engine: RuntimeError"
+
+
+def test_a_step_that_computes_nothing_has_no_riders(engine: Engine) -> None:
+    engine.learner.waiting_tokens = 7
+    engine.step(decoding=0)
+    assert (engine.planner.asked, engine.planner.seen, engine.learner.windows) == ([], [], [])
+
+
+def test_tasks_come_in_before_a_step_and_go_with_their_guests(engine: Engine) -> None:
+    first, second = engine.guests.arrive(TASK), engine.guests.arrive(TASK)
+    refused = engine.guests.arrive(Task(1, Adapter(1.0, {}), (), 1.0, False))
+    engine.step()
+    assert engine.learner.tasks == {first: TASK, second: TASK}
+    assert str(engine.guests.answers.pop(refused)) == "too large"
+    engine.guests.depart(first)
+    engine.learner.ended = [(second, RESULT)]
+    engine.step()
+    assert engine.learner.tasks == {second: TASK}
+    assert engine.guests.answers == {second: RESULT}
+
+
+def test_parts_run_after_a_step_for_as_long_as_was_planned(engine: Engine) -> None:
+    engine.planner.next = Plan(0, 0.025, "")
+    engine.learner.phases = [Phase.FORWARD, Phase.HEAD] + [Phase.BACKWARD] * 5
+    engine.step()
+    assert engine.planner.asked == [(ALONE, 0, True)]
+    assert engine.planner.least_part_seconds == 0.004
+    engine.conductor.between(lambda: True)
+    # The third has 0.005 s left, which is enough for a small one.
+    assert engine.learner.parts == [(Phase.HEAD, 25, False), (Phase.BACKWARD, 15, False), (Phase.BACKWARD, 5, False)]
+    assert engine.planner.parts[0] == ("Head", 25, 250, 0.01)
+    # Once after each step.
+    engine.conductor.between(lambda: True)
+    assert len(engine.learner.parts) == 3
+
+
+def test_riders_that_come_during_a_step_do_not_knock(engine: Engine) -> None:
+    knocks: list[int] = []
+    engine.conductor.waker.reaches(lambda: knocks.append(1))
+    engine.step(end=lambda conductor: (conductor.waker.wake(), conductor.finish())[1])
+    assert knocks == []
+
+
+def test_parts_end_when_a_request_comes(engine: Engine) -> None:
+    engine.planner.next = Plan(0, 0.025, "")
+    engine.learner.phases = [Phase.BACKWARD] * 5
+    engine.step()
+    engine.conductor.between(lambda: not engine.learner.parts)
+    assert len(engine.learner.parts) == 1
+
+
+def test_an_idle_engine_runs_all_parts_until_somebody_comes(engine: Engine) -> None:
+    engine.learner.phases = [Phase.FORWARD, Phase.HEAD, Phase.BACKWARD, Phase.BACKWARD, Phase.FORWARD]
+    engine.conductor.idle(lambda: len(engine.learner.parts) < 3)
+    assert engine.learner.parts == [(Phase.FORWARD, 500, True), (Phase.HEAD, 500, True), (Phase.BACKWARD, 500, True)]
+    engine.conductor.idle(lambda: True)
+    assert len(engine.learner.parts) == 5
+    sums = engine.guests.sums
+    # A way back through all its layers is one.
+    assert (sums.solo_tokens, sums.backward_tokens, sums.steps) == (1000, 500, 0)
+    assert sums.riding_seconds == pytest.approx(0.05)
+
+
+def test_requests_that_waited_while_nothing_ran_do_not_count_as_gaps(engine: Engine) -> None:
+    engine.step()
+    engine.clock.now += 5.0
+    engine.conductor.idle(lambda: True)
+    engine.step()
+    assert engine.planner.gaps == []
+
+
+def test_what_requests_wait_for_their_first_token_is_told_with_what_of_it_was_riders(engine: Engine) -> None:
+    engine.learner.phases = [Phase.BACKWARD] * 2
+    engine.learner.waiting_tokens = 7
+    engine.conductor.idle(lambda: len(engine.learner.parts) < 1)
+    for name, prompt_tokens in (("request-0", 10), ("request-1", 11), ("request-2", 1), ("cmpl-rowen-row-0", 10)):
+        engine.conductor.arrived(name, time.time(), prompt_tokens)
+    # It came in the middle of the part, which took 0.01 s.
+    engine.conductor._first_tokens.arrived("request-0", engine.clock.now - 0.004, 10)
+    engine.step(0.02, decoding=2, finished=("request-2",))
+    # The rest of the part, and what the window took of the step beyond the 0.012 s that it takes alone.
+    assert engine.planner.first_tokens == [(0.024, 0.012)]
+    engine.step(0.02, decoding=2)
+    # The other one's prompt is not through.
+    assert len(engine.planner.first_tokens) == 1
+
+
+def test_the_agent_hears_what_steps_were_made_of_once_a_second(engine: Engine) -> None:
+    engine.learner.waiting_tokens = 7
+    for _ in range(60):
+        engine.step()
+    sums = engine.guests.sums
+    assert sums.steps == sums.riding_steps == sums.decode_rows == sums.forward_tokens // 5
+    assert 40 < sums.steps < 60
+
+
+@pytest.mark.parametrize("broken", ["plan", "window", "upcoming", "finished", "ride", "part"])
+def test_what_fails_ends_the_riding_and_nothing_else(engine: Engine, broken: str) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    engine.learner.waiting_tokens = 7
+    engine.planner.next = Plan(3, 0.1, "")
+    engine.learner.phases = [Phase.BACKWARD]
+    if broken == "ride":
+        engine.hooks.ride = {"error": ZeroDivisionError(), "is_through": False}
+    else:
+        setattr(engine.planner if broken == "plan" else engine.learner, broken, fails)
+    engine.step()
+    engine.conductor.between(lambda: True)
+    assert engine.guests.ended == "riding failed in the engine: ZeroDivisionError"
+    assert engine.hooks.removed
+    windows = len(engine.learner.windows)
+    engine.guests.arrive(TASK)
+    for _ in range(3):
+        engine.step()
+        engine.conductor.between(lambda: True)
+        engine.conductor.idle(lambda: True)
+    assert (len(engine.learner.windows), engine.learner.tasks) == (windows, {})
+    # Batch rows are planned with what steps take, as long as that can be said.
+    assert bool(engine.planner.seen) == (broken != "plan")
+
+
+@pytest.mark.parametrize("when", ["window", "between", "idle"])
+def test_nothing_is_computed_from_files_that_have_changed(engine: Engine, when: str) -> None:
+    if when == "window":
+        engine.learner.waiting_tokens = 100
+    else:
+        engine.learner.phases = [Phase.BACKWARD]
+    engine.planner.next = Plan(8, 0.1, "")
+    engine.files.changed = True
+    if when != "idle":
+        engine.step()
+    engine.conductor.between(lambda: True)
+    engine.conductor.idle(lambda: True)
+    assert (engine.learner.windows, engine.learner.phases, engine.planner.parts) == (
+        [], [] if when == "window" else [Phase.BACKWARD], []
+    )  # fmt: skip
+    assert engine.guests.ended == "the model's file a.safetensors was changed"
+    assert (engine.hooks.removed, engine.files.closed) == (True, True)
+    engine.step()
+    assert engine.planner.seen[-1] == (ALONE, 0.02)
+
+
+def test_a_request_that_comes_in_no_known_way_does_not_disturb_the_engine(engine: Engine) -> None:
+    never: Any = None
+    engine.conductor.arrived("request-0", never, 10)
+    assert engine.guests.ended == "riding failed in the engine: TypeError"
+
+
+def test_requests_are_not_kept_once_nobody_watches(engine: Engine) -> None:
+    engine.conductor.close()
+    engine.conductor.arrived("request-0", time.time(), 10)
+    assert not engine.conductor._first_tokens._waiting
+
+
+def test_an_engine_that_ends_lets_its_guests_go(engine: Engine) -> None:
+    engine.conductor.close()
+    assert engine.guests.closed
+    engine.step()
+    engine.conductor.idle(lambda: True)
+    assert engine.planner.asked == []
+
+
+def test_an_engine_that_nothing_can_ride_in_is_watched(engine: Engine) -> None:
+    planner: Any = engine.planner
+    engine.conductor = Conductor(planner, None, Waker(), engine.clock)
+    engine.step()
+    engine.conductor.between(lambda: True)
+    engine.conductor.idle(lambda: True)
+    assert engine.planner.seen == [(ALONE, 0.02)]
+    engine.conductor.close()

@@ -1,0 +1,16 @@
+"""What rides in a real engine changes nothing of its answers, and is computed as it would be alone."""
+
+import pytest
+from riding_engine.conftest import Results
+
+NAMES = (
+    "riders_get_on_and_nobody_notices", "results_are_those_of_the_learner_alone", "a_guest_that_leaves_is_forgotten",
+    "an_idle_engine_works_it_all_through", "a_task_that_does_not_fit_is_refused",
+    "a_learner_that_fails_ends_the_riding_and_not_the_step",
+)  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", NAMES)
+def test_riders(results: Results, name: str) -> None:
+    assert results[name] is None, results[name]

@@ -1,0 +1,105 @@
+"""A serving engine that answers from a script, over TCP."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from typing_extensions import override
+
+LENGTH = 100
+"""Most tokens of a sequence."""
+ROUTES = ("/v1/completions", "/v1/messages", "/v1/responses", "/tokenize")
+
+
+class Engine:
+    """Echoes. `failures`: what requests get first, in turn: a status, or 0 for a connection that breaks."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        """Header of the request's name, and body."""
+        self.failures: list[int] = []
+        self.bad: dict[str, tuple[int, Any]] = {}
+        """By prompt, what it always gets; bytes as they are."""
+        self.turns: dict[str, list[int]] = {}
+        """By prompt, as `failures`."""
+        self.found: dict[str, int] = {}
+        """By path, what its pages get in place of 200; 0: nothing, until `heard` is set."""
+        self.heard = threading.Event()
+        self.model = "chat"
+        self.finish, self.tokens = "stop", 10
+        self._port = 0
+        self.begin()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def begin(self) -> None:
+        """Listens, after `end` at the same address."""
+        self._server = _Listener(("127.0.0.1", self._port), type("Handler", (_Handler,), {"engine": self}))
+        self._port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def end(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, path: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
+        self.asked.append((name, body))
+        if self.failures:
+            return self.failures.pop(0), {"error": {"message": "scripted"}}
+        if turns := self.turns.get(body.get("prompt", "")):
+            return turns.pop(0), {"error": {"message": "scripted"}}
+        if body.get("prompt") in self.bad:
+            return self.bad[body["prompt"]]
+        choices = [{"text": body.get("prompt"), "finish_reason": self.finish}]
+        usage = {"prompt_tokens": 4, "completion_tokens": self.tokens - 4, "total_tokens": self.tokens}
+        return 200, {"model": body["model"], "choices": choices, "usage": usage}
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    @override
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    engine: Engine
+
+    def do_GET(self) -> None:
+        cards = [
+            {"id": "adapted", "parent": "chat", "max_model_len": None},
+            {"id": self.engine.model, "parent": None, "max_model_len": LENGTH},
+        ]
+        found = {
+            "/health": {},
+            "/v1/models": {"data": cards},
+            "/openapi.json": {"paths": {route: {"post": {}} for route in ROUTES}},
+        }
+        status = self.engine.found.get(self.path, 200 if self.path in found else 404)
+        if not status:
+            self.engine.heard.wait(30)
+        self._say(status or 200, found.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, answer = self.engine.answer(self.path, self.headers["X-Request-Id"], body)
+        if status:
+            self._say(status, answer)
+
+    def _say(self, status: int, answer: Any) -> None:
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    @override
+    def log_message(self, *_: object) -> None:
+        pass

@@ -1,0 +1,280 @@
+"""A batch whose rows ride in a serving engine."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runtime.batch_riding.engine import Engine
+
+from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
+from rowen.crds.names import ENGINE_URL_ENV, JOB_SPEC_ENV
+from rowen.runtime.batch.__main__ import answer_all
+from rowen.runtime.batch.riding import engine as riding
+from rowen.runtime.batch.riding import health
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.native import NoTenant
+from rowen.runtime.vllm.rows.marker import is_row, is_sent_as_row
+from rowen.runtime.worker import Progress
+
+ROWS = 30
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.end()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(riding, "_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(riding, "_BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(riding, "_ENDING_SECONDS", 0.05)
+    monkeypatch.setattr(health, "_PERIOD_SECONDS", 0.05)
+
+
+class Job:
+    """A batch of `ROWS` rows in a folder."""
+
+    def __init__(self, folder: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        rows = [
+            _row(f"r{line}", "/v1/completions", {"prompt": f"p{line}", "model": "mine"}) for line in range(1, ROWS + 1)
+        ]
+        self.write(rows)
+        spec = BatchSpec(
+            model=ModelLocation(name_or_path="/nowhere"),
+            input=Location(where=str(folder / "in.jsonl")),
+            output=Location(where=str(folder / "out.jsonl")),
+            errors=Location(where=str(folder / "err.jsonl")),
+            memory_bytes=1,
+        )
+        monkeypatch.setenv(JOB_SPEC_ENV, spec.model_dump_json(by_alias=True))
+        monkeypatch.setenv(ENGINE_URL_ENV, engine.url)
+        self.progress = Progress("rows", NoTenant())
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        (self.folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(self) -> str:
+        return answer_all(self.progress)
+
+    def results(self, name: str = "out") -> dict[str, Any]:
+        lines = [json.loads(line) for line in (self.folder / f"{name}.jsonl").read_text().splitlines()]
+        found = {line["custom_id"]: line["response"] for line in lines}
+        assert len(found) == len(lines), "a row was written twice"
+        return found
+
+
+@pytest.fixture
+def job(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(tmp_path, engine, monkeypatch)
+
+
+def test_each_row_is_answered_by_the_engine_once(job: Job, engine: Engine) -> None:
+    job.run()
+    results = job.results()
+    assert results.keys() == {f"r{line}" for line in range(1, ROWS + 1)}
+    # The engine's name of the model is its own affair, and the seed is that of any other attempt.
+    assert {response["body"]["model"] for response in results.values()} == {"mine"}
+    assert {body["model"] for _, body in engine.asked} == {"chat"}
+    assert sorted(body["seed"] for _, body in engine.asked) == list(range(1, ROWS + 1))
+    assert (job.progress.completed, job.progress.total, job.progress.tokens) == (ROWS, ROWS, ROWS * 10)
+
+
+def test_every_request_says_that_it_is_a_row(job: Job, engine: Engine) -> None:
+    job.write([_row("r", "/v1/responses", {"input": "a"})])
+    job.run()
+    [(name, body)] = engine.asked
+    assert is_sent_as_row([(b"x-request-id", name.encode())])
+    # Of this route vLLM makes the name from the body.
+    assert is_row(body["request_id"])
+
+
+def test_rows_are_sent_again_under_another_name_when_the_connection_breaks(job: Job, engine: Engine) -> None:
+    engine.failures = [0, 503, 0, 500, 429]
+    job.run()
+    assert len(job.results()) == ROWS
+    names = [name for name, _ in engine.asked]
+    assert len(set(names)) == len(names) == ROWS + 5
+
+
+def test_an_engine_that_comes_back_goes_on(job: Job, engine: Engine) -> None:
+    engine.end()
+    later = threading.Timer(0.5, engine.begin)
+    later.start()
+    job.run()
+    later.join()
+    assert len(job.results()) == ROWS
+
+
+def test_an_engine_that_stays_away_is_lost(job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health.Health.__init__, "__defaults__", (0.3,))
+    asked, left = threading.Event(), threading.Event()
+    answer = engine.answer
+
+    def slow(*request: Any) -> tuple[int, Any]:
+        asked.set()
+        left.wait(10)
+        return answer(*request)
+
+    monkeypatch.setattr(engine, "answer", slow)
+    engine.bad = {f"p{line}": (0, None) for line in range(1, ROWS + 1)}
+
+    def leave() -> None:
+        asked.wait(10)
+        engine.end()
+        left.set()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    with pytest.raises(WorkerError) as raised:
+        job.run()
+    leaving.join()
+    engine.begin()
+    assert (raised.value.reason, raised.value.code) == ("RideLost", ExitCode.RETRY)
+
+
+@pytest.mark.parametrize(("status", "reason"), [
+    (503, "RideLost"), (500, "RideLost"), (429, "RideLost"), (0, "RideLost"), (401, "RideRefused"),
+])  # fmt: skip
+def test_an_engine_that_cannot_say_what_it_is_now_is_asked_another_time(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch, status: int, reason: str
+) -> None:
+    if not status:
+        monkeypatch.setattr(riding, "_PAGE_SECONDS", 0.2)
+    engine.found = {"/v1/models": status}
+    with pytest.raises(WorkerError, match=str(status or "went away")) as raised:
+        job.run()
+    engine.heard.set()
+    assert raised.value.reason == reason
+
+
+def test_a_row_that_always_fails_is_an_error_of_its_own(job: Job, engine: Engine) -> None:
+    engine.bad = {"p3": (500, {"error": {"message": "bad row"}}), "p5": (400, {"error": {"message": "no such field"}})}
+    job.run()
+    assert {name: response["status_code"] for name, response in job.results("err").items()} == {"r3": 500, "r5": 400}
+    assert len(job.results()) == ROWS - 2
+
+
+@pytest.mark.parametrize("refused", [
+    (401, {"error": "Unauthorized"}),
+    (404, {"error": {"message": "The model `chat` does not exist."}}),
+    (400, {"error": {"message": "This model's maximum context length is 100 tokens. However, ..."}}),
+])  # fmt: skip
+def test_what_only_another_engine_can_answer_is_refused(job: Job, engine: Engine, refused: tuple[int, Any]) -> None:
+    engine.bad = {"p9": refused}
+    with pytest.raises(WorkerError) as raised:
+        job.run()
+    assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
+
+
+def test_an_answer_that_the_engines_length_cuts_is_refused(job: Job, engine: Engine) -> None:
+    engine.finish, engine.tokens = "length", 99
+    job.run()
+    job.folder.joinpath("out.jsonl").unlink()
+    for left in job.folder.glob(".*"):
+        left.unlink()
+    engine.tokens = 100
+    with pytest.raises(WorkerError, match="ends at the 100 tokens"):
+        job.run()
+
+
+@pytest.mark.parametrize("lost", ["breaks", "aborts", "says no JSON"])
+def test_a_row_that_ends_engines_is_refused(job: Job, engine: Engine, lost: str) -> None:
+    aborted = {"choices": [{"text": "a", "finish_reason": "abort"}]}
+    engine.bad = {"p7": {"breaks": (0, None), "aborts": (200, aborted), "says no JSON": (200, b"<html>")}[lost]}
+    with pytest.raises(WorkerError, match="3 engines were lost while they worked on") as raised:
+        job.run()
+    assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
+    assert sum(body["prompt"] == "p7" for _, body in engine.asked) == 3
+
+
+def test_an_engine_that_comes_back_begins_anew_with_a_row(job: Job, engine: Engine) -> None:
+    engine.turns = {"p5": [500, 500, 0, 500, 500, 0, 500]}
+    job.run()
+    assert job.results()["r5"]["status_code"] == 200
+
+
+def test_rows_that_an_engine_fails_at_as_it_ends_are_no_errors(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = engine.answer
+
+    def failing(path: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if body["prompt"] not in ("p5", "a"):
+            return answer(path, name, body)
+        # The others' answers arrive before this one does.
+        while job.progress.tokens < (ROWS - 1) * 10:
+            time.sleep(0.01)
+        return 500, {"error": {"message": "the engine is dead"}}
+
+    monkeypatch.setattr(engine, "answer", failing)
+    with pytest.raises(WorkerError, match="the engine answers 500") as raised:
+        job.run()
+    assert raised.value.reason == "RideLost"
+
+
+def test_what_was_answered_stays_for_the_next_attempt(job: Job, engine: Engine) -> None:
+    engine.bad = {f"p{ROWS}": (403, {})}
+    with pytest.raises(WorkerError):
+        job.run()
+    before = len(engine.asked)
+    engine.bad = {}
+    job.run()
+    assert len(job.results()) == ROWS
+    assert len(engine.asked) - before <= ROWS
+
+
+def test_an_aborted_answer_is_none(job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, aborted = engine.answer, []
+
+    def once(path: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = answer(path, name, body)
+        if body["prompt"] == "p4" and not aborted:
+            aborted.append(name)
+            said["choices"][0]["finish_reason"] = "abort"
+        return status, said
+
+    monkeypatch.setattr(engine, "answer", once)
+    job.run()
+    assert job.results()["r4"]["body"]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_an_answer_that_is_followed_by_the_engines_end_is_none(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.write([_row("r", "/v1/responses", {"input": "a"})])
+    answer, stays = engine.answer, riding.EngineServer._stays
+
+    def ending(*request: Any) -> tuple[int, Any]:
+        engine.found = {"/health": 503} if not engine.asked else {}
+        return answer(*request)
+
+    async def asked(server: riding.EngineServer, route: str) -> bool:
+        found = await stays(server, route)
+        engine.found = {}
+        return found
+
+    monkeypatch.setattr(engine, "answer", ending)
+    monkeypatch.setattr(riding.EngineServer, "_stays", asked)
+    job.run()
+    assert len(job.results()) == 1
+    assert len(engine.asked) == 2
+
+
+def test_routes_that_the_engine_has_not_are_told(job: Job, engine: Engine) -> None:
+    job.write([_row("r", "/v1/embeddings", {"input": "a"})])
+    job.run()
+    [line] = [json.loads(line) for line in (job.folder / "err.jsonl").read_text().splitlines()]
+    assert "this model answers at /v1/completions, /v1/responses, /v1/messages, /tokenize" in line["error"]["message"]
+    assert engine.asked == []
+
+
+def _row(name: str, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    return {"custom_id": name, "method": "POST", "url": url, "body": body}

@@ -1,0 +1,142 @@
+"""What is read of engines in which jobs ride, of the jobs and their pods; and what their status says."""
+
+from typing import Any
+
+import pytest
+from scheduler.builders import NOW, POLICY, node, outcome, run, running
+from scheduler.placement.test_seats import engine, rider, seated
+from scheduler.world.test_facts import harvest, one_device, online, pod
+from scheduler.world.test_facts import job as job_manifest
+
+from rowen.crds.service.online_service import Engine
+from rowen.crds.service.served import served_digest
+from rowen.scheduler.device import EngineView
+from rowen.scheduler.history import History
+from rowen.scheduler.model.rider import Rider, Served, own_class, ride_class
+from rowen.scheduler.monitor.hearing import Hearing
+from rowen.scheduler.world.assembly import assemble
+from rowen.scheduler.world.facts import job_view, pod_facts, service_facts
+from rowen.scheduler.world.status import wanted
+
+MODEL = {"claimName": "models", "path": "tiny"}
+SLO = {"ttft": {"target": "1s"}, "tpot": {"target": "1s"}}
+SERVED = Served("ns", "models/tiny", ("--enable-lora",))
+TUNE = {"baseModel": MODEL, "dataset": {"claimName": "d", "path": "t"}, "output": {"claimName": "d", "path": "o"}}
+ROWS = {"model": MODEL, "input": {"claimName": "d", "path": "t"}, "output": {"claimName": "d", "path": "o"}}
+
+
+def engine_pod(**changed: Any) -> Any:
+    """A pod of the service's engine, or of one that it had."""
+    digest = served_digest(Engine.from_wire({"model": MODEL, "args": ["--enable-lora"], **changed}))
+    return pod(annotations={"rowen.dev/served": digest})
+
+
+def service(**harvest_: Any) -> Any:
+    spec = {"slo": SLO, "engine": {"model": MODEL, "args": ["--enable-lora"]}, "harvest": harvest_}
+    return service_facts({"metadata": {"namespace": "ns", "name": "chat"}, "spec": spec})
+
+
+def test_what_a_service_serves_matters_where_jobs_ride() -> None:
+    assert service(mode="CoServe").served == SERVED
+    assert service().served is None
+
+
+@pytest.mark.parametrize(
+    ("told", "want"),
+    [
+        ({"seats": 8}, EngineView(SERVED, 8)),
+        ({"seats": 8, "ended": "out of memory"}, EngineView(SERVED, 8, "out of memory")),
+        (None, EngineView(SERVED, 0)),
+    ],
+)
+def test_an_engine_as_its_node_reports_it(told: dict[str, Any] | None, want: EngineView) -> None:
+    report = harvest(online(), **({"coServing": told} if told else {}))
+    found = one_device(report, engine_pod(), services=(service(mode="CoServe"),))
+    assert found.engine == want
+    assert found.engine.takes is (told == {"seats": 8})
+    assert one_device(report, engine_pod(), services=(service(),)).engine is None
+    assert one_device(harvest(None), engine_pod(), services=(service(mode="CoServe"),)).engine is None
+
+
+@pytest.mark.parametrize("args", [None, ["--enable-lora", "--dtype=float32"]])
+def test_a_pod_that_serves_what_was_before_takes_nobody_in(args: list[str] | None) -> None:
+    """While they are replaced, or before the operator has changed them."""
+    report = harvest(online(), coServing={"seats": 8})
+    old = pod() if args is None else engine_pod(args=args)
+    assert one_device(report, old, services=(service(mode="CoServe"),)).engine is None
+    assert one_device(report, services=(service(mode="CoServe"),)).engine is None
+
+
+def read(**spec: Any) -> Rider | None:
+    view = job_view(job_manifest(template=None, **spec))
+    assert view is not None
+    return view.rider
+
+
+def test_which_jobs_can_ride() -> None:
+    assert read(fineTune=TUNE) == Rider("models/tiny", precision="Float32")
+    assert read(fineTune={**TUNE, "lora": {"dropout": 0.1}}) == Rider(
+        "models/tiny", "lora.dropout above 0", precision="Float32"
+    )
+    assert read(fineTune=TUNE, devices=2) == Rider("models/tiny", "spec.devices above 1", precision="Float32")
+    rows = read(batchInference=ROWS)
+    assert rows is not None
+    assert (rows.model, rows.obstacle, rows.obstacle_in(())) == ("models/tiny", "", "")
+    assert rows.obstacle_in(("--api-key=x",)) == "the engine's --api-key"
+    assert Rider("m", "no").obstacle_in(()) == "no"
+    tune = Rider("m", precision="Float32")
+    assert tune.obstacle_in(("--dtype=bfloat16",)) == "precision Float32, and the engine's --dtype bfloat16"
+    assert tune.obstacle_in(("--dtype=float32",)) == ""
+    template = job_view(job_manifest())
+    assert template is not None
+    assert template.rider is None
+
+
+def test_classes_of_riders() -> None:
+    assert own_class(ride_class("FineTune|m")) == own_class("FineTune|m") == "FineTune|m"
+    assert ride_class("FineTune|m") != "FineTune|m"
+
+
+def test_a_pod_with_a_seat_holds_no_memory_of_the_device() -> None:
+    manifest = pod("j-1", memory="1Gi", limits={"rowen.dev/ride": "1"}, labels={"rowen.dev/job-uid": "u"})
+    facts = pod_facts(manifest)
+    assert facts is not None
+    assert (facts.seats, facts.harvest_slots, facts.holds) == (1, 0, True)
+    (found,) = assemble([], [], [], [facts], [], Hearing(), {}).pods
+    assert (found.rides, found.slots, found.memory, found.job) == (True, 0, 0, "u")
+    beside = pod_facts(pod("j-1", memory="1Gi", limits={"rowen.dev/harvest": "1"}))
+    assert beside is not None
+    (other,) = assemble([], [], [], [beside], [], Hearing(), {}).pods
+    assert (other.rides, other.slots, other.memory) == (False, 1, 2**30)
+    engine_pod = pod_facts(pod(limits={"rowen.dev/online": "1"}))
+    assert engine_pod is not None
+    assert not engine_pod.holds
+
+
+def test_the_status_says_in_which_mode() -> None:
+    found = outcome(run(node("a", engine("a")), rider("j")), "j")
+    status = wanted(found, (), History(), NOW, POLICY)
+    assert status.assignment is not None
+    assert status.assignment.mode == "CoServe"
+    assert status.explanation is not None
+    (candidate,) = status.explanation.candidates
+    assert (candidate.mode, candidate.chosen) == ("CoServe", True)
+    assert candidate.reason == "chosen: predicted 0.82 = engine 0.82 x sharing 1.00, harvests +0.82 devices"
+    view = job_view({**job_manifest(template=None, fineTune=TUNE), "status": status.to_wire()})
+    assert view is not None
+    assert view.placement is not None
+    assert view.placement.rides
+
+
+def test_without_a_mode_its_pod_runs_beside_the_engine() -> None:
+    found = outcome(run(node("a"), rider("j")), "j")
+    status = wanted(found, (), History(), NOW, POLICY).to_wire()
+    assert "mode" not in status["assignment"]
+    assert "mode" not in status["explanation"]["candidates"][0]
+
+
+def test_a_rider_stays_one_from_pass_to_pass() -> None:
+    found = outcome(run(*running(node("a", engine("a")), seated(rider("j")))), "j")
+    status = wanted(found, (), History(), NOW, POLICY)
+    assert status.assignment is not None
+    assert status.assignment.rides
