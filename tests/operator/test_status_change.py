@@ -28,6 +28,7 @@ BASE = {"state": "Running", "conditions": [condition("Running"), condition("Pree
         ({**BASE, "result": "old"}, BASE, "Loud"),
         (BASE, {**BASE, "startFailure": {"assignment": "a"}}, "Loud"),
         ({**BASE, "startFailure": {"assignment": "a"}}, BASE, "Loud"),
+        ({**BASE, "rideLosses": {"attempts": 1, "completed": 0}}, BASE, "Loud"),
         ({**BASE, "startFailure": {"assignment": "a"}}, {**BASE, "startFailure": {"assignment": "a"}}, "None"),
     ],
 )

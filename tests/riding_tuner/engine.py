@@ -85,3 +85,6 @@ class Engine:
                     self.seat.deliver(event.guest, error)
             else:
                 self._learner.drop(event.guest)
+
+
+Start = Callable[[], Engine]

@@ -1,84 +1,25 @@
-"""Engines and agents come and go, and a job finds the next one, or ends for another attempt."""
+"""Engines and agents come and go, and a job finds the next one."""
 
 import errno
 import threading
 import time
-from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from riding_tuner.engine import Engine, host_of
+from riding_tuner.engine import Engine, Start
+from riding_tuner.instant import SEQUENCES, Instant
 from riding_tuner.matchmaker import Matchmaker
-from riding_tuner.plain_learner import PlainLearner
-from runtime.tuning_runs import spec
 
 from rowen.crds.job.worker import ExitCode
 from rowen.runtime.coserve import ride_link as ride_link_module
 from rowen.runtime.coserve.ride_link import RideLink
-from rowen.runtime.coserve.task import IGNORED, Result, Sequence, Task, TaskUnsuitable
+from rowen.runtime.coserve.task import Task, TaskUnsuitable
 from rowen.runtime.failure import WorkerError
-from rowen.runtime.tuning.adapter import add_adapter
-from rowen.runtime.tuning.fingerprint import model_digest
 from rowen.runtime.tuning.riding import ride as ride_module
 from rowen.runtime.tuning.riding.ride import Ride
-from rowen.runtime.tuning.riding.stand_in import RidingAdapter, load_stand_in
-
-SEQUENCES = (Sequence(torch.tensor([5, 6, 7]), torch.tensor([6, 7, IGNORED])),)
-
-
-class Instant(PlainLearner):
-    """Knows the answer without looking."""
-
-    def __init__(self, model: Path) -> None:
-        super().__init__(model)
-        self.works = True
-        self.weights: list[float] = []
-
-    def part(self, most_tokens: int):  # type: ignore[no-untyped-def]
-        return super().part(most_tokens) if self.works else None
-
-    def result(self, task: Task) -> Result:
-        self.weights.append(sum(float(pair.b.sum()) for pair in task.adapter.pairs.values()))
-        gradients = dict(task.adapter.pairs) if task.gradients else {}
-        return Result(task.number, task.number, 2, 1, gradients)
-
-
-@pytest.fixture
-def adapter(tiny_model: Path) -> RidingAdapter:
-    return RidingAdapter(add_adapter(load_stand_in(tiny_model), spec(tiny_model, tiny_model, tiny_model)))
-
-
-@pytest.fixture
-def learner(tiny_model: Path) -> Instant:
-    return Instant(tiny_model)
-
-
-@pytest.fixture
-def ride(tiny_model: Path, adapter: RidingAdapter, sockets: Path) -> Iterator[Ride]:
-    ride = Ride(RideLink(str(sockets / "job")), model_digest(tiny_model), "Float32", adapter)
-    yield ride
-    ride.close()
-
-
-@pytest.fixture
-def engine(tiny_model: Path, learner: Instant, sockets: Path) -> Callable[[], Engine]:
-    def start() -> Engine:
-        # The last one's guest.
-        learner.drop(0)
-        return Engine(str(sockets / "engine"), host_of(tiny_model), learner)
-
-    return start
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ride_module, "_LONGEST_DELAY_SECONDS", 0.1)
-
-
-Start = Callable[[], Engine]
+from rowen.runtime.tuning.riding.stand_in import RidingAdapter
 
 
 def test_gradients_are_those_that_the_engine_made(
@@ -155,22 +96,6 @@ def test_it_rides_on_without_the_agent_and_tells_the_next(sockets: Path, engine:
     assert [hello.pair for hello in agent.hellos] == [False]
 
 
-def test_without_an_engine_it_ends_for_another_attempt(
-    agent: Matchmaker, ride: Ride, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ride_module, "_LOST_SECONDS", 0.3)
-    with pytest.raises(WorkerError, match="no engine") as lost:
-        ride.losses(SEQUENCES, adapted=True)
-    assert (lost.value.reason, lost.value.code) == ("RideLost", ExitCode.RETRY)
-
-
-def test_without_an_agent_too(ride: Ride, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ride_module, "_LOST_SECONDS", 0.3)
-    with pytest.raises(WorkerError, match="agent") as lost:
-        ride.losses(SEQUENCES, adapted=True)
-    assert lost.value.reason == "RideLost"
-
-
 def test_an_engine_of_another_model_refuses(agent: Matchmaker, engine: Start, adapter: RidingAdapter) -> None:
     with engine():
         ride = Ride(RideLink(agent.job_path), "0" * 64, "Float32", adapter)
@@ -196,43 +121,6 @@ def test_a_task_that_engines_cannot_do_is_refused(
     assert refused.value.reason == "RideRefused"
 
 
-def test_engines_are_not_lost_over_one_task_again_and_again(
-    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant
-) -> None:
-    learner.works = False
-    asked: list[int] = []
-
-    def restart() -> None:
-        for _ in range(3):
-            with engine() as ending:
-                while not ending.tasks:
-                    time.sleep(0.005)
-                asked.append(ending.tasks)
-
-    other = threading.Thread(target=restart)
-    other.start()
-    with pytest.raises(WorkerError, match="3 engines were lost") as refused:
-        ride.gradients(SEQUENCES, 1.0)
-    other.join()
-    assert asked == [1, 1, 1]
-    assert refused.value.reason == "RideRefused"
-
-
-def test_an_engine_that_has_better_things_to_do_for_too_long_is_no_refusal(
-    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ride_module, "_RESULT_SECONDS", 0.1)
-    learner.works = False
-    with engine() as busy:
-        with pytest.raises(WorkerError, match="has not answered") as lost:
-            ride.gradients(SEQUENCES, 1.0)
-        # It may have been on its way to the engine's thread until now.
-        while not busy.tasks:
-            time.sleep(0.005)
-    assert busy.tasks == 1
-    assert lost.value.reason == "RideLost"
-
-
 def test_memory_that_the_job_does_not_get_is_no_engine_that_was_lost(
     agent: Matchmaker, engine: Start, ride: Ride, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,32 +132,6 @@ def test_memory_that_the_job_does_not_get_is_no_engine_that_was_lost(
         ride.gradients(SEQUENCES, 1.0)
     assert idle.tasks == 0
     assert (failed.value.reason, failed.value.code) == ("Failed", ExitCode.RETRY)
-
-
-def test_each_engine_that_is_lost_is_looked_for_as_long(
-    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(ride_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
-    learner.works = False
-    seconds: list[Engine] = []
-
-    def restart() -> None:
-        while not agent.hellos:
-            time.sleep(0.005)
-        now[0] += ride_module._LOST_SECONDS - 1
-        with engine() as first:
-            while not first.tasks:
-                time.sleep(0.005)
-            now[0] += ride_module._LOST_SECONDS + 1
-        learner.works = True
-        seconds.append(engine())
-
-    other = threading.Thread(target=restart)
-    other.start()
-    assert ride.losses(SEQUENCES, adapted=True).loss_sum == 1
-    other.join()
-    seconds[0].close()
 
 
 def test_the_next_agent_knows_of_it_with_its_next_question(

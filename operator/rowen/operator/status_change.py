@@ -7,7 +7,7 @@ Change = Literal["None", "Quiet", "Loud"]
 
 JOB_FIELDS = (
     "observedGeneration", "conditions", "state", "kind", "attempts", "failures", "countedAttempt",
-    "startFailure", "rideRefused", "progress", "startTime", "completionTime", "result",
+    "startFailure", "rideRefused", "rideLosses", "progress", "startTime", "completionTime", "result",
 )  # fmt: skip
 SERVICE_FIELDS = (
     "observedGeneration", "conditions", "replicas", "readyReplicas", "selector", "endpoint", "model", "ttft", "tpot",

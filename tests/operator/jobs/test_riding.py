@@ -14,6 +14,7 @@ from rowen.operator.jobs.snapshot import JobSnapshot
 
 URL = "http://10.0.0.7:8000"
 LOST = WorkerResult(reason="RideLost", message="no engine for 120 s", unit="steps", completed=3, total=9)
+BROKEN = WorkerResult(reason="RideBroken", message="lost over its task", unit="steps", completed=3, total=9)
 REFUSED = WorkerResult(reason="RideRefused", message="another model", unit="steps", completed=0, total=9)
 
 
@@ -83,7 +84,7 @@ def test_the_start_is_told_to_be_in_the_engine() -> None:
     assert [note.message for note in notes] == ["attempt 1 on node node-1, devices cpu1, in the engine there"]
 
 
-@pytest.mark.parametrize("result", [LOST, REFUSED])
+@pytest.mark.parametrize("result", [LOST, BROKEN, REFUSED])
 def test_an_engine_that_does_not_compute_it_is_no_failure_and_no_further_pod_asks_it(result: WorkerResult) -> None:
     snapshot = riding(pods=(ended(1, 1, result=result, rides=True),))
     decision = decide(snapshot, NOW)
@@ -120,7 +121,61 @@ def test_a_refusal_is_remembered_and_a_loss_is_not() -> None:
     assert later["rideRefused"] == "another model"
 
 
-@pytest.mark.parametrize("result", [LOST, REFUSED])
+def after(attempt: int, status: dict[str, Any], result: WorkerResult | None, **values: Any) -> dict[str, Any]:
+    """What is told of the job when attempt `attempt` has ended, after what was told before."""
+    last = ended(attempt, 1, f"a{attempt}", result=result, rides=True, **values)
+    told = decide(job(None, placed(f"a{attempt}") | status, pods=(last,)), NOW).status
+    assert told is not None
+    return {name: told[name] for name in ("countedAttempt", "rideLosses", "rideRefused") if name in told}
+
+
+def broken(completed: int) -> WorkerResult:
+    return BROKEN.model_copy(update={"completed": completed})
+
+
+def test_engines_that_are_lost_over_its_work_are_counted_over_attempts() -> None:
+    first = after(1, {}, BROKEN)
+    second = after(2, first, BROKEN)
+    third = after(3, second, BROKEN)
+    assert (first["rideLosses"], second["rideLosses"]) == tuple({"attempts": n, "completed": 3} for n in (1, 2))
+    assert "rideRefused" not in second
+    assert third["rideRefused"] == "3 attempts ended like this: lost over its task"
+    assert third["rideLosses"] == {"attempts": 3, "completed": 3}
+
+
+def test_each_is_counted_once() -> None:
+    once = after(1, {}, BROKEN)
+    assert after(1, once, BROKEN) == once
+    pods = tuple(ended(attempt, 1, f"a{attempt}", result=BROKEN, rides=True) for attempt in (1, 2, 3))
+    told = decide(job(None, placed("a3") | once, pods=pods), NOW).status
+    assert told is not None
+    assert told["rideLosses"] == {"attempts": 3, "completed": 3}
+
+
+@pytest.mark.parametrize(("completed", "want"), [
+    ((3, 4, 5), (1, 5)), ((3, 3, 4), (1, 4)), ((3, 4, 4), (2, 4)),
+    # The last checkpoint may be further back.
+    ((5, 3, 4), (3, 5)), ((5, 0, 5), (3, 5)),
+])  # fmt: skip
+def test_a_job_that_gets_further_rides_on(completed: tuple[int, ...], want: tuple[int, int]) -> None:
+    told: dict[str, Any] = {}
+    for attempt, done in enumerate(completed, 1):
+        told = after(attempt, told, broken(done))
+    assert (told["rideLosses"]["attempts"], told["rideLosses"]["completed"]) == want
+    assert ("rideRefused" in told) == (want[0] == 3)
+
+
+@pytest.mark.parametrize(
+    "between", [{"result": LOST}, {"result": None}, {"result": BROKEN, "deletion_deadline": NOW + 30}]
+)
+def test_what_says_nothing_of_its_work_neither_counts_nor_ends_the_row(between: dict[str, Any]) -> None:
+    before = after(2, after(1, {}, BROKEN), BROKEN)
+    told = after(3, before, **between)
+    assert told == {**before, "countedAttempt": 3}
+    assert after(4, told, BROKEN)["rideLosses"]["attempts"] == 3
+
+
+@pytest.mark.parametrize("result", [LOST, BROKEN, REFUSED])
 @pytest.mark.parametrize(
     ("spec", "rides"), [(None, False), ({"template": {"spec": {"containers": [{"name": "mine", "image": "x"}]}}}, True)]
 )
@@ -131,6 +186,7 @@ def test_only_rowens_own_workers_with_a_seat_are_believed(
     assert decision.status is not None
     assert decision.status["failures"] == 1
     assert "rideRefused" not in decision.status
+    assert "rideLosses" not in decision.status
 
 
 @pytest.mark.parametrize(

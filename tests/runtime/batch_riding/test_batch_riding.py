@@ -113,7 +113,10 @@ def test_an_engine_that_comes_back_goes_on(job: Job, engine: Engine) -> None:
     assert len(job.results()) == ROWS
 
 
-def test_an_engine_that_stays_away_is_lost(job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("status", [0, 500])
+def test_an_engine_that_ends_over_rows_and_stays_away_is_told(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
     monkeypatch.setattr(health.Health.__init__, "__defaults__", (0.3,))
     asked, left = threading.Event(), threading.Event()
     answer = engine.answer
@@ -124,7 +127,7 @@ def test_an_engine_that_stays_away_is_lost(job: Job, engine: Engine, monkeypatch
         return answer(*request)
 
     monkeypatch.setattr(engine, "answer", slow)
-    engine.bad = {f"p{line}": (0, None) for line in range(1, ROWS + 1)}
+    engine.bad = {f"p{line}": (status, {}) for line in range(1, ROWS + 1)}
 
     def leave() -> None:
         asked.wait(10)
@@ -136,6 +139,15 @@ def test_an_engine_that_stays_away_is_lost(job: Job, engine: Engine, monkeypatch
     with pytest.raises(WorkerError) as raised:
         job.run()
     leaving.join()
+    engine.begin()
+    assert (raised.value.reason, raised.value.code) == ("RideBroken", ExitCode.RETRY)
+
+
+def test_an_engine_that_is_not_there_is_lost(job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health.Health.__init__, "__defaults__", (0.3,))
+    engine.end()
+    with pytest.raises(WorkerError, match="does not answer for") as raised:
+        job.run()
     engine.begin()
     assert (raised.value.reason, raised.value.code) == ("RideLost", ExitCode.RETRY)
 

@@ -64,6 +64,15 @@ class StartFailure(ReadModel):
     what no node can help, such as a quota, keeps it off all of them."""
 
 
+class RideLosses(ReadModel):
+    """Attempts in a row that ended as the engine was lost over the job's work, while the job got no further."""
+
+    attempts: Annotated[int, Field(ge=1)]
+    """Their number; at three the job rides no more (`rideRefused`)."""
+    completed: int
+    """Units done at the furthest of them: one that ends further on is the first again."""
+
+
 class Throughput(ReadModel):
     """Tokens per second, predicted and measured."""
 
@@ -151,7 +160,10 @@ class OfflineJobStatus(ReadModel):
     start_failure: StartFailure | None = None
     """The last assignment on which no pod could be started; told by the operator, acted on by the scheduler."""
     ride_refused: Annotated[str, Field(max_length=1024)] | None = None
-    """What an engine said when it refused to compute the job for good: from then on its pod does (mode `Preempt`)."""
+    """Why no engine computes the job any more: what one said that refused it for good, or that engines were lost over
+    it again and again. From then on its pod does (mode `Preempt`)."""
+    ride_losses: RideLosses | None = None
+    """Engines that were lost over the job's work and did not come back while its worker waited."""
     evictions: int | None = None
     """Placements that the scheduler withdrew."""
     progress: Progress | None = None

@@ -25,6 +25,8 @@ class ExitCode(IntEnum):
 
 RIDE_LOST = "RideLost"
 """Reason of a worker whose engine is away, or takes nobody in for the moment: it counts as no failure."""
+RIDE_BROKEN = "RideBroken"
+"""Reason of a worker whose engine was lost over its work, and did not come back: no failure, but they are counted."""
 RIDE_REFUSED = "RideRefused"
 """Reason of a worker whose engine cannot compute its job: it counts as no failure, and the job rides no more."""
 
@@ -84,7 +86,7 @@ class WorkerResult(ApiModel):
     reason: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]*$", max_length=64)]
     """CamelCase reason: `Completed`, `SpecInvalid`, `ModelMissing`, `ModelUnsuitable`, `DatasetMissing`,
     `DatasetMalformed`, `InputMissing`, `OutputUnwritable`, `DiskFull`, `MemoryTooSmall`, `Superseded`, `RideLost`,
-    `RideRefused`, `Failed`."""
+    `RideBroken`, `RideRefused`, `Failed`."""
     message: Annotated[str, Field(max_length=2048)]
     """For a person; names the file and line where there is one."""
     unit: Literal["steps", "rows"]

@@ -1,9 +1,11 @@
 """How attempts ended, which of them count, and when the next may start."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
+from rowen.crds.job.offline_job_status import RideLosses
+from rowen.crds.job.worker import RIDE_BROKEN, RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.pods.view import PodView
 
@@ -11,6 +13,10 @@ Ending = Literal["Completed", "UserError", "Failure", "Infrastructure", "Unseate
 
 BACKOFF_FIRST_SECONDS = 10.0
 BACKOFF_MOST_SECONDS = 360.0
+_UNSEATED = (RIDE_LOST, RIDE_BROKEN, RIDE_REFUSED)
+"""Reasons of workers that lost their seat."""
+_MOST_RIDE_LOSSES = 3
+"""Attempts without progress that may end with their engine: a worker counts its own alone."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,19 @@ class Attempts:
     last_ending: Ending | None
     next_start: float | None
     """Unix time before which no further attempt may start; None where it may at once."""
+    ride_losses: RideLosses | None = None
+    """Attempts over which engines were lost; None where there was none yet."""
 
     @property
     def ride_refused(self) -> str | None:
-        """What an engine said that refused for good to compute the job."""
+        """Why no engine is to compute the job any more: one has said so for good, or too many were lost over it."""
         result = self.last_ended.result if self.last_ended and self.last_ending == "Unseated" else None
-        return result.message if result and result.reason == RIDE_REFUSED else None
+        if result is None or result.reason == RIDE_LOST:
+            return None
+        if result.reason == RIDE_REFUSED:
+            return result.message
+        lost = self.ride_losses.attempts if self.ride_losses else 0
+        return f"{lost} attempts ended like this: {result.message}" if lost >= _MOST_RIDE_LOSSES else None
 
     def with_failed_start(self, pod: PodView | None) -> "Attempts":
         """Counts a start that failed by the job's own fault, and its pod, so that its end is not counted as well."""
@@ -54,7 +67,7 @@ def ending_of(pod: PodView, *, native: bool) -> Ending:
         return "UserError"
     if pod.deleting:
         return "Removed"
-    if native and pod.rides and pod.result is not None and pod.result.reason in (RIDE_LOST, RIDE_REFUSED):
+    if native and pod.rides and pod.result is not None and pod.result.reason in _UNSEATED:
         return "Unseated"
     return "Infrastructure" if pod.disrupted else "Failure"
 
@@ -65,11 +78,8 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
     native = snapshot.spec.template is None
     ended = [pod for pod in snapshot.pods if pod.ended]
     counted_before = status.counted_attempt or 0
-    newly_failed = tuple(
-        pod
-        for pod in ended
-        if pod.attempt > counted_before and ending_of(pod, native=native) in ("Failure", "UserError")
-    )
+    new = [(pod, ending_of(pod, native=native)) for pod in ended if pod.attempt > counted_before]
+    newly_failed = tuple(pod for pod, ending in new if ending in ("Failure", "UserError"))
     failures = (status.failures or 0) + len(newly_failed)
     last = max(ended, key=lambda pod: pod.attempt, default=None)
     ending = ending_of(last, native=native) if last else None
@@ -81,12 +91,30 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
         last_ended=last,
         last_ending=ending,
         next_start=_next_start(snapshot, last, failures) if last else None,
+        ride_losses=_ride_losses(status.ride_losses, (pod for pod, ending in new if ending == "Unseated")),
     )
 
 
 def backoff_seconds(failures: int) -> float:
     """Seconds between a failure and the next attempt: 10, 20, 40 … up to six minutes."""
     return min(BACKOFF_FIRST_SECONDS * 2.0 ** min(max(failures - 1, 0), 16), BACKOFF_MOST_SECONDS)
+
+
+def _ride_losses(before: RideLosses | None, unseated: Iterable[PodView]) -> RideLosses | None:
+    """With what further attempts said that lost their seat, the oldest first.
+
+    One that found no engine at all says nothing of the job's work, so it does not end the row.
+    """
+    found = before
+    for pod in unseated:
+        if pod.result is None or pod.result.reason != RIDE_BROKEN:
+            continue
+        done = pod.result.completed
+        if found is None or done > found.completed:
+            found = RideLosses(attempts=1, completed=done)
+        else:
+            found = RideLosses(attempts=found.attempts + 1, completed=found.completed)
+    return found
 
 
 def _next_start(snapshot: JobSnapshot, last: PodView, failures: int) -> float | None:

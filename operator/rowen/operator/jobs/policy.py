@@ -223,6 +223,7 @@ def _status(
         "countedAttempt": attempts.counted,
         "startFailure": failure.to_wire() if failure else None,
         "rideRefused": snapshot.status.ride_refused or (attempts.ride_refused or "")[:1024] or None,
+        "rideLosses": attempts.ride_losses.to_wire() if attempts.ride_losses else None,
         "progress": progress.to_wire() if progress else None,
         "startTime": snapshot.status.start_time or (rfc3339(min(starts), "seconds") if starts else None),
         "completionTime": completion,

@@ -80,7 +80,10 @@ class EngineServer(Server):
             try:
                 response = await self._post(route, body)
             except _LostError as error:
-                losses += error.under_way
+                # vLLM answers 500 to what is under way when its engine process dies, and is away a moment later.
+                if error.under_way or len(pauses) < len(_PAUSES_SECONDS):
+                    losses += 1
+                    self._health.was_working = True
                 if losses >= _MOST_LOSSES:
                     _refuse(f"{losses} engines were lost while they worked on {request_id}")
                 await asyncio.sleep(_BUSY_SECONDS)

@@ -5,7 +5,7 @@ import time
 
 import httpx
 
-from rowen.crds.job.worker import RIDE_LOST, ExitCode
+from rowen.crds.job.worker import RIDE_BROKEN, RIDE_LOST, ExitCode
 from rowen.runtime.failure import WorkerError
 
 _PERIOD_SECONDS = 5.0
@@ -20,6 +20,8 @@ class Health:
     def __init__(self, client: httpx.AsyncClient, lost_seconds: float = LOST_SECONDS) -> None:
         self._client = client
         self._lost_seconds = lost_seconds
+        self.was_working = False
+        """Whether the engine was lost while it worked on a row, and has not answered since."""
 
     async def watch(self) -> None:
         """Goes on until the engine is lost. Raises `WorkerError`."""
@@ -33,9 +35,12 @@ class Health:
         while not await self.is_good():
             if time.monotonic() >= end:
                 message = f"the engine does not answer for {self._lost_seconds:.0f} s"
+                if self.was_working:
+                    raise WorkerError(RIDE_BROKEN, f"lost over rows, {message}", ExitCode.RETRY)
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PERIOD_SECONDS)
+        self.was_working = False
 
     async def is_good(self) -> bool:
         """Whether the engine answers now that it is well."""

@@ -8,7 +8,7 @@ import structlog
 import torch
 from pydantic import ValidationError
 
-from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
+from rowen.crds.job.worker import RIDE_BROKEN, RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.runtime.coserve.ride_link import RideLink
 from rowen.runtime.coserve.task import Pair, Place, Result, Sequence
 from rowen.runtime.coserve.wire.layout import sequence_pieces
@@ -88,17 +88,18 @@ class Ride:
         self._link.stay()
         delay, losses, until = _FIRST_DELAY_SECONDS, 0, None
         while True:
-            line = None
+            line, sent = None, False
             try:
                 line = self._line or self._board()
                 until = None
                 self._send(line, sequences, loss_scale, adapted=adapted, gradients=gradients)
+                sent = True
                 return self._result(line, gradients=gradients)
             except (_LostError, OSError) as error:
                 if line is not None and isinstance(error, TimeoutError):
                     # It is there, and it is no fault of the task's.
                     raise _lost(f"the engine has not answered for {_RESULT_SECONDS:.0f} s") from error
-                losses += line is not None
+                losses += sent
                 self._leave()
                 log.info("there is no engine now", reason=str(error))
                 reason, now = str(error), time.monotonic()
@@ -106,7 +107,11 @@ class Ride:
             if losses >= _MOST_LOSSES:
                 raise _refused(f"{losses} engines were lost over the same task: {reason}")
             if now >= until:
-                raise _lost(f"no engine for {_LOST_SECONDS:.0f} s: {reason}")
+                away = f"no engine for {_LOST_SECONDS:.0f} s: {reason}"
+                if losses:
+                    # This count ends with the attempt; the operator has one over attempts.
+                    raise WorkerError(RIDE_BROKEN, f"one was lost over the task, and {away}", ExitCode.RETRY)
+                raise _lost(away)
             time.sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
 

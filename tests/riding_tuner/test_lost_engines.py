@@ -1,0 +1,125 @@
+"""An engine that goes away for long, or again and again, ends the attempt; what the worker says tells how it was."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from riding_tuner.engine import Engine, Start
+from riding_tuner.instant import SEQUENCES, Instant
+from riding_tuner.matchmaker import Matchmaker
+
+from rowen.crds.job.worker import ExitCode
+from rowen.runtime.failure import WorkerError
+from rowen.runtime.tuning.riding import ride as ride_module
+from rowen.runtime.tuning.riding.ride import Ride
+
+
+def test_without_an_engine_it_ends_for_another_attempt(
+    agent: Matchmaker, ride: Ride, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ride_module, "_LOST_SECONDS", 0.3)
+    with pytest.raises(WorkerError, match="no engine") as lost:
+        ride.losses(SEQUENCES, adapted=True)
+    assert (lost.value.reason, lost.value.code) == ("RideLost", ExitCode.RETRY)
+
+
+def test_an_engine_that_was_lost_over_a_task_and_stays_away_is_told(
+    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ride_module, "_LOST_SECONDS", 0.3)
+    learner.works = False
+    only = engine()
+
+    def end() -> None:
+        while not only.tasks:
+            time.sleep(0.005)
+        only.close()
+
+    other = threading.Thread(target=end)
+    other.start()
+    with pytest.raises(WorkerError, match="one was lost over the task, and no engine for") as broken:
+        ride.gradients(SEQUENCES, 1.0)
+    other.join()
+    assert (broken.value.reason, broken.value.code) == ("RideBroken", ExitCode.RETRY)
+
+
+def test_an_engine_that_leaves_between_two_tasks_was_not_lost_over_one(
+    agent: Matchmaker, engine: Start, ride: Ride, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ride_module, "_LOST_SECONDS", 0.3)
+    with engine():
+        ride.gradients(SEQUENCES, 1.0)
+    with pytest.raises(WorkerError, match="no engine") as lost:
+        ride.gradients(SEQUENCES, 1.0)
+    assert lost.value.reason == "RideLost"
+
+
+def test_without_an_agent_too(ride: Ride, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ride_module, "_LOST_SECONDS", 0.3)
+    with pytest.raises(WorkerError, match="agent") as lost:
+        ride.losses(SEQUENCES, adapted=True)
+    assert lost.value.reason == "RideLost"
+
+
+def test_engines_are_not_lost_over_one_task_again_and_again(
+    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant
+) -> None:
+    learner.works = False
+    asked: list[int] = []
+
+    def restart() -> None:
+        for _ in range(3):
+            with engine() as ending:
+                while not ending.tasks:
+                    time.sleep(0.005)
+                asked.append(ending.tasks)
+
+    other = threading.Thread(target=restart)
+    other.start()
+    with pytest.raises(WorkerError, match="3 engines were lost") as refused:
+        ride.gradients(SEQUENCES, 1.0)
+    other.join()
+    assert asked == [1, 1, 1]
+    assert refused.value.reason == "RideRefused"
+
+
+def test_an_engine_that_has_better_things_to_do_for_too_long_is_no_refusal(
+    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ride_module, "_RESULT_SECONDS", 0.1)
+    learner.works = False
+    with engine() as busy:
+        with pytest.raises(WorkerError, match="has not answered") as lost:
+            ride.gradients(SEQUENCES, 1.0)
+        # It may have been on its way to the engine's thread until now.
+        while not busy.tasks:
+            time.sleep(0.005)
+    assert busy.tasks == 1
+    assert lost.value.reason == "RideLost"
+
+
+def test_each_engine_that_is_lost_is_looked_for_as_long(
+    agent: Matchmaker, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(ride_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    learner.works = False
+    seconds: list[Engine] = []
+
+    def restart() -> None:
+        while not agent.hellos:
+            time.sleep(0.005)
+        now[0] += ride_module._LOST_SECONDS - 1
+        with engine() as first:
+            while not first.tasks:
+                time.sleep(0.005)
+            now[0] += ride_module._LOST_SECONDS + 1
+        learner.works = True
+        seconds.append(engine())
+
+    other = threading.Thread(target=restart)
+    other.start()
+    assert ride.losses(SEQUENCES, adapted=True).loss_sum == 1
+    other.join()
+    seconds[0].close()
