@@ -100,7 +100,7 @@ def test_as_much_is_kept_as_there_is_memory_for(model: Models) -> None:
 
     assert [layers(spare) for spare in (-each, 0, each - 1, each, 3 * each - 1, 9 * each)] == [0, 0, 0, 1, 2, 3]
     group = Group(draw_sequences((40, 25)), own, 1, 2)
-    kept = [group.saved(layer) for layer in range(3)]
+    kept = [group.saved(layer, 0, group.size) for layer in range(3)]
     assert kept[0] is None
     assert sum(tensor.nbytes for saved in kept if saved is not None for tensor in vars(saved).values()) == 2 * each
 

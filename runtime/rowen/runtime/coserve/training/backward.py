@@ -43,7 +43,7 @@ class Backward:
         residual = self.group.inputs(self.layer)[self.begin : self.end]
         weights, epsilon = self.model.layer(self.layer), self.model.architecture.epsilon
         inputs = norm(residual, weights.attention_norm, epsilon)
-        saved = self._saved(inputs, residual)
+        saved = self.group.saved(self.layer, self.begin, self.end) or self._made(inputs, residual)
         queries = self.model.rotated_queries(self.layer, saved.queries, self._angles)
         gradient = self.group.stream[self.begin : self.end]
         if not self._mlp(saved, gradient):
@@ -56,11 +56,8 @@ class Backward:
         if found is not None:
             gradient += norm_backward(found, residual, weights.attention_norm, epsilon)
 
-    def _saved(self, inputs: torch.Tensor, residual: torch.Tensor) -> Saved:
-        """What linear layers made on the way forward; where it was not kept, computed again."""
-        saved = self.group.saved(self.layer)
-        if saved is not None:
-            return saved.between(self.begin, self.end)
+    def _made(self, inputs: torch.Tensor, residual: torch.Tensor) -> Saved:
+        """What linear layers made on the way forward, computed again."""
         heads = self._linear(Target.QUERY, inputs).view(len(inputs), -1, self.model.architecture.head_size)
         attended = self._attended(self.model.rotated_queries(self.layer, heads, self._angles))
         residual = residual + self._linear(Target.OUTPUT, attended)

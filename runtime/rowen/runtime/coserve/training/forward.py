@@ -77,8 +77,7 @@ class Forward:
         self.group.stream[self.begin : self.end] = self._stream
 
     def _saved(self, layer: int) -> Saved | None:
-        saved = self.group.saved(layer)
-        return None if saved is None else saved.between(self.begin, self.end)
+        return self.group.saved(layer, self.begin, self.end)
 
     def _with_bypasses(self, layer: int, linear: Linear, outputs: torch.Tensor) -> list[torch.Tensor]:
         found, first = [], 0

@@ -38,11 +38,6 @@ class Saved:
     """[tokens, intermediate]"""
     up: torch.Tensor
 
-    def between(self, begin: int, end: int) -> "Saved":
-        """Of these tokens of them."""
-        rows = slice(begin, end)
-        return Saved(self.queries[rows], self.residual[rows], self.gate[rows], self.up[rows])
-
 
 class Group:
     """Sequences laid end to end, and their caches (FlexLLM, Algorithm 2).
@@ -92,10 +87,13 @@ class Group:
         """Whether a layer's inputs are kept."""
         return layer >= self._lowest
 
-    def saved(self, layer: int) -> Saved | None:
-        """Of a layer of which more is kept; None: of this one not."""
-        number = len(self.keys) - 1 - layer
-        return self._saved[number] if number < len(self._saved) else None
+    def saved(self, layer: int, begin: int, end: int) -> Saved | None:
+        """Of these tokens, in a layer of which more is kept; None: of this one not."""
+        number, rows = len(self.keys) - 1 - layer, slice(begin, end)
+        if number >= len(self._saved):
+            return None
+        whole = self._saved[number]
+        return Saved(whole.queries[rows], whole.residual[rows], whole.gate[rows], whole.up[rows])
 
     def _save(self, model: Model) -> Saved:
         architecture, dtype = model.architecture, model.weights.dtype
