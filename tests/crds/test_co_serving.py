@@ -6,6 +6,7 @@ import pytest
 
 from rowen.crds.job.offline_job_status import Assignment
 from rowen.crds.job.place import ModelSource
+from rowen.crds.ride.terms import LatencyBound, RideTerms
 from rowen.crds.service.engine_args import CO_SERVE_PATTERN
 from rowen.crds.service.online_service import Harvest
 
@@ -14,6 +15,18 @@ def test_jobs_ride_only_where_the_service_says_so() -> None:
     assert Harvest().mode == "Preempt"
     assert Harvest.from_wire({"mode": "CoServe"}).co_serve.memory == "2Gi"
     assert Harvest.from_wire({"mode": "Spatial"}).mode == "Spatial"
+
+
+def test_prompts_wait_only_where_the_service_says_so() -> None:
+    assert not Harvest.from_wire({"mode": "CoServe"}).co_serve.defer_prefills
+    assert Harvest.from_wire({"mode": "CoServe", "coServe": {"deferPrefills": True}}).co_serve.defer_prefills
+
+
+def test_terms_say_nothing_of_it_to_those_that_do_not_know_it() -> None:
+    bound = LatencyBound(percentile=99, seconds=1)
+    assert not RideTerms.from_wire({"ttft": bound, "tpot": bound, "memoryBytes": 1}).defer_prefills
+    # An older engine passes over what it does not know.
+    assert RideTerms.from_wire({"ttft": bound, "tpot": bound, "memoryBytes": 1, "newer": True}).memory_bytes == 1
 
 
 @pytest.mark.parametrize(

@@ -427,6 +427,11 @@ REFUSED: list[tuple[str, Manifest, str]] = [
         changed(CO_SERVING, "spec.harvest.coServe", {"memory": "0"}),
         "spec.harvest.coServe.memory",
     ),
+    (
+        "prompts that wait for a word",
+        changed(CO_SERVING, "spec.harvest.coServe", {"deferPrefills": "always"}),
+        "spec.harvest.coServe.deferPrefills",
+    ),
     *(
         (
             f"{mode} beside an engine that Rowen does not run",
@@ -552,6 +557,7 @@ ACCEPTED: list[tuple[str, Manifest]] = [
     ),
     ("args of an engine in which none does", changed(SERVICE, "spec.engine.args", ["--no-enforce-eager", "-O3"])),
     ("memory for riders", changed(CO_SERVING, "spec.harvest.coServe", {"memory": "4Gi"})),
+    ("prompts that wait", changed(CO_SERVING, "spec.harvest.coServe", {"deferPrefills": True})),
     (
         "arguments that only begin alike",
         changed(

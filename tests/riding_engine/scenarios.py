@@ -13,6 +13,7 @@ from riding_engine.tasks import alone, furthest, task
 
 from rowen.runtime.coserve.learner import Window
 from rowen.runtime.coserve.task import Adapter, Sequence, Task, TaskUnsuitable
+from rowen.runtime.vllm.riding.deferring import DeferringScheduler
 
 
 @dataclass
@@ -51,6 +52,10 @@ def results_are_those_of_the_learner_alone(case: Case) -> None:
             assert furthest(result, reference) < 2e-5
         else:
             assert not result.gradients
+
+
+def prompts_are_not_deferred_unasked(case: Case) -> None:
+    assert not isinstance(case.bench.core.scheduler, DeferringScheduler)
 
 
 def a_guest_that_leaves_is_forgotten(case: Case) -> None:
@@ -136,6 +141,7 @@ SCENARIOS: dict[str, Callable[[Case], None]] = {
     for each in (
         riders_get_on_and_nobody_notices,
         results_are_those_of_the_learner_alone,
+        prompts_are_not_deferred_unasked,
         a_guest_that_leaves_is_forgotten,
         an_idle_engine_works_it_all_through,
         a_task_that_does_not_fit_is_refused,

@@ -13,7 +13,8 @@ from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.planner import Plan
 from rowen.runtime.coserve.task import Adapter, Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.training.files import ModelFilesChanged
-from rowen.runtime.vllm.riding.conductor import Boarded, Conductor
+from rowen.runtime.vllm.riding.boarded import Boarded
+from rowen.runtime.vllm.riding.conductor import Conductor
 from rowen.runtime.vllm.riding.hooks import Ride
 from rowen.runtime.vllm.riding.waker import Waker
 
@@ -96,6 +97,7 @@ class Learner:
 
 class Planner:
     idle_part_seconds = 0.5
+    riders_wait = holds = False
 
     def __init__(self) -> None:
         self.next = Plan(8, 0.0, "")

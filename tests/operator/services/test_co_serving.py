@@ -1,5 +1,6 @@
 """An engine in which jobs ride: what it is told, and what memory it has."""
 
+import json
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def memory(container: dict[str, Any]) -> tuple[int, int]:
     return int(resources["requests"]["memory"]) // MIB, int(resources["limits"]["memory"]) // MIB
 
 
-@pytest.mark.parametrize("harvest", [{}, {"mode": "Preempt", "coServe": {"memory": "8Gi"}}])
+@pytest.mark.parametrize("harvest", [{}, {"mode": "Preempt", "coServe": {"memory": "8Gi", "deferPrefills": True}}])
 def test_without_riders_nothing_is_different(harvest: dict[str, Any]) -> None:
     container = engine(harvest)
     assert terms(container) is None
@@ -87,6 +88,17 @@ def test_the_objective_is_what_riders_keep_to() -> None:
         tpot=LatencyBound(percentile=95, seconds=0.05),
         memory_bytes=512 * MIB,
     )
+
+
+def test_whether_prompts_wait_is_one_of_the_terms() -> None:
+    plain, deferring = engine({"mode": "CoServe"}), engine({"mode": "CoServe", "coServe": {"deferPrefills": True}})
+    assert [found.defer_prefills for found in (terms(plain), terms(deferring)) if found] == [False, True]
+    # Of an engine that was made before there was the option the terms are as they were: it is not started anew.
+    assert engine({"mode": "CoServe", "coServe": {"deferPrefills": False}}) == plain
+    (text,) = [entry["value"] for entry in plain["env"] if entry["name"] == "ROWEN_RIDE_TERMS"]
+    assert set(json.loads(text)) == {"ttft", "tpot", "memoryBytes"}
+    # And a change of it does start the engine anew.
+    assert pod({"mode": "CoServe", "coServe": {"deferPrefills": True}}) != pod({"mode": "CoServe"})
 
 
 def test_their_memory_comes_on_top() -> None:

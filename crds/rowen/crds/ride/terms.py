@@ -38,3 +38,5 @@ class RideTerms(_Terms):
 
     memory_bytes: Annotated[int, Field(gt=0)]
     """Memory of the engine that riders may have, together."""
+    defer_prefills: bool = False
+    """Prompts wait, as long as `ttft` allows, so that several are computed in one step."""

@@ -123,6 +123,9 @@ class CoServe(ApiModel):
 
     memory: Quantity = "2Gi"
     """Memory of each replica for all that ride in it, together; it comes on top of the engine's `memory`."""
+    defer_prefills: bool = False
+    """Let prompts wait while fine-tuning rides, as long as `slo.ttft` allows, so that several are computed in one step:
+    more rides, and first tokens come later."""
 
 
 class Harvest(ApiModel):

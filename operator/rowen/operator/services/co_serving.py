@@ -18,6 +18,7 @@ def ride_terms(spec: OnlineServiceSpec) -> RideTerms | None:
         ttft=bound(spec.slo.ttft),
         tpot=bound(spec.slo.tpot),
         memory_bytes=quantity_bytes(spec.harvest.co_serve.memory),
+        defer_prefills=spec.harvest.co_serve.defer_prefills,
     )
 
 
@@ -25,7 +26,8 @@ def ride_environment(terms: RideTerms | None) -> list[dict[str, str]]:
     """Environment by which an engine takes riders in."""
     if terms is None:
         return []
-    return [{"name": RIDE_TERMS_ENV, "value": terms.model_dump_json(by_alias=True)}]
+    # What says nothing is left out: engines that were told without it go on as they are.
+    return [{"name": RIDE_TERMS_ENV, "value": terms.model_dump_json(by_alias=True, exclude_defaults=True)}]
 
 
 def riding_told(spec: OnlineServiceSpec, devices: Sequence[DeviceHarvest]) -> str:

@@ -105,7 +105,7 @@ def _pooled(tested: bool) -> Callable[[Any], type] | None:
 
 
 def _co_serving(tested: bool) -> Callable[[type], type] | None:
-    """With terms: has fine-tuning ride, and tells how a scheduler becomes one in which batch rows ride."""
+    """With terms: has fine-tuning ride, and tells how a scheduler becomes that of an engine with riders."""
     if not os.environ.get(RIDE_TERMS_ENV):
         return None
     if ":" in os.environ[ENGINE_SOCKET_ENV]:
@@ -115,7 +115,7 @@ def _co_serving(tested: bool) -> Callable[[type], type] | None:
         log.error("nothing rides in this version of vLLM")
         return None
     try:
-        return _with_rows if _have_riders() else None
+        return (lambda scheduler: _deferring(_with_rows(scheduler))) if _have_riders() else None
     except Exception as error:
         log.error("nothing rides in this engine", error=f"{type(error).__name__}: {error}")
         return None
@@ -151,4 +151,18 @@ def _with_rows(scheduler: type) -> type:
         return riding_rows(scheduler)
     except Exception as error:
         log.error("no batch rows ride in this engine", error=f"{type(error).__name__}: {error}")
+        return scheduler
+
+
+def _deferring(scheduler: type) -> type:
+    """Where the terms say so, prompts wait for one another."""
+    try:
+        from rowen.runtime.coserve.planning.deferral import Deferral
+        from rowen.runtime.coserve.shared import engine_planner, engine_terms
+        from rowen.runtime.vllm.riding.deferring import deferring
+
+        terms, planner = engine_terms(), engine_planner()
+        return deferring(scheduler, Deferral(planner)) if terms and terms.defer_prefills and planner else scheduler
+    except Exception as error:
+        log.error("prompts are not deferred in this engine", error=f"{type(error).__name__}: {error}")
         return scheduler

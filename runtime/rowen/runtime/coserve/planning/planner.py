@@ -64,6 +64,8 @@ class Planner:
         self._since_gap = 0.0
         self.riders_wait = False
         """Whether, when it was asked last, a window or a part waited."""
+        self.holds = False
+        """Prompts are held back from the step that is about to begin (`Deferral`); who begins it takes it back."""
 
     def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
         """For the next step; `load` has no riders yet.
@@ -149,6 +151,15 @@ class Planner:
     def idle_part_seconds(self) -> float:
         """So long may a part run while the engine has no request: the next one waits for its end."""
         return self._ttft.seconds / _IDLE_PART
+
+    @property
+    def first_token_seconds(self) -> float:
+        """So long may a request wait for its first token, for all that is planned."""
+        return self._ttft.seconds
+
+    def prefill_seconds(self, load: Load) -> float:
+        """What a step with prompts in it takes at most, with what may ride in it."""
+        return _PREFILL_STRETCH * self.predictor.seconds(load)
 
     def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
         """How large a part ends in time, 1 at least; `token_context` is what each of its tokens attends to."""

@@ -21,7 +21,8 @@ from rowen.runtime.coserve.training.files import ModelFiles
 from rowen.runtime.coserve.training.learner import MachineLearner
 from rowen.runtime.coserve.training.weights import weight_files
 from rowen.runtime.log import get_logger
-from rowen.runtime.vllm.riding.conductor import Boarded, Conductor
+from rowen.runtime.vllm.riding.boarded import Boarded
+from rowen.runtime.vllm.riding.conductor import Conductor
 from rowen.runtime.vllm.riding.hooks import Hooks
 from rowen.runtime.vllm.riding.obstacle import obstacle
 from rowen.runtime.vllm.riding.unsuitable import UnsuitableError

@@ -3,24 +3,24 @@
 All of it on the thread that computes. Whatever goes wrong here ends the riding and nothing else: the engine serves on.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
-from rowen.crds.ride.messages import StepSums
 from rowen.runtime.coserve.learner import Learner, Phase
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.planner import Planner
-from rowen.runtime.coserve.seat.seat import Arrival, Departure
+from rowen.runtime.coserve.seat.seat import Departure
 from rowen.runtime.coserve.task import Result, TaskUnsuitable
 from rowen.runtime.coserve.training.files import ModelFilesChanged
 from rowen.runtime.log import get_logger
+from rowen.runtime.vllm.riding.boarded import Boarded
 from rowen.runtime.vllm.riding.composition import load_of
 from rowen.runtime.vllm.riding.first_tokens import FirstTokens, waited_seconds
-from rowen.runtime.vllm.riding.hooks import Hooks
 from rowen.runtime.vllm.riding.tally import Tally
 from rowen.runtime.vllm.riding.waker import Waker
 
@@ -34,47 +34,12 @@ _MOST_MISSES = 8
 """Windows in a row that did not get through a step that succeeded."""
 
 
-class Guests(Protocol):
-    """Of `Seat`, what is used here."""
-
-    def take(self) -> list[Arrival | Departure]:
-        """What has happened."""
-
-    def deliver(self, guest: int, answer: Result | TaskUnsuitable) -> None:
-        """Answers a task."""
-
-    def tell(self, sums: StepSums, ended: str | None) -> None:
-        """What the agent is told."""
-
-    def close(self) -> None:
-        """Ends it."""
-
-
-class Files(Protocol):
-    """Of `ModelFiles`, what is used here."""
-
-    def check(self, now: float) -> None:
-        """Raises `ModelFilesChanged`."""
-
-    def close(self) -> None:
-        """They are used no more."""
-
-
-@dataclass(frozen=True)
-class Boarded:
-    """What riding takes."""
-
-    learner: Learner
-    guests: Guests
-    hooks: Hooks
-    files: Files
-    """Which the learner reads."""
-
-
 @dataclass(frozen=True)
 class _Step:
     load: Load
     begun: float
+    held: bool
+    """Prompts were held back from it."""
 
 
 class Conductor:
@@ -97,6 +62,8 @@ class Conductor:
         self._clock = clock
         self._step: _Step | None = None
         self._part_seconds = 0.0
+        self._only_held = False
+        """Prompts are held back from the step, and nothing else was there."""
         self._contexts: dict[Phase, float] = {}
         self._first_tokens = FirstTokens()
         self._last_end: float | None = None
@@ -126,6 +93,10 @@ class Conductor:
         """The step's tokens are on their way. Parts run for as long as was planned, or until they may no more."""
         if self._part_seconds > 0:
             self._attempt(self._run_between, may_go_on)
+        elif self._only_held:
+            # As while idle, until it is time to ask again whether they are.
+            self._only_held = False
+            self._attempt(self._run_alone, may_go_on, self._clock() + self._planner.idle_part_seconds)
 
     def idle(self, may_go_on: Callable[[], bool]) -> None:
         """The engine has nothing to do. Parts run until they may no more, or there are none."""
@@ -138,6 +109,8 @@ class Conductor:
             return
         self._ended = reason
         self._learner, self._step, self._part_seconds = None, None, 0.0
+        # No prompt waits for riders' sake any more.
+        self._planner.riders_wait = False
         if self._hooks is not None:
             self._hooks.remove()
         if self._files is not None:
@@ -175,7 +148,9 @@ class Conductor:
 
     def _begin(self, output: "SchedulerOutput") -> None:
         self._step, self._part_seconds = None, 0.0
+        held, self._planner.holds = self._planner.holds, False
         self._first_tokens.begin(output)
+        self._only_held = held and output.total_num_scheduled_tokens == 0
         if output.total_num_scheduled_tokens == 0:
             return
         load = load_of(output)
@@ -190,7 +165,7 @@ class Conductor:
             self._part_seconds = plan.part_seconds
             if plan.ride_tokens > 0:
                 load = self._arm(learner, plan.ride_tokens, load)
-        self._step = _Step(load, self._clock())
+        self._step = _Step(load, self._clock(), held)
 
     def _arm(self, learner: Learner, most_tokens: int, load: Load) -> Load:
         self._check_files()
@@ -210,7 +185,7 @@ class Conductor:
         load = step.load if rode else replace(step.load, ride_tokens=0, ride_context=0)
         self._tally.step(load, now - step.begun)
         if rode:
-            self._observe(load, now - step.begun, now)
+            self._observe(load, step, now)
         if load.decode_rows and self._last_end is not None:
             self._planner.observe_gap(now - self._last_end)
         else:
@@ -221,10 +196,12 @@ class Conductor:
         self._deliver()
         self._tell(now)
 
-    def _observe(self, load: Load, seconds: float, now: float) -> None:
-        if load.ride_tokens or load.row_tokens:
-            self._first_tokens.ridden(min(now, now - seconds + self._planner.predictor.seconds(load.online)), now)
-        self._planner.observe(load, seconds)
+    def _observe(self, load: Load, step: _Step, now: float) -> None:
+        # Who came before a step that prompts were held back from would have been in it: all of it is riders' doing.
+        if step.held or load.ride_tokens or load.row_tokens:
+            alone = 0.0 if step.held else self._planner.predictor.seconds(load.online)
+            self._first_tokens.ridden(min(now, step.begun + alone), now)
+        self._planner.observe(load, now - step.begun)
 
     def _settle_ride(self) -> bool:
         """False: a window rode that did not get through, and the step's time says nothing."""
@@ -267,14 +244,18 @@ class Conductor:
         return self._planner.predictor.part_seconds(phase, 1, int(self._contexts.get(phase, 0.0)))
 
     def _run_idle(self, may_go_on: Callable[[], bool]) -> None:
+        self._run_alone(may_go_on, math.inf)
+        self._tell(self._clock(), now_or_never=True)
+
+    def _run_alone(self, may_go_on: Callable[[], bool], until: float) -> None:
         learner = self._learner
-        while learner is not None and may_go_on():
+        while learner is not None and (left := until - self._clock()) > 0 and may_go_on():
             self._take(learner)
-            phase = learner.upcoming()
-            if phase is None or not self._run_part(learner, phase, self._planner.idle_part_seconds, forward=True):
+            phase, seconds = learner.upcoming(), min(left, self._planner.idle_part_seconds)
+            self._planner.riders_wait = phase is not None and self._run_part(learner, phase, seconds, forward=True)
+            if not self._planner.riders_wait:
                 break
             self._tell(self._clock())
-        self._tell(self._clock(), now_or_never=True)
 
     def _run_part(self, learner: Learner, phase: Phase, seconds: float, forward: bool) -> bool:
         tokens = self._planner.part_tokens(phase, max(0.0, seconds), self._contexts.get(phase, 0.0))
