@@ -99,9 +99,9 @@ e2e: images ## End-to-end tests on the cluster
 
 # The short ones first: what is wrong shows early. QUICK=1 for a look at each.
 BENCHMARKS := placement lemix activation_memory predictor preempt reclaim headroom prediction riding_exact window jobs slo_sweep \
-  harvest_memory coserve_batch controlplane node_model coserve interference fleet
+  harvest_memory spatial coserve_batch controlplane node_model coserve interference fleet
 # Those that draw what they have measured.
-PICTURED := activation_memory coserve coserve_batch slo_sweep
+PICTURED := activation_memory coserve coserve_batch slo_sweep spatial
 MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 

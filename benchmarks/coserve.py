@@ -22,7 +22,8 @@ the speed of the server alone, which the bounds go by, too: 10 times its TTFT, 3
 
 `finetune_vs_separate` is the least over the loads of Rowen's fine-tuning over that of the best division at equal
 attainment (`coserving/result.py`), `slo_attainment` the least over the loads of the part of requests within both
-bounds, `peak_fraction` fine-tuning at the highest load over that without requests.
+bounds, `peak_fraction` fine-tuning at the highest load over that without requests. `roofline_` is what the core's
+arithmetic allows at most beside the requests (`coserving/roofline.py`), `of_roofline_` how much of it Rowen's arm was.
 
 `repeats` has the raw values. `--quick` takes some 8 minutes, all of it some 40. `--picture` draws it.
 """
@@ -44,13 +45,15 @@ from typing import Any
 import structlog
 from coserving.arms import Arm, arms_of, steps_between_chunks
 from coserving.measuring import Alone, alone, iteration_seconds, measure, warm_up
-from coserving.node import ALONE_TUNERS, CORE, TUNERS, CoservingNode
+from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
 from coserving.picture import draw
 from coserving.result import Bounds, Run, arm_figures, main_figures, points
+from coserving.roofline import peak_operations, roofline_figures
 from reporting.bars import Bars
 from reporting.report import print_report, report
+from rig.two_servers import CORE
 
-from rowen.crds.ride.terms import LatencyBound, RideTerms
+from rowen.crds.ride.terms import LatencyBound, RideTerms, SpatialTerms
 
 BARS: Bars = {
     "finetune_vs_separate": (1.9, "at least"),
@@ -86,24 +89,29 @@ class Measured:
     no_load_speed: float
     solo_speed: float
     """Of a job that has the device to itself; tokens a second."""
+    peak: float
+    """Operations a second of a core."""
     runs: list[Run]
 
 
 @contextlib.contextmanager
-def node_of(tuners: tuple[str, ...]) -> Iterator[tuple[CoservingNode, Alone]]:
-    """Servers and jobs, ready; Rowen's server goes by bounds from the speed of the plain one."""
+def node_of(tuners: tuple[str, ...], *, spatial: bool = False) -> Iterator[tuple[CoservingNode, Alone]]:
+    """Servers and jobs, ready; Rowen's server goes by bounds from the speed of the plain one.
+
+    `spatial`: it leaves a share of the device to a job of another model, in the place of riders.
+    """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowen-coserve-")))
         pages = Path("/dev/shm") / f"rowen-benchmark-{os.getpid()}"
         stack.callback(shutil.rmtree, pages, ignore_errors=True)
-        node = CoservingNode(folder, pages)
+        node = CoservingNode(folder, pages, shares=spatial)
         stack.callback(node.close)
         for tuner in set(tuners) & set(ALONE_TUNERS):
             node.start_tuner(tuner)
         node.start_server("plain")
         node.wait_ready(_READY_SECONDS)
         speed = alone(node, "plain", 16)
-        node.start_server("rowen", terms_of(speed.bounds))
+        node.start_server("rowen", spatial_terms_of(speed.bounds) if spatial else terms_of(speed.bounds))
         for tuner in set(tuners) - set(ALONE_TUNERS):
             node.start_tuner(tuner)
         node.wait_ready(_READY_SECONDS)
@@ -114,7 +122,7 @@ def node_of(tuners: tuple[str, ...]) -> Iterator[tuple[CoservingNode, Alone]]:
 def restart_rowen(node: CoservingNode, bounds: Bounds) -> None:
     """Starts Rowen's server anew, with other bounds, and the job that rides in it."""
     for name in ("rider", "rowen"):
-        node.end(name)
+        node.processes.end(name)
     node.start_server("rowen", terms_of(bounds))
     node.start_tuner("rider")
     node.wait_ready(_READY_SECONDS)
@@ -123,11 +131,16 @@ def restart_rowen(node: CoservingNode, bounds: Bounds) -> None:
 
 def terms_of(bounds: Bounds) -> RideTerms:
     """On which riders are taken in."""
-    return RideTerms(
-        ttft=LatencyBound(percentile=PERCENTILE, seconds=bounds.ttft),
-        tpot=LatencyBound(percentile=PERCENTILE, seconds=bounds.tpot),
-        memory_bytes=RIDE_MEMORY_BYTES,
-    )
+    return RideTerms(**_latencies(bounds), memory_bytes=RIDE_MEMORY_BYTES)
+
+
+def spatial_terms_of(bounds: Bounds) -> SpatialTerms:
+    """On which a share is left beside requests."""
+    return SpatialTerms(**_latencies(bounds))
+
+
+def _latencies(bounds: Bounds) -> dict[str, Any]:
+    return {name: LatencyBound(percentile=PERCENTILE, seconds=seconds) for name, seconds in asdict(bounds).items()}
 
 
 def measure_all(plan: Plan, seed: int) -> Measured:
@@ -147,7 +160,7 @@ def measure_all(plan: Plan, seed: int) -> Measured:
             for load in plan.loads
             for name in order.sample(list(arms), len(arms))
         ]
-    return Measured(speed, chunk_every, quiet.tokens / quiet.seconds, solo, runs)
+    return Measured(speed, chunk_every, quiet.tokens / quiet.seconds, solo, peak_operations(), runs)
 
 
 def run(plan: Plan, seed: int) -> dict[str, Any]:
@@ -160,6 +173,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     figures = {
         **main_figures(found.runs, bounds, found.no_load_speed),
         "solo_tokens_per_second": (found.solo_speed, "tokens/s"),
+        **roofline_figures(found.runs, found.peak),
         "ttft_bound": (bounds.ttft * 1000, "ms"),
         "tpot_bound": (bounds.tpot * 1000, "ms"),
         "steps_between_chunks": (found.chunk_every, "steps"),

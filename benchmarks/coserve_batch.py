@@ -37,9 +37,10 @@ from typing import Any
 import structlog
 from reporting.bars import Bars
 from reporting.report import print_report, report
+from rig.two_servers import CORE
 from row_riding.arms import arms_of
 from row_riding.measuring import Alone, alone, measure
-from row_riding.node import CORE, RowNode
+from row_riding.node import RowNode
 from row_riding.picture import draw
 from row_riding.result import ATTAINMENT, Run, arm_figures, main_figures, points
 

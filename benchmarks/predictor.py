@@ -18,7 +18,6 @@ other closely: no prediction can be better than that on the machine. Beside them
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -35,6 +34,7 @@ from predicting.judging import Errors, errors, frozen, harli, learned, noise, on
 from predicting.measured import Measured
 from reporting.bars import Bars
 from reporting.report import Figures, Missing, print_report, report
+from rig.wide_model import widen
 
 from rowen.demo import samples
 
@@ -63,21 +63,11 @@ def measured(plan: Plan, seed: int) -> tuple[list[Measured], list[Measured]]:
     with tempfile.TemporaryDirectory(prefix="rowen-predictor-") as folder, redirect_stdout(sys.stderr):
         model = Path(folder) / samples.MODEL
         samples.write_model(model, SHAPE)
-        _in_float32(model)
+        widen(model)
         with engine(model, seed) as running:
             # The first steps make what later ones find made.
             running.steps(50)
             return running.steps(plan.learned), running.steps(plan.held_out)
-
-
-def _in_float32(model: Path) -> None:
-    """Stores the weights in float32, in which all compute here: every CPU is fast in it."""
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(model / "model.safetensors")
-    save_file({name: weight.float() for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
-    settings = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    (model / "config.json").write_text(json.dumps(settings | {"dtype": "float32"}), encoding="utf-8")
 
 
 def rows(name: str, found: Errors) -> Figures:

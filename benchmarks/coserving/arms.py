@@ -28,15 +28,19 @@ class Arm:
     server_part: float | None = None
     """Of the core, as the most that the server has; None: all that it gets."""
     tuner_part: float | None = None
+    shares: bool | None = None
+    """Whether the job behind the gate is given what the server leaves beside its requests; None: it is not asked."""
 
     @contextlib.contextmanager
     def arranged(self, node: CoservingNode) -> Iterator[None]:
         """The tuner may run, and stands still after. Raises `OSError` where the kernel lets nobody divide a core."""
         parts = {}
         if self.server_part is not None:
-            parts[node.model_process(self.server)] = self.server_part
+            parts[node.processes.model_process(self.server)] = self.server_part
         if self.tuner is not None and self.tuner_part is not None:
-            parts[node.tuner_process(self.tuner)] = self.tuner_part
+            parts[node.processes.process(self.tuner)] = self.tuner_part
+        if self.shares is not None:
+            node.device.let_share(self.shares)
         with contextlib.ExitStack() as stack:
             if parts:
                 stack.enter_context(sliced(parts))

@@ -7,6 +7,7 @@ from rig.processes import python_path
 from rig.served_device import ServedDevice
 
 from rowen.crds.names import ENGINE_RIDE_SOCKET_ENV, PYTHON_PATH_ENV, RIDE_SOCKET_ENV
+from rowen.node_agent.devices.counts import DeviceCounts
 from rowen.node_agent.devices.plugin_files import PLUGIN, install_plugin
 from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
 
@@ -17,12 +18,12 @@ _DEVICE, _SEAT = "0", "seat"
 class RidingDevice:
     """One seat and one slot; served until `close`."""
 
-    def __init__(self, folder: Path, core: int) -> None:
-        """`folder`: of shared memory."""
+    def __init__(self, folder: Path, core: int, *, shares: bool) -> None:
+        """`folder`: of shared memory. `shares`: the job behind the gate may be given a share beside requests."""
         self._served = ServedDevice(folder, slots=1, cpu=core, backstop=_BACKSTOP_SECONDS)
         install_plugin(folder)
         self._plugin = folder / PLUGIN
-        self._served.make_pods(with_share=False)
+        self._served.make_pods(with_share=shares, limited=shares)
         self._engine_socket, self._seat_socket = folder / "engine" / "ride", folder / "seat" / "ride"
         self._seat_socket.parent.mkdir()
         self._door = RideDoor()
@@ -48,6 +49,15 @@ class RidingDevice:
         """Puts the job behind the gate into its cgroup, if there is one."""
         if tuner == "gated":
             self._served.adopt(0, process)
+
+    def let_share(self, shares: bool) -> None:
+        """Whether the job behind the gate is given what the engine leaves beside its requests."""
+        self._served.let_share(0, shares)
+
+    @property
+    def counts(self) -> DeviceCounts:
+        """Of the device, now."""
+        return self._served.device.counts()
 
     def renew(self, until: float) -> None:
         """Until when the gate may open; seconds, monotonic."""

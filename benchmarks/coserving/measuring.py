@@ -27,20 +27,24 @@ _REPORT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Alone:
-    """The server without any fine-tuning and without waiting; medians in seconds."""
+    """The server without any offline work and without waiting; medians in seconds."""
 
     ttft: float
     tpot: float
+    output: int = SIZE.output
+    """Tokens of each answer."""
+    ttft_factor: float = TTFT_FACTOR
+    tpot_factor: float = TPOT_FACTOR
 
     @property
     def request_seconds(self) -> float:
         """From a request's arrival to its end."""
-        return self.ttft + self.tpot * (SIZE.output - 1)
+        return self.ttft + self.tpot * (self.output - 1)
 
     @property
     def bounds(self) -> Bounds:
         """That a service of this speed may be given."""
-        return Bounds(TTFT_FACTOR * self.ttft, TPOT_FACTOR * self.tpot)
+        return Bounds(self.ttft_factor * self.ttft, self.tpot_factor * self.tpot)
 
 
 def warm_up(node: CoservingNode, server: str, requests: int) -> list[Outcome]:
@@ -81,7 +85,7 @@ def iteration_seconds(node: CoservingNode, tuner: str, iterations: int) -> float
     turns.mode = Mode.FREE
     before = time.monotonic()
     while len(_of(node, tuner, before)) < iterations + 1:
-        node.check(before + _REPORT_SECONDS * iterations)
+        node.processes.check(before + _REPORT_SECONDS * iterations)
         time.sleep(0.01)
     found = _of(node, tuner, before)
     node.hold(tuner)
@@ -97,5 +101,5 @@ def _of(node: CoservingNode, tuner: str, since: float) -> list[float]:
 
 def _await_report(node: CoservingNode, tuner: str, since: float) -> None:
     while not any(report.seconds > since for report in node.reports(tuner)):
-        node.check(since + _REPORT_SECONDS)
+        node.processes.check(since + _REPORT_SECONDS)
         time.sleep(0.01)

@@ -9,85 +9,75 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from colocation.sharing import members, pin
 from coserving.device import RidingDevice
 from coserving.reports import Report, read_reports
 from coserving.turns import TURNS_ENV, Mode, Turns
-from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
 from rig.tuning_job import tuning_spec
+from rig.two_servers import CORE, MODEL, SERVERS, TwoServers
 from rig.wide_model import widen
 
-from rowen.crds.names import JOB_SPEC_ENV, RIDE_TERMS_ENV
-from rowen.crds.ride.terms import RideTerms
+from rowen.crds.names import JOB_SPEC_ENV, RIDE_TERMS_ENV, SPATIAL_TERMS_ENV
+from rowen.crds.ride.terms import RideTerms, SpatialTerms
 from rowen.demo import samples
 
-CORE = 1
-MODEL = samples.MODEL
-SERVERS = ("plain", "rowen")
+OTHER_MODEL = "other"
+OTHER_SHAPE = samples.Shape(layers=4, hidden=384, intermediate=1024, heads=6, key_value_heads=2)
 TUNERS = {"free": 256, "chunked": 16, "gated": 256, "rider": 256}
 """Job → tokens of each of its sequences, of which an iteration has one."""
 ALONE_TUNERS = ("free", "chunked")
 """Jobs that need no server: they are on the device's core as any process is."""
 _ROWS = 64
 _LEASE_SECONDS, _RENEW_SECONDS = 2.0, 0.25
-_END_SECONDS = 20.0
 _HOLD_SECONDS = 120.0
-_ENGINE_ARGUMENTS = [
-    "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
-    "--enforce-eager",
-    "--dtype=float32", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
-]  # fmt: skip
 
 
 class CoservingNode:
     """The servers and jobs, each once it was started."""
 
-    def __init__(self, folder: Path, pages: Path) -> None:
-        """Writes the model into `folder`; `pages`: of shared memory."""
+    def __init__(self, folder: Path, pages: Path, *, shares: bool = False) -> None:
+        """Writes the model into `folder`; `pages`: of shared memory.
+
+        `shares`: the device is shared in space (`SpatialTerms`), with a job of another model.
+        """
         self._folder = folder
-        self._device = RidingDevice(pages, CORE)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._urls = {server: f"http://127.0.0.1:{free_port()}" for server in SERVERS}
+        self._tuned = OTHER_MODEL if shares else MODEL
+        self.device = RidingDevice(pages, CORE, shares=shares)
+        self.processes = TwoServers(folder)
         self._ended = threading.Event()
         self._renewer = threading.Thread(target=self._renew, daemon=True)
         self._renewer.start()
         with contextlib.redirect_stdout(sys.stderr):
             samples.write_model(folder / MODEL, samples.SHAPE)
             widen(folder / MODEL)
+            if shares:
+                samples.write_model(folder / OTHER_MODEL, OTHER_SHAPE)
+                widen(folder / OTHER_MODEL)
             samples.write_lines(folder / "rows.jsonl", _rows())
 
     def _renew(self) -> None:
         while not self._ended.wait(_RENEW_SECONDS):
-            self._device.renew(time.monotonic() + _LEASE_SECONDS)
+            self.device.renew(time.monotonic() + _LEASE_SECONDS)
 
     def url(self, server: str) -> str:
         """Of one of `SERVERS`."""
-        return self._urls[server]
+        return self.processes.url(server)
 
-    def start_server(self, server: str, terms: RideTerms | None = None) -> None:
-        """Starts one; `terms`: on which Rowen's takes riders in."""
-        command = [
-            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
-            "--model", str(self._folder / MODEL), "--served-model-name", MODEL,
-            "--host", "127.0.0.1", "--port", self.url(server).rpartition(":")[2], *_ENGINE_ARGUMENTS,
-        ]  # fmt: skip
+    def start_server(self, server: str, terms: RideTerms | SpatialTerms | None = None) -> None:
+        """Starts one; `terms`: on which Rowen's takes riders in, or leaves a share of the device."""
         if server == "plain":
             turning = os.pathsep.join(str(self._page(tuner)) for tuner in ALONE_TUNERS)
-            command += ["--scheduler-cls", "coserving.turn_scheduler.TurnScheduler"]
-            environment = {TURNS_ENV: turning}
-        else:
-            environment = self._device.engine_environment()
-            environment |= {RIDE_TERMS_ENV: terms.model_dump_json()} if terms is not None else {}
-        with every_core(CORE):
-            self._processes[server] = start(self._folder, server, command, environment)
+            scheduler = ["--scheduler-cls", "coserving.turn_scheduler.TurnScheduler"]
+            self.processes.serve(server, scheduler, {TURNS_ENV: turning})
+            return
+        name = SPATIAL_TERMS_ENV if isinstance(terms, SpatialTerms) else RIDE_TERMS_ENV
+        own = {name: terms.model_dump_json()} if terms is not None else {}
+        self.processes.serve(server, [], self.device.engine_environment() | own)
 
     def start_tuner(self, tuner: str) -> None:
         """Starts one of `TUNERS`, which stands still after its first report."""
@@ -97,7 +87,7 @@ class CoservingNode:
         self._reports(tuner).unlink(missing_ok=True)
         shutil.rmtree(self._folder / f"adapter-{tuner}", ignore_errors=True)
         spec = tuning_spec(
-            str(self._folder / MODEL),
+            str(self._folder / self._tuned),
             str(self._folder / "rows.jsonl"),
             str(self._folder / f"adapter-{tuner}"),
             epochs=1000,
@@ -108,11 +98,10 @@ class CoservingNode:
             seed=0,
         )
         environment = {TURNS_ENV: str(page), JOB_SPEC_ENV: json.dumps(spec.to_wire())}
-        environment |= self._device.tuner_environment(tuner)
+        environment |= self.device.tuner_environment(tuner)
         command = [sys.executable, "-m", "coserving.tuner", str(self._reports(tuner))]
         with _on({CORE} if tuner in ALONE_TUNERS else os.sched_getaffinity(0)):
-            self._processes[tuner] = start(self._folder, tuner, command, environment)
-        self._device.adopt(tuner, self._processes[tuner].pid)
+            self.device.adopt(tuner, self.processes.start(tuner, command, environment))
 
     def wait_ready(self, limit: float) -> None:
         """Until all that was started serves or stands still, each server with its model on the device's core.
@@ -121,49 +110,22 @@ class CoservingNode:
             RuntimeError: It takes more than `limit` seconds, or one of them ended.
         """
         deadline = time.monotonic() + limit
-        for name in self._processes:
-            while not (answers(self.url(name)) if name in SERVERS else self.turns(name).parked):
-                self.check(deadline)
+        for name in self.processes.names:
+            while not (self.processes.answers(name) if name in SERVERS else self.turns(name).parked):
+                self.processes.check(deadline)
                 time.sleep(0.2)
-        for server in SERVERS:
-            for process in self.members(server):
-                runs_model = MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
-                pin(process, {CORE} if runs_model else os.sched_getaffinity(0))
-
-    def check(self, deadline: float) -> None:
-        """Raises `RuntimeError` where one of them has ended, or it is too late."""
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                end = (self._folder / f"{name}.log").read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"{name} ended with {process.returncode}:\n{end}")
-        if time.monotonic() > deadline:
-            raise RuntimeError("servers and jobs are not ready, or do not stand still, in time")
-
-    def members(self, name: str) -> list[int]:
-        """Processes of a server or a job; none where it was not started."""
-        return members(self._processes[name].pid) if name in self._processes else []
-
-    def model_process(self, server: str) -> int:
-        """That runs the model."""
-        for process in self.members(server):
-            if MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes():
-                return process
-        raise RuntimeError(f"{server} has no process of its model")
-
-    def tuner_process(self, tuner: str) -> int:
-        """Of a job."""
-        return self._processes[tuner].pid
+        self.processes.settle()
 
     def turns(self, tuner: str) -> Turns:
         """By which a job takes turns."""
         return Turns(self._page(tuner))
 
     def hold(self, tuner: str) -> None:
-        """Returns when the job stands still. Raises `RuntimeError` as `check` does."""
+        """Returns when the job stands still. Raises `RuntimeError` where it does not."""
         turns, deadline = self.turns(tuner), time.monotonic() + _HOLD_SECONDS
         turns.mode = Mode.HELD
         while not turns.parked:
-            self.check(deadline)
+            self.processes.check(deadline)
             time.sleep(0.01)
 
     def reports(self, tuner: str) -> list[Report]:
@@ -176,25 +138,12 @@ class CoservingNode:
     def _reports(self, tuner: str) -> Path:
         return self._folder / f"{tuner}.reports"
 
-    def end(self, name: str) -> None:
-        """Ends a server or a job, with its children."""
-        process = self._processes.pop(name, None)
-        if process is None:
-            return
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
     def close(self) -> None:
         """Ends everything."""
-        for name in list(self._processes):
-            self.end(name)
+        self.processes.close()
         self._ended.set()
         self._renewer.join()
-        self._device.close()
+        self.device.close()
 
 
 @contextlib.contextmanager

@@ -32,6 +32,16 @@ def draw(obj: Mapping[str, Any], path: Path) -> None:
     draw_panels(obj, PANELS, title, path, logarithmic="ms")
 
 
+def draw_arms(axis: Any, obj: Mapping[str, Any], panel: str, label: str) -> None:
+    """One panel, arms over loads."""
+    for arm, points in lines(obj, panel).items():
+        style = {"linewidth": 2.5, "color": "black"} if arm == "rowen" else {"linewidth": 1.2}
+        if points:
+            axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=arm, **style)
+    axis.set_ylabel(label)
+    axis.grid(alpha=0.3)
+
+
 def draw_panels(
     obj: Mapping[str, Any], panels: Mapping[str, str], title: str, path: Path, logarithmic: str | None = None
 ) -> None:
@@ -43,12 +53,7 @@ def draw_panels(
 
     figure, axes = pyplot.subplots(2, 2, figsize=(13, 9), sharex=True, layout="constrained")
     for axis, (panel, label) in zip(axes.flat, panels.items(), strict=True):
-        for arm, points in lines(obj, panel).items():
-            style = {"linewidth": 2.5, "color": "black"} if arm == "rowen" else {"linewidth": 1.2}
-            if points:
-                axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=arm, **style)
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
+        draw_arms(axis, obj, panel, label)
         if logarithmic is not None and label.endswith(logarithmic):
             axis.set_yscale("log")
     for axis in axes[-1]:

@@ -93,28 +93,28 @@ def points(runs: Sequence[Run], bounds: Bounds) -> dict[tuple[str, float], Point
     return found
 
 
-def versus_separate(table: Mapping[tuple[str, float], Point], load: float) -> float | Missing:
-    """Rowen's fine-tuning over that of the machine divided, at equal attainment.
+def versus(table: Mapping[tuple[str, float], Point], load: float, prefix: str = SEPARATE) -> float | Missing:
+    """Rowen's fine-tuning over that of the arms whose names begin so, at equal attainment.
 
-    Of the divisions that keep the bounds as often as Rowen does, or 90 % of the time, the one that learns fastest;
+    Of those that keep the bounds as often as Rowen does, or 90 % of the time, the one that learns fastest;
     where none does, the one that keeps them most often.
     """
     own = table["rowen", load]
-    others = [point for (arm, at), point in table.items() if arm.startswith(SEPARATE) and at == load]
+    others = [point for (arm, at), point in table.items() if arm.startswith(prefix) and at == load]
     least = min(LEAST_ATTAINMENT, own.attainment)
     equal = [point for point in others if point.attainment >= least]
     if equal:
         best = max(equal, key=lambda point: point.speed)
     else:
         best = max(others, key=lambda point: point.attainment)
-    return own.speed / best.speed if best.speed else Missing("the machine divided learned nothing")
+    return own.speed / best.speed if best.speed else Missing(f"{prefix}* learned nothing")
 
 
 def main_figures(runs: Sequence[Run], bounds: Bounds, no_load_speed: float) -> Figures:
     """Rowen's, over all loads. `no_load_speed`: fine-tuning tokens a second without any request."""
     table = points(runs, bounds)
     loads = sorted({run.load for run in runs})
-    ratios = {load: versus_separate(table, load) for load in loads}
+    ratios = {load: versus(table, load) for load in loads}
     known = [ratio for ratio in ratios.values() if not isinstance(ratio, Missing)]
     peak = table["rowen", loads[-1]].speed / no_load_speed if no_load_speed else Missing("it learned nothing")
     return {

@@ -16,10 +16,12 @@ _numbers = count()
 class Pod:
     """A cgroup that the agent may freeze: one of version 2, or one of freezer and one of cpuacct."""
 
-    def __init__(self, root: Path = ROOT) -> None:
-        """Raises `OSError` where this process may not make them."""
+    def __init__(self, root: Path = ROOT, *, limited: bool = False) -> None:
+        """`limited`: the agent may limit its CPU time, too. Raises `OSError` where this process may not make them."""
         self.number = next(_numbers)
-        parents = [root] if (root / "cgroup.controllers").exists() else [root / "freezer", root / "cpuacct"]
+        version_2 = (root / "cgroup.controllers").exists()
+        controllers = ("freezer", "cpuacct", "cpu") if limited else ("freezer", "cpuacct")
+        parents = [root] if version_2 else [root / name for name in controllers]
         self._folders = [parent / f"rowen-benchmark-{os.getpid()}-pod-{self.number}" for parent in parents]
         try:
             for folder in self._folders:
@@ -37,6 +39,11 @@ class Pod:
     def cpuacct(self) -> Path | None:
         """With version 1 where its CPU time is counted."""
         return self._folders[1] if len(self._folders) > 1 else None
+
+    @property
+    def cpu(self) -> Path | None:
+        """With version 1 where its CPU time is limited."""
+        return self._folders[2] if len(self._folders) > 2 else None
 
     @property
     def has_share(self) -> bool:

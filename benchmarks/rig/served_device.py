@@ -28,18 +28,26 @@ class ServedDevice:
         self.device.start()
         self._door.start()
 
-    def make_pods(self, *, with_share: bool) -> None:
-        """Gives each slot's tenant a cgroup; with or without a share of the CPU of its own, if that is how they are."""
+    def make_pods(self, *, with_share: bool, limited: bool = False) -> None:
+        """Gives each slot's tenant a cgroup; with or without a share of the CPU of its own, if that is how they are.
+
+        `limited`: it may run beside requests on a share of the device.
+        """
         try:
             for slot in range(len(self.device.counts().tenants)):
-                self._pods[slot] = pod = Pod()
+                self._pods[slot] = pod = Pod(limited=limited)
                 if pod.has_share and not with_share:
                     raise OSError("a cgroup would change how the CPU is shared")
-                self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct)
+                self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct, pod.cpu)
         except OSError as error:
             self.without_backstop = f"tenants have no cgroups: {error}"
         else:
             self.without_backstop = None
+
+    def let_share(self, slot: int, shares: bool) -> None:
+        """Whether a slot's tenant may run beside requests, where its cgroup could be limited for it."""
+        pod = self._pods[slot]
+        self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct, pod.cpu if shares else None)
 
     def socket(self, slot: int | None) -> Path:
         """Of a slot's tenant, or the engines'."""

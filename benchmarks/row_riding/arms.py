@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import httpx
+from rig.two_servers import MODEL
 from row_riding.counters import Counters
-from row_riding.node import MODEL, Body, rows
+from row_riding.node import Body, rows
 
 from rowen.runtime.vllm.rows.marker import ID_HEADER, row_id
 

@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import httpx
 from coserving.load import Size, poisson
+from coserving.measuring import Alone
 from reporting.repeat import values_of
+from rig.two_servers import MODEL
 from row_riding.arms import Arm, sending
 from row_riding.counters import Counters
-from row_riding.node import MODEL, RowNode
-from row_riding.result import Bounds, Run
+from row_riding.node import RowNode
+from row_riding.result import Run
 
 from rowen.demo.traffic.replay import Outcome, Progress, replay
 from rowen.demo.traffic.scaling import Request
@@ -21,24 +22,6 @@ ONLINE = Size(prompt=(16, 96), output=32)
 TTFT_FACTOR, TPOT_FACTOR = 5.0, 2.0
 """Bounds over the medians of the server alone."""
 _SETTLE_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class Alone:
-    """The server without rows and without waiting; medians in seconds."""
-
-    ttft: float
-    tpot: float
-
-    @property
-    def request_seconds(self) -> float:
-        """From a request's arrival to its end."""
-        return self.ttft + self.tpot * (ONLINE.output - 1)
-
-    @property
-    def bounds(self) -> Bounds:
-        """That a service of this speed is given."""
-        return Bounds(TTFT_FACTOR * self.ttft, TPOT_FACTOR * self.tpot)
 
 
 def alone(node: RowNode, server: str, requests: int) -> Alone:
@@ -50,7 +33,8 @@ def alone(node: RowNode, server: str, requests: int) -> Alone:
     errors = [outcome.error for outcome in counted if outcome.error]
     if errors:
         raise RuntimeError(f"{server} fails: {errors[0]}")
-    return Alone(median(values_of(counted, "ttft")), median(values_of(counted, "tpot")))
+    medians = (median(values_of(counted, metric)) for metric in ("ttft", "tpot"))
+    return Alone(*medians, ONLINE.output, TTFT_FACTOR, TPOT_FACTOR)
 
 
 def measure(node: RowNode, arm: Arm, load: float, rate: float, block: int, seconds: float) -> Run:

@@ -7,9 +7,6 @@ requests sleeps.
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from colocation.device_gate import Gate
-from colocation.sharing import members, pin
 from coserving.load import Size, poisson
-from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
+from rig.two_servers import CORE, MODEL, SERVERS, TwoServers
 from rig.wide_model import widen
 
 from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
@@ -34,19 +30,11 @@ from rowen.runtime.batch.weights import weights_bytes
 Body = dict[str, Any]
 """Of a request."""
 
-CORE = 1
-MODEL = samples.MODEL
-SERVERS = ("plain", "rowen")
 OFFLINE = Size(prompt=(64, 384), output=32)
 """Of a row, in tokens: more is read than written, as when texts are summarized."""
 _WORKER = "worker"
 _WORKER_ROWS, _WORKER_CACHE_BYTES = 4000, 128 * 2**20
-_RENEW_SECONDS, _END_SECONDS = 0.25, 20.0
-_ENGINE_ARGUMENTS = [
-    "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
-    "--enforce-eager",
-    "--dtype=float32", "--max-model-len=512", "--max-num-seqs=16", "--kv-cache-memory-bytes=256M",
-]  # fmt: skip
+_RENEW_SECONDS = 0.25
 
 
 def rows(count: int, seed: int) -> list[Body]:
@@ -63,8 +51,7 @@ class RowNode:
         """Writes the model into `folder`; `pages`: of shared memory."""
         self._folder = folder
         self._gate = Gate(pages / "gate", CORE)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._urls = {server: f"http://127.0.0.1:{free_port()}" for server in SERVERS}
+        self._processes = TwoServers(folder)
         self._ended = threading.Event()
         self._renewer = threading.Thread(target=self._renew, daemon=True)
         self._renewer.start()
@@ -75,22 +62,15 @@ class RowNode:
 
     def url(self, server: str) -> str:
         """Of one of `SERVERS`."""
-        return self._urls[server]
+        return self._processes.url(server)
 
     def start_server(self, server: str, terms: RideTerms | None = None) -> None:
         """Starts one; `terms`: on which Rowen's takes rows in."""
-        command = [
-            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
-            "--model", str(self._folder / MODEL), "--served-model-name", MODEL,
-            "--host", "127.0.0.1", "--port", self.url(server).rpartition(":")[2], *_ENGINE_ARGUMENTS,
-        ]  # fmt: skip
-        environment: dict[str, str] = {}
         if server == "plain":
-            command += ["--scheduling-policy", "priority"]
-        elif terms is not None:
-            environment = self._gate.online_environment() | {RIDE_TERMS_ENV: terms.model_dump_json(by_alias=True)}
-        with every_core(CORE):
-            self._processes[server] = start(self._folder, server, command, environment)
+            self._processes.serve(server, ["--scheduling-policy", "priority"], {})
+            return
+        own = {RIDE_TERMS_ENV: terms.model_dump_json(by_alias=True)} if terms is not None else {}
+        self._processes.serve(server, [], self._gate.online_environment() | own)
 
     def start_worker(self) -> None:
         """Starts the batch worker; once it computes, the gate is held closed but for `worker_runs`."""
@@ -104,8 +84,7 @@ class RowNode:
         )
         environment = self._gate.tenant_environment() | {JOB_SPEC_ENV: json.dumps(spec.to_wire())}
         command = [sys.executable, "-m", "rowen.runtime.batch"]
-        self._processes[_WORKER] = start(self._folder, _WORKER, command, environment)
-        self._gate.adopt(self._processes[_WORKER].pid)
+        self._gate.adopt(self._processes.start(_WORKER, command, environment))
 
     def wait_ready(self, limit: float) -> None:
         """Until all that was started serves or computes, each server with its model on the device's core.
@@ -114,16 +93,13 @@ class RowNode:
             RuntimeError: It takes more than `limit` seconds, or one of them ended.
         """
         deadline = time.monotonic() + limit
-        for name in self._processes:
-            while not (answers(self.url(name)) if name in SERVERS else self._gate.tokens() > 0):
-                self._check(deadline)
+        for name in self._processes.names:
+            while not (self._processes.answers(name) if name in SERVERS else self._gate.tokens() > 0):
+                self._processes.check(deadline)
                 time.sleep(0.2)
             if name == _WORKER:
                 self._gate.hold(True)
-        for server in set(SERVERS) & set(self._processes):
-            for process in members(self._processes[server].pid):
-                runs_model = MODEL_PROCESS in Path(f"/proc/{process}/cmdline").read_bytes()
-                pin(process, {CORE} if runs_model else os.sched_getaffinity(0))
+        self._processes.settle()
 
     @contextlib.contextmanager
     def worker_runs(self) -> Iterator[None]:
@@ -138,28 +114,13 @@ class RowNode:
         """That the worker has computed so far."""
         return self._gate.tokens()
 
-    def _check(self, deadline: float) -> None:
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                end = (self._folder / f"{name}.log").read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"{name} ended with {process.returncode}:\n{end}")
-        if time.monotonic() > deadline:
-            raise RuntimeError("servers and worker are not ready in time")
-
     def _renew(self) -> None:
         while not self._ended.wait(_RENEW_SECONDS):
             self._gate.renew()
 
     def close(self) -> None:
         """Ends everything."""
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_SECONDS)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        self._processes.close()
         self._ended.set()
         self._renewer.join()
         self._gate.close()

@@ -24,6 +24,11 @@
  * compare-and-swap of both halves, with the value read before the agent looked at the requests in flight: it fails
  * when any request has arrived since, so an open never overrides a close.
  *
+ * Share. With requests in flight the gate may be open, too, once the engine has said what part of the device it can do
+ * without: then the kernel gives offline work no more than that. What it has said holds for the count of busy calls that
+ * it was said at; the next request closes the gate like any other, and another share is another opening. So a share
+ * belongs to an opening, and what is granted meanwhile counts by it.
+ *
  * An engine on several devices is a member of each, and tells each of them the same: all of its requests, and every gap.
  * One request closes all of their gates. Whoever counts requests takes one device's.
  *
@@ -52,6 +57,7 @@
 #define ROWEN_RECORDS 512
 #define ROWEN_CPU_WORDS 16 /* 1024 CPUs */
 #define ROWEN_REASON_LENGTH 104
+#define ROWEN_WHOLE 10u /* tenths of a device */
 
 /* Messages. */
 
@@ -111,6 +117,7 @@ struct rowen_device_page {
     _Alignas(64) _Atomic uint64_t cpus[ROWEN_CPU_WORDS]; /* the device's CPUs, one bit each */
     _Atomic uint32_t tenants;                            /* offline processes attached */
     _Atomic uint32_t riders;                             /* jobs that are joined with its engine */
+    _Atomic uint32_t share; /* tenths of the device that the current, or the last, opening is for; 0: all of it */
 };
 
 /* Why a tenant does not acknowledge. */
@@ -174,6 +181,9 @@ struct rowen_member_page {
     struct rowen_record records[ROWEN_RECORDS];
     _Atomic uint32_t failed; /* the engine cannot tell when it is busy: its device is not harvested */
     struct rowen_composition composition;
+    /* An engine's. High half: the gate word's, when it was said. Low half: 1 + tenths of the device that offline work may
+     * have beside the requests; 0: not said. */
+    _Atomic uint64_t share;
 };
 
 #define ROWEN_API __attribute__((visibility("default")))
@@ -189,6 +199,10 @@ ROWEN_API void rowen_online_idle(void);
 ROWEN_API void rowen_online_step(uint64_t begin_ns, uint64_t end_ns);
 /* A step took so long, and was made of that. */
 ROWEN_API void rowen_online_composition(uint64_t step_ns, uint32_t decode_rows, uint32_t prefill_tokens);
+/* Offline work may have so many tenths of the device beside the requests that are in flight now, 9 at most; 0: none. */
+ROWEN_API void rowen_online_share(uint32_t tenths);
+/* Tenths that offline work may use now: 10 while the gate is open for all of the device, 0 while it is closed. */
+ROWEN_API uint32_t rowen_online_granted(void);
 ROWEN_API void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t tpot_ns, uint32_t output_tokens,
                                    uint32_t tenant_present);
 /* Offline processes on the devices now, and jobs that ride in the engine; one on several counts with each. */

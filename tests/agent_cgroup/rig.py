@@ -30,16 +30,21 @@ class CgroupStruct(ctypes.Structure):
         ("system", ctypes.c_int32),
         ("kill", ctypes.c_int32),
         ("version", ctypes.c_uint32),
+        ("quota", ctypes.c_int32),
+        ("period", ctypes.c_int32),
     ]
 
     def descriptors(self) -> set[int]:
-        return {self.directory, self.request, self.state, self.usage, self.system, self.kill} - {-1}
+        named = {self.directory, self.request, self.state, self.usage, self.system, self.kill}
+        return (named | {self.quota, self.period}) - {-1}
 
 
 def native() -> Any:
     library = ctypes.CDLL(str(library_path()))
     handle = ctypes.POINTER(CgroupStruct)
-    library.rowen_cgroup_open.argtypes = [handle, ctypes.c_char_p, ctypes.c_char_p]
+    library.rowen_cgroup_open.argtypes = [handle, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p]
+    for name in ("limit", "set_limit"):
+        getattr(library, f"rowen_cgroup_{name}").argtypes = [handle, ctypes.POINTER(ctypes.c_int64)]
     library.rowen_cgroup_usage.argtypes = [handle, ctypes.POINTER(ctypes.c_uint64)]
     library.rowen_cgroup_processes.argtypes = [handle, ctypes.POINTER(ctypes.c_int32), ctypes.c_uint32]
     for name in ("freeze", "frozen", "requested", "thaw", "kill", "close"):
@@ -51,11 +56,11 @@ def native() -> Any:
 class Handle:
     """An open cgroup. What the functions return is returned."""
 
-    def __init__(self, directory: Path, cpuacct: Path | None) -> None:
+    def __init__(self, directory: Path, cpuacct: Path | None, cpu: Path | None = None) -> None:
         self.struct = CgroupStruct()
         self._native = native()
-        second = None if cpuacct is None else os.fsencode(cpuacct)
-        self.opened: int = self._native.rowen_cgroup_open(self.struct, os.fsencode(directory), second)
+        others = [None if each is None else os.fsencode(each) for each in (cpuacct, cpu)]
+        self.opened: int = self._native.rowen_cgroup_open(self.struct, os.fsencode(directory), *others)
 
     def call(self, name: str) -> int:
         """Calls freeze, frozen, requested, thaw or kill."""
@@ -65,6 +70,15 @@ class Handle:
         """0 or an error; nanoseconds of programs and of the kernel for them."""
         usages = (ctypes.c_uint64 * 2)()
         return self._native.rowen_cgroup_usage(self.struct, usages), usages[0], usages[1]
+
+    def limit(self) -> tuple[int, int, int]:
+        """0 or an error; microseconds in each period (-1: any), and of a period."""
+        limit = (ctypes.c_int64 * 2)()
+        return self._native.rowen_cgroup_limit(self.struct, limit), limit[0], limit[1]
+
+    def set_limit(self, quota: int, period: int) -> int:
+        """As `limit` gives it. 0 or an error."""
+        return int(self._native.rowen_cgroup_set_limit(self.struct, (ctypes.c_int64 * 2)(quota, period)))
 
     def usage(self) -> int:
         """Nanoseconds of programs; negative: an error."""
@@ -133,7 +147,7 @@ def sweep(bases: Iterable[Path]) -> None:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Where cgroups of one version are made. With version 1: freezer and cpuacct, else one."""
+    """Where cgroups of one version are made. With version 1: freezer, cpuacct and cpu, else one."""
 
     version: int
     bases: tuple[Path, ...]
@@ -170,8 +184,12 @@ class Group:
     def cpuacct(self) -> Path | None:
         return self.directories[1] if self.version == 1 else None
 
+    @property
+    def cpu(self) -> Path | None:
+        return self.directories[2] if self.version == 1 else None
+
     def handle(self) -> Handle:
-        made = Handle(self.directory, self.cpuacct)
+        made = Handle(self.directory, self.cpuacct, self.cpu)
         assert made.opened == 0
         if not self.kills and made.struct.kill >= 0:
             os.close(made.struct.kill)
@@ -229,7 +247,7 @@ class Group:
 def hierarchy(version: int, root: Path) -> Hierarchy | None:
     """From what is mounted below a folder as /sys/fs/cgroup."""
     if version == 1:
-        bases = (root / "freezer", root / "cpuacct")
+        bases = (root / "freezer", root / "cpuacct", root / "cpu")
         usable = all(os.access(base / "cgroup.procs", os.W_OK) for base in bases)
         return Hierarchy(1, bases, _limiting(root / "pids")) if usable else None
     for base in _unified():

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -16,6 +17,7 @@ OTHER = "11111111-2222-3333-4444-555555555555"
 STATIC = "3f1c2ab94d5e6f708192a3b4c5d6e7f8"
 LOW = UID.replace("-", "_")
 CONTAINER = "0f9e8d7c" * 8
+CONTROLLERS = ("freezer", "cpuacct", "cpu")
 
 
 def found(path: str, uid: str = UID, *, complete: bool = True) -> PodPath:
@@ -127,9 +129,10 @@ def test_the_paths_of_a_process(text: str, expected: dict[str, str]) -> None:
 class Node:
     """A made-up /sys/fs/cgroup and /proc."""
 
-    def __init__(self, folder: Path, version: int) -> None:
+    def __init__(self, folder: Path, version: int, controllers: Sequence[str] = CONTROLLERS) -> None:
+        """`controllers`: that are mounted with version 1."""
         self.root, self.proc = folder / "cgroup", folder / "proc"
-        self.bases = [self.root] if version == 2 else [self.root / "freezer", self.root / "cpuacct"]
+        self.bases = [self.root] if version == 2 else [self.root / name for name in controllers]
         self.version = version
         for base in self.bases:
             base.mkdir(parents=True)
@@ -143,7 +146,7 @@ class Node:
         return self.at(path)
 
     def at(self, path: str, uid: str = UID) -> PodCgroup:
-        return PodCgroup(uid, self.bases[0] / path, self.bases[1] / path if self.version == 1 else None)
+        return PodCgroup(uid, *(base / path for base in self.bases), *([None] if self.version == 2 else []))
 
     def process(self, path: str, pid: int = 7) -> None:
         (self.proc / str(pid)).mkdir(parents=True)
@@ -246,6 +249,7 @@ def test_a_folder_without_cgroups_is_refused(tmp_path: Path, there: list[str]) -
 
 LOOK = """
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from rowen.node_agent.attach.cgroup import Cgroups, paths_of, pod_path
 print(next(path for path in paths_of(Path(f"/proc/{sys.argv[2]}/cgroup").read_text()).values() if "pod" in path))
@@ -263,7 +267,8 @@ def pod_process(group: Group) -> tuple[int, PodCgroup]:
     process = group.run("1", inside=group.nested(f"kubepods/burstable/pod{UID}/{CONTAINER}"))
     until(lambda: process.pid in group.left(), "the process is there")
     path = f"kubepods/burstable/pod{UID}"
-    return process.pid, PodCgroup(UID, group.directory / path, group.cpuacct and group.cpuacct / path)
+    others = (base and base / path for base in (group.cpuacct, group.cpu))
+    return process.pid, PodCgroup(UID, group.directory / path, *others)
 
 
 def test_a_pod_of_this_kernel_is_found(group: Group, pod_process: tuple[int, PodCgroup]) -> None:

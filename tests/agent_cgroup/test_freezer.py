@@ -110,7 +110,7 @@ def test_a_request_is_told_from_a_freeze_from_above(group: Group, handle: Handle
 def test_a_container_that_is_made_later_freezes_with_the_pod(group: Group, handle: Handle) -> None:
     handle.freeze()
     nested = group.nested("later/inner")
-    process = group.run("1", inside=(*nested, *group.directories[2:]))
+    process = group.run("1", inside=(*nested, *group.directories[3:]))
     until(lambda: process.pid in group.left(), "the process is there")
     _stands_still(group, 1)
     assert group.counts() == [0]
@@ -189,7 +189,7 @@ def test_a_process_that_is_another_at_every_look_is_ended(group: Group, handle: 
 
 
 def test_what_is_killed_while_frozen_runs_no_more(group: Group, handle: Handle) -> None:
-    processes = [group.run("4"), group.run("4", inside=(*group.nested("container"), *group.directories[2:]))]
+    processes = [group.run("4"), group.run("4", inside=(*group.nested("container"), *group.directories[3:]))]
     outsider = group.run("1", inside=())
     until(lambda: handle.processes()[0] == 2, "both are there")
     group.advances(4)

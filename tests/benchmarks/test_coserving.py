@@ -6,18 +6,20 @@ import time
 import coserve
 import pytest
 import slo_sweep
-from coserving import sweep_picture
+from coserving import measuring, sweep_picture
 from coserving.arms import DYNAMIC, arms_of, steps_between_chunks
 from coserving.interval import LEAST, MOST, DynamicInterval
 from coserving.load import Size, poisson
 from coserving.measuring import Alone
 from coserving.picture import PANELS, draw, lines
 from coserving.reports import Report, read_reports, tokens_between
-from coserving.result import Bounds, Run, arm_figures, main_figures, points, versus_separate
+from coserving.result import Bounds, Run, arm_figures, main_figures, points, versus
+from coserving.roofline import linear_weights, most_tokens, roofline_figures
 from coserving.sweep import Target, over_best, speed_at, sweep_figures
 from coserving.turns import Mode, Turns
 from reporting.report import Missing, report
 
+from rowen.demo.samples import SHAPE, Shape
 from rowen.demo.traffic.replay import Outcome
 
 BOUNDS = Bounds(ttft=1.0, tpot=0.1)
@@ -62,16 +64,16 @@ def test_of_divisions_that_keep_the_bounds_as_well_the_fastest_learner_counts():
         run("separate_50", tokens=200, kept=9),
         run("separate_75", tokens=100),
     ]
-    assert versus_separate(points(runs, BOUNDS), 1.0) == 2.0
+    assert versus(points(runs, BOUNDS), 1.0) == 2.0
 
 
 def test_where_no_division_keeps_the_bounds_the_one_that_keeps_them_most_often_counts():
     runs = [run("rowen", tokens=400), run("separate_25", tokens=300, kept=1), run("separate_75", tokens=100, kept=8)]
-    assert versus_separate(points(runs, BOUNDS), 1.0) == 4.0
+    assert versus(points(runs, BOUNDS), 1.0) == 4.0
 
 
 def test_a_division_without_any_learning_gives_no_ratio():
-    assert isinstance(versus_separate(points([run("rowen"), run("separate_75", tokens=0)], BOUNDS), 1.0), Missing)
+    assert isinstance(versus(points([run("rowen"), run("separate_75", tokens=0)], BOUNDS), 1.0), Missing)
 
 
 def test_main_figures_are_the_worst_over_the_loads():
@@ -89,6 +91,24 @@ def test_main_figures_are_the_worst_over_the_loads():
     assert figures["peak_fraction"] == (30.0 / 50.0, "fraction")
     assert figures["finetune_load_2"] == (30.0, "tokens/s")
     assert set(coserve.BARS) <= set(figures)
+
+
+def test_the_roofline_is_the_peak_less_what_requests_need():
+    weights = linear_weights(Shape(layers=2, hidden=8, intermediate=16, heads=4, key_value_heads=2))
+    assert weights == 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 16)
+    own = linear_weights(SHAPE)
+    assert most_tokens(own * 100.0, 10.0) == pytest.approx((100 - 20) / 4)
+    assert most_tokens(own * 10.0, 10.0) == 0.0
+
+
+def test_how_much_of_the_roofline_it_was():
+    runs = [run("rowen", tokens=100), run("rowen", tokens=300, block=1), run("alone", tokens=0)]
+    peak = linear_weights(SHAPE) * 1000.0
+    # Twenty requests in twenty seconds.
+    each = sum(measuring.SIZE.prompt) / 2 + runs[0].outcomes[0].tokens
+    figures = roofline_figures(runs, peak)
+    assert figures["roofline_load_1"][0] == pytest.approx((1000 - 2 * each) / 4)
+    assert figures["of_roofline_load_1"][0] == pytest.approx(20 / ((1000 - 2 * each) / 4))
 
 
 def test_an_arm_whose_requests_all_failed_has_no_latency():

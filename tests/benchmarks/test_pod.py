@@ -45,6 +45,14 @@ def test_its_folders_by_version(tmp_path, version):
     assert pod.has_share
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_one_whose_time_can_be_limited(tmp_path, version):
+    if version == 1:
+        (tmp_path / "cpu").mkdir()
+    pod = Pod(layout(tmp_path, version), limited=True)
+    assert pod.cpu == (tmp_path / "cpu" / pod.freezer.name if version == 1 else None)
+
+
 def test_nothing_is_left_where_it_cannot_be_made(tmp_path):
     (tmp_path / "freezer").mkdir()
     with pytest.raises(FileNotFoundError):
@@ -60,7 +68,7 @@ def served(tmp_path):
 
 
 def test_a_machine_without_cgroups_is_told_of(served, tmp_path, monkeypatch):
-    monkeypatch.setattr("rig.served_device.Pod", lambda: Pod(tmp_path))
+    monkeypatch.setattr("rig.served_device.Pod", lambda **_: Pod(tmp_path))
     served.make_pods(with_share=True)
     assert "tenants have no cgroups" in served.without_backstop
     served.adopt(0, 1)  # does nothing
@@ -68,6 +76,6 @@ def test_a_machine_without_cgroups_is_told_of(served, tmp_path, monkeypatch):
 
 def test_cgroups_that_change_how_the_cpu_is_shared_are_not_used(served, tmp_path, monkeypatch):
     monkeypatch.setattr(Pod, "has_share", True)
-    monkeypatch.setattr("rig.served_device.Pod", lambda: Pod(layout(tmp_path, 1)))
+    monkeypatch.setattr("rig.served_device.Pod", lambda **_: Pod(layout(tmp_path, 1)))
     served.make_pods(with_share=False)
     assert "a cgroup would change how the CPU is shared" in served.without_backstop

@@ -3,17 +3,19 @@ from collections.abc import Iterator
 import pytest
 from coserve_planning.machines import terms
 
-from rowen.crds.names import RIDE_TERMS_ENV
-from rowen.runtime.coserve.shared import engine_planner, engine_terms
+from rowen.crds.names import RIDE_TERMS_ENV, SPATIAL_TERMS_ENV
+from rowen.crds.ride.terms import SpatialTerms
+from rowen.runtime.coserve.shared import engine_planner, engine_terms, spatial_terms
 
 
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(RIDE_TERMS_ENV, raising=False)
-    for each in (engine_terms, engine_planner):
+    monkeypatch.delenv(SPATIAL_TERMS_ENV, raising=False)
+    for each in (engine_terms, engine_planner, spatial_terms):
         each.cache_clear()
     yield
-    for each in (engine_terms, engine_planner):
+    for each in (engine_terms, engine_planner, spatial_terms):
         each.cache_clear()
 
 
@@ -38,3 +40,23 @@ def test_terms_that_make_no_sense_are_told_once(
     assert engine_planner() is None
     assert engine_planner() is None
     assert capfd.readouterr().err.count("ROWEN_RIDE_TERMS makes no sense: nothing rides") == 1
+
+
+def test_the_terms_of_sharing_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spatial_terms() is None
+    spatial_terms.cache_clear()
+    given = SpatialTerms(ttft=terms().ttft, tpot=terms().tpot)
+    monkeypatch.setenv(SPATIAL_TERMS_ENV, given.model_dump_json(by_alias=True))
+    assert spatial_terms() == given
+    assert engine_terms() is None
+
+
+def test_terms_of_sharing_that_make_no_sense_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(SPATIAL_TERMS_ENV, "{}")
+    monkeypatch.setenv("ROWEN_ENGINE_SOCKET", "/nowhere")
+    assert spatial_terms() is None
+    assert spatial_terms() is None
+    said = capfd.readouterr().err
+    assert said.count("ROWEN_SPATIAL_TERMS makes no sense: nothing runs beside the engine's requests") == 1

@@ -61,6 +61,7 @@ commands = {
     "child_opens": child_opens,
     "busy": lambda: engine.busy(),
     "idle": lambda: engine.idle(),
+    "share": lambda tenths: engine.share(tenths),
 }
 print("ready", flush=True)
 for line in sys.stdin:

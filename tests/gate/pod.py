@@ -13,27 +13,36 @@ _numbers = count()
 
 
 class Pod:
-    """A cgroup of the freezer and one of cpuacct (version 1), for a pod of its own."""
+    """Cgroups of freezer, cpuacct and cpu (version 1), for a pod of its own."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
         self.uid = str(uuid.uuid4())
         self._kubelet = f"rowen-test-{os.getpid()}-{self.number}"
         name = f"{self._kubelet}/kubepods/pod{self.uid}"
-        self.freezer, self.cpuacct = _ROOT / "freezer" / name, _ROOT / "cpuacct" / name
-        for folder in (self.freezer, self.cpuacct):
+        self.freezer, self.cpuacct, self.cpu = (_ROOT / each / name for each in ("freezer", "cpuacct", "cpu"))
+        for folder in self.folders:
             folder.mkdir(parents=True)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Of each controller."""
+        return self.freezer, self.cpuacct, self.cpu
+
+    def directories(self) -> tuple[int, str, str, str]:
+        """Its number and its folders, as an agent of another process is told them."""
+        return self.number, str(self.freezer), str(self.cpuacct), str(self.cpu)
 
     def join(self) -> None:
         """Moves the calling process in; between fork() and exec()."""
-        for folder in (self.freezer, self.cpuacct):
+        for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def command(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         """A command that moves itself in, and then has the environment: for where fork() is not safe."""
-        script = 'echo $$ > "$1/cgroup.procs"; echo $$ > "$2/cgroup.procs"; shift 2; exec env "$@"'
+        script = 'for at in "$1" "$2" "$3"; do echo $$ > "$at/cgroup.procs"; done; shift 3; exec env "$@"'
         given = [f"{name}={value}" for name, value in environment.items()]
-        return ["sh", "-c", script, "enter", str(self.freezer), str(self.cpuacct), *given, *command]
+        return ["sh", "-c", script, "enter", *map(str, self.folders), *given, *command]
 
     def frozen(self) -> bool:
         """Whether everything in it is."""
@@ -42,7 +51,7 @@ class Pod:
     def remove(self) -> None:
         """Once its processes have ended. May be called again."""
         self.thaw()
-        for pod in (self.freezer, self.cpuacct):
+        for pod in self.folders:
             for folder in (pod, *pod.parents[:2]):
                 end = time.monotonic() + 10
                 while folder.exists() and time.monotonic() < end:

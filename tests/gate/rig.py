@@ -188,14 +188,14 @@ class Agent:
         folder: Path,
         cpus: Sequence[int],
         backstop: float,
-        pods: Sequence[tuple[int, str, str]],
+        pods: Sequence[tuple[int, str, str, str]],
         *,
         memory: tuple[int, int] | None = None,
         backend: Backend | None = None,
     ) -> None:
-        """`pods`: number, freezer and cpuacct directory of each slot's. `memory`: handles of a pool and their bytes.
+        """`pods`: number and directories (freezer, cpuacct, cpu) of each slot's.
 
-        `backend`: serves the device in the place of all this.
+        `memory`: handles of a pool and their bytes. `backend`: serves the device in the place of all this.
         """
         self.device: Gate
         if backend is not None:
@@ -206,8 +206,8 @@ class Agent:
         self.door = Door()
         slots = (None, *range(len(pods)))
         self.door.open(self.device, [Doorway(socket_in(folder, slot), slot) for slot in slots])
-        for slot, (number, freezer, cpuacct) in enumerate(pods):
-            self.device.set_pod(slot, number, Path(freezer), Path(cpuacct))
+        for slot, (number, *directories) in enumerate(pods):
+            self.device.set_pod(slot, number, *map(Path, directories))
         self.device.start()
         self.door.start()
 
@@ -258,15 +258,15 @@ class Rig:
         """Has something called when the device is done with."""
         self._cleanup.append(clean)
 
-    def pod_arguments(self) -> list[tuple[int, str, str]]:
+    def pod_arguments(self) -> list[tuple[int, str, str, str]]:
         """What an agent has to know of the slots' pods."""
-        return [(pod.number, str(pod.freezer), str(pod.cpuacct)) for pod in self.pods]
+        return [pod.directories() for pod in self.pods]
 
     def share_pod(self, slot: int, pod: Pod) -> None:
         """Gives a slot to a pod that has one of another device too."""
         self.pods[slot].remove()
         self.pods[slot] = pod
-        self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct)
+        self.device.set_pod(slot, pod.number, *pod.folders)
 
     def socket(self, slot: int | None) -> Path:
         """Of a slot's pod, or the engines'."""

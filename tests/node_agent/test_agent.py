@@ -199,11 +199,13 @@ async def test_http(world):
         metrics = (await client.get("/metrics")).text
         assert 'rowen_device_gate_open{device="cpu1",node="n"}' in metrics
         assert 'rowen_preemptions_total{device="cpu1",node="n"}' in metrics
+        assert 'rowen_device_spatial_share{device="cpu1",node="n"} 0.0' in metrics
         assert 'rowen_memory_bytes{device="cpu1",node="n",owner="free"} 1.073741824e+09' in metrics
         assert 'rowen_reclaims_total{device="cpu1",node="n"} 0.0' in metrics
         timeline = (await client.get("/v1/devices/cpu1/timeline", params={"since": time.time() - 5})).json()
         assert timeline["requests"][-1]["ttft_seconds"] == 0.005
         assert abs(timeline["transitions"][-1]["closed"] - time.time()) < 30
+        assert timeline["transitions"][-1]["share"] is None
         assert (await client.get("/v1/devices/other/timeline")).status_code == 404
         assert (await client.get("/v1/devices")).json()["devices"][0]["id"] == "cpu1"
 

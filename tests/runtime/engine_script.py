@@ -16,7 +16,7 @@ def main() -> None:
     from runtime.recorder import Recorder
     from vllm import EngineArgs, LLMEngine, SamplingParams
 
-    from rowen.crds.names import ENGINE_SOCKET_ENV
+    from rowen.crds.names import ENGINE_SOCKET_ENV, SPATIAL_TERMS_ENV
     from rowen.runtime import native
     from rowen.runtime.vllm.plugin import register
 
@@ -24,6 +24,9 @@ def main() -> None:
     # Before the scheduler is imported, which takes the name from there.
     native.online = lambda: recorder  # type: ignore[assignment]
     os.environ[ENGINE_SOCKET_ENV] = "/nonexistent"
+    os.environ[SPATIAL_TERMS_ENV] = json.dumps(
+        {each: {"percentile": 99, "seconds": 80} for each in ("ttft", "tpot")}  # never missed
+    )
     register()
     engine = LLMEngine.from_engine_args(
         EngineArgs(
@@ -43,12 +46,14 @@ def main() -> None:
                 "events": recorder.events[:],
                 "steps": recorder.steps[:],
                 "made_of": made_of,
+                "shares": recorder.shares[:],
                 "in_flight": recorder.in_flight,
             }
         )
         recorder.events.clear()
         recorder.steps.clear()
         recorder.compositions.clear()
+        recorder.shares.clear()
 
     parameters = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
     told()

@@ -17,6 +17,7 @@ class Recorder(Online):
         self.records: list[tuple[int, int, int, bool]] = []
         self.preemptions: list[int] = []
         """Of each recorded request, as the agent counts them."""
+        self.shares: list[int] = []
         self.closed = False
         self._closed_ns: list[int] = []
         self.in_flight = 0
@@ -53,6 +54,15 @@ class Recorder(Online):
         self.events.append("record")
         self.records.append((ttft_ns, tpot_ns, output_tokens, tenant_present))
         self.preemptions.append(sum(begin_ns <= closed for closed in self._closed_ns))
+
+    @override
+    def share(self, tenths: int) -> None:
+        self.shares.append(tenths)
+
+    @override
+    def granted(self) -> int:
+        """The agent opens at once."""
+        return self.shares[-1] if self.shares else 0
 
     @override
     def tenants(self) -> int:

@@ -1,11 +1,13 @@
 """Finding the device, or living without."""
 
+import ctypes
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gate.rig import DOOR_LATE, Rig, until
@@ -27,12 +29,17 @@ device.step(begin, begin + 1)
 device.step(begin + 1_000_000, begin + 2_000_000)
 device.composition(1_000_000, 3, 5)
 device.composition(2_000_000, 4, 0)
+assert device.granted() == 0
 print(device.tenants(), flush=True)
 sys.stdin.readline()
+while device.granted() != 3:
+    device.share(3)  # said in every step, whenever the agent comes
+    time.sleep(0.001)
 device.record(begin, 5_000_000, 2_000_000, 7, True)
 device.idle()
 print(device.tenants(), flush=True)
 sys.stdin.readline()
+assert device.granted() == 10
 """
 
 
@@ -71,6 +78,22 @@ def engine(rig: Rig, log: Path) -> "subprocess.Popen[str]":
             stderr=stream,
             text=True,
         )
+
+
+class Earlier(ctypes.PyDLL):
+    """A library of an earlier release, which knows no shares."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("rowen_online_share", "rowen_online_granted"):
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+
+def test_with_a_library_of_an_earlier_release_there_is_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "PyDLL", Earlier)
+    device = native.NativeOnline(str(library_path()), "/nonexistent/agent.sock")
+    device.share(3)
+    assert (device.granted(), device.tenants()) == (0, 0)
 
 
 def go_on(process: "subprocess.Popen[str]") -> None:

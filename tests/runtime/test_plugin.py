@@ -139,3 +139,40 @@ def test_where_nothing_can_ride_the_engine_is_harvested_as_ever(
     ran = run(tmp_path, files={**FILES, "version.py": f"__version__ = '{version}'"}, **more)
     assert ran.stdout.strip() == "ReportingScheduler LifecycleMiddleware", ran.stderr
     assert words in ran.stderr
+
+
+SPATIAL = '{"ttft": {"percentile": 99, "seconds": 1}, "tpot": {"percentile": 99, "seconds": 1}}'
+
+
+@pytest.mark.parametrize(("chosen", "name"), [("None", "Scheduler"), ("scheduler.Own", "Own")])
+def test_with_terms_for_it_the_scheduler_shares_the_device(tmp_path: Path, chosen: str, name: str) -> None:
+    ran = run(tmp_path, chosen, ROWEN_SPATIAL_TERMS=SPATIAL)
+    assert ran.stdout.strip() == f"ReportingSharing{name} LifecycleMiddleware", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"version": "0.99.1"}, "nothing runs beside the requests of this version of vLLM"),
+        ({"ROWEN_ENGINE_SOCKET": "/x:/y"}, "nothing runs beside the requests of an engine on several devices"),
+        (
+            {"ROWEN_SPATIAL_TERMS": "{}"},
+            "ROWEN_SPATIAL_TERMS makes no sense: nothing runs beside the engine's requests",
+        ),
+    ],
+)
+def test_where_the_device_cannot_be_shared_the_engine_is_harvested_as_ever(
+    tmp_path: Path, settings: dict[str, str], words: str
+) -> None:
+    more = {"ROWEN_SPATIAL_TERMS": SPATIAL, **settings}
+    version = more.pop("version", "0.32.0")
+    ran = run(tmp_path, files={**FILES, "version.py": f"__version__ = '{version}'"}, **more)
+    assert ran.stdout.strip() == "ReportingScheduler LifecycleMiddleware", ran.stderr
+    assert ran.stderr.count(words) == 1
+
+
+def test_a_scheduler_that_is_made_otherwise_shares_nothing(tmp_path: Path) -> None:
+    ran = run(tmp_path, "scheduler.Odd", ROWEN_SPATIAL_TERMS=SPATIAL)
+    assert ran.stdout.startswith("Odd "), ran.stderr
+    assert "rowen: nothing runs beside the requests of this engine error=TypeError" in ran.stderr
+    assert f"rowen: the engine's work cannot be told: {UNHARVESTED}" in ran.stderr

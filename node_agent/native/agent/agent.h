@@ -22,7 +22,13 @@ struct rowen_agent;
 struct rowen_pool;
 
 /* Why the gate was closed. */
-enum rowen_reason { ROWEN_BUSY = 0, ROWEN_LEASE = 1, ROWEN_DETACHED = 2, ROWEN_MEMORY = 3 };
+enum rowen_reason {
+    ROWEN_BUSY = 0,
+    ROWEN_LEASE = 1,
+    ROWEN_DETACHED = 2,
+    ROWEN_MEMORY = 3,
+    ROWEN_SHARED = 4 /* it was open at a share, whatever ended that */
+};
 
 /* Why the kernel had to stop a pod. */
 enum rowen_offence {
@@ -55,11 +61,13 @@ struct rowen_transition {
     _Atomic uint64_t opened_ns; /* 0 while closed */
     _Atomic uint32_t tenants;   /* processes that were stopped */
     _Atomic uint32_t reason;
+    _Atomic uint32_t share; /* tenths that it was opened for; 0: all of the device */
+    _Atomic uint32_t reserved;
 };
 
 /* What is kept of a slot's pod. */
 struct rowen_account {
-    _Atomic uint64_t open_ns; /* gate open with a process attached */
+    _Atomic uint64_t open_ns; /* gate open with a process attached, by the share */
     _Atomic uint64_t preemptions;
     _Atomic uint64_t backstops;
     _Atomic uint64_t reports;
@@ -94,6 +102,9 @@ struct rowen_status {
     uint64_t step_ns;
     uint64_t decode_rows;
     uint64_t prefill_tokens;
+    uint64_t shared_ns; /* open at a share with an engine attached; idle_ns counts it by the share */
+    uint32_t share;     /* tenths that it is open for now; 0: all, or it is closed */
+    uint32_t reserved;
 };
 
 /* Opens the device's state in `directory`, which outlives agents, or makes it anew; holds the device's lock. The gate
@@ -133,7 +144,7 @@ ROWEN_API void rowen_agent_dismiss(struct rowen_agent *agent, uint32_t member);
 /* Which pod has the slot; `pod` is the same on each of its devices. The cgroup's directories as rowen_cgroup_open()
  * takes them. */
 ROWEN_API int32_t rowen_agent_set_pod(struct rowen_agent *agent, uint32_t slot, uint64_t pod, const char *directory,
-                                      const char *cpuacct);
+                                      const char *cpuacct, const char *cpu);
 /* Clears a slot for its next pod; -EBUSY while a process is attached to it. */
 ROWEN_API int32_t rowen_agent_reset(struct rowen_agent *agent, uint32_t slot);
 

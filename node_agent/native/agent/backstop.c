@@ -96,6 +96,16 @@ static bool held_by_others(const struct rowen_agent *agent, uint64_t pod) {
     return false;
 }
 
+bool rowen_backstop_elsewhere(const struct rowen_agent *agent, uint64_t pod) {
+    bool found = false;
+    pthread_mutex_lock(&holds);
+    for (const struct rowen_agent *other = agents; other; other = other->next)
+        for (uint32_t i = 0; other != agent && i < other->slots; i++)
+            found |= other->pods[i].known && other->pods[i].pod == pod;
+    pthread_mutex_unlock(&holds);
+    return found;
+}
+
 void rowen_backstop_hold(struct rowen_agent *agent, uint32_t index, enum rowen_offence offence, pid_t offender) {
     struct rowen_slot *slot = &agent->pods[index];
     if (!slot->known || slot->held) return;

@@ -58,6 +58,9 @@ static int32_t make_page(struct rowen_agent *agent, const uint64_t *cpus) {
 
 static void release(struct rowen_agent *agent) {
     rowen_backstop_dismiss(agent);
+    /* Nobody runs on beside requests without the limit. */
+    if (agent->share) rowen_close_gate(agent->page, false);
+    if (agent->state) rowen_share_lift(agent);
     ROWEN_FOR_MEMBERS(agent, member) rowen_agent_forget(member);
     for (uint32_t i = 0; i < agent->slots; i++)
         if (agent->pods[i].known) rowen_cgroup_close(&agent->pods[i].cgroup);

@@ -7,12 +7,19 @@
 
 #define ROWEN_STATE_MAGIC 0x45544154534e5752ull
 
+/* What a slot's pod might use of its CPUs before the agent lowered that. */
+struct rowen_found_limit {
+    int64_t quota_us, period_us;
+    uint64_t pod;
+    _Atomic bool lowered; /* written after the others: the agent may be killed in between */
+};
+
 /* Only agents map it, one at a time: what a restarted one goes on with. */
 struct rowen_state {
     uint64_t magic;
     uint64_t size;
-    _Atomic uint64_t idle_ns;      /* gate open with an engine attached */
-    _Atomic uint64_t harvested_ns; /* gate open with a tenant attached */
+    _Atomic uint64_t idle_ns;      /* gate open with an engine attached, by the share */
+    _Atomic uint64_t harvested_ns; /* gate open with a tenant attached, by the share */
     _Atomic uint64_t preemptions;  /* closes for a request that stopped a tenant */
     _Atomic uint64_t backstops;
     _Atomic uint64_t transitions_made;
@@ -20,6 +27,8 @@ struct rowen_state {
     struct rowen_account accounts[ROWEN_TENANT_SLOTS];
     struct rowen_request requests[ROWEN_RING];
     struct rowen_transition transitions[ROWEN_RING];
+    _Atomic uint64_t shared_ns; /* gate open at a share with an engine attached */
+    struct rowen_found_limit limits[ROWEN_TENANT_SLOTS];
 };
 
 enum rowen_member_state { ROWEN_FREE = 0, ROWEN_ATTACHED, ROWEN_LOOSE };
@@ -98,6 +107,7 @@ struct rowen_agent {
     uint64_t acknowledged_ns;
     bool marked; /* the pods' CPU time was noted since, or when the last of them had to have acknowledged */
     uint32_t reason;
+    uint32_t share; /* tenths that the gate was opened for; 0: for all, or its close was seen */
     uint64_t memory_ns; /* when the gate was last closed for memory alone */
 };
 
@@ -146,9 +156,23 @@ void rowen_backstop_release(struct rowen_agent *agent);
 void rowen_backstop_adopt(struct rowen_agent *agent, uint32_t slot, uint64_t pod, const struct rowen_cgroup *cgroup);
 /* The slot has no pod any more; the one that it had is let go. */
 void rowen_backstop_forget(struct rowen_agent *agent, uint32_t slot);
+/* Whether a pod has a slot of another of these devices, too. */
+bool rowen_backstop_elsewhere(const struct rowen_agent *agent, uint64_t pod);
 /* The devices that this process serves know of each other: a pod may be on several of them. */
 void rowen_backstop_enlist(struct rowen_agent *agent);
 void rowen_backstop_dismiss(struct rowen_agent *agent);
+
+/* share.c: tenths of the device that its engine can do without, with the requests that the gate word counts; 0: none. */
+uint32_t rowen_share_said(struct rowen_agent *agent, uint64_t gate);
+/* Has the kernel limit the pods to so many tenths, together. False: it cannot be done, and none of them is limited. */
+bool rowen_share_limit(struct rowen_agent *agent, uint32_t tenths);
+/* While the gate is open at a share: whether it is still the one that is said, and may be had. */
+bool rowen_share_holds(struct rowen_agent *agent);
+void rowen_share_lift(struct rowen_agent *agent);
+/* Before a slot's pod is forgotten, or has another. A share that is open is divided anew. */
+void rowen_share_forget(struct rowen_agent *agent, uint32_t slot);
+/* The slot has its pod, which the last agent may have left limited. */
+void rowen_share_adopt(struct rowen_agent *agent, uint32_t slot);
 
 /* memory.c: whether every thread of offline work stands still, as far as is known. Only the device's thread opens the
  * gate: until it does so, those who stand do not go on. */

@@ -59,8 +59,25 @@ static int32_t open_v2(struct rowen_cgroup *cgroup) {
     return cgroup->kill < -1 ? cgroup->kill : 0;
 }
 
-int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, const char *cpuacct) {
-    *cgroup = (struct rowen_cgroup){-1, -1, -1, -1, -1, -1, 0};
+/* Best effort: without these files the tree is stopped and let go as ever. */
+static void open_limit(struct rowen_cgroup *cgroup, const char *cpu) {
+    if (cgroup->version == 2) {
+        cgroup->quota = open_file(cgroup->directory, "cpu.max", O_RDWR);
+    } else {
+        int32_t directory = cpu ? open_file(AT_FDCWD, cpu, O_RDONLY | O_DIRECTORY) : -1;
+        if (directory < 0) return;
+        cgroup->quota = open_file(directory, "cpu.cfs_quota_us", O_RDWR);
+        cgroup->period = open_file(directory, "cpu.cfs_period_us", O_RDWR);
+        close(directory);
+    }
+    if (cgroup->quota < 0) cgroup->quota = -1;
+    if (cgroup->period < 0) cgroup->period = -1;
+}
+
+static const struct rowen_cgroup none = {-1, -1, -1, -1, -1, -1, 0, -1, -1};
+
+int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, const char *cpuacct, const char *cpu) {
+    *cgroup = none;
     int32_t status = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
     if (status < 0) return status;
     cgroup->directory = status;
@@ -69,6 +86,7 @@ int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, co
         cgroup->version = (uint32_t)status;
         if ((cgroup->version == 1) != (cpuacct != NULL)) status = -EINVAL;
         else status = cgroup->version == 1 ? open_v1(cgroup, cpuacct) : open_v2(cgroup);
+        if (status == 0) open_limit(cgroup, cpu);
     }
     if (status < 0) rowen_cgroup_close(cgroup);
     return status;
@@ -76,11 +94,11 @@ int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, co
 
 void rowen_cgroup_close(struct rowen_cgroup *cgroup) {
     if (cgroup->state == cgroup->request) cgroup->state = -1;
-    const int32_t open[] = {cgroup->directory, cgroup->request, cgroup->state,
-                            cgroup->usage,     cgroup->system,  cgroup->kill};
+    const int32_t open[] = {cgroup->directory, cgroup->request, cgroup->state, cgroup->usage,
+                            cgroup->system,    cgroup->kill,    cgroup->quota, cgroup->period};
     for (size_t i = 0; i < sizeof open / sizeof *open; i++)
         if (open[i] >= 0) close(open[i]);
-    *cgroup = (struct rowen_cgroup){-1, -1, -1, -1, -1, -1, 0};
+    *cgroup = none;
 }
 
 static int32_t put(int fd, const char *text) {

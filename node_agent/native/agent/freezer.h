@@ -40,11 +40,15 @@ struct rowen_cgroup {
     int32_t system;  /* cpuacct.usage_sys; -1 with version 2 */
     int32_t kill;    /* cgroup.kill; -1 before Linux 5.14 and with version 1 */
     uint32_t version;
+    int32_t quota;  /* cpu.cfs_quota_us or cpu.max; -1: the tree's CPU time cannot be limited */
+    int32_t period; /* cpu.cfs_period_us; -1 with version 2 */
 };
 
-/* Version 1: the cgroup's directory of the freezer, and the one of cpuacct. Version 2: its directory, and NULL.
- * -EINVAL: they are no such directories. -ENOENT also for a hierarchy's root, which cannot be frozen. */
-ROWEN_API int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, const char *cpuacct);
+/* Version 1: the cgroup's directory of the freezer, and the one of cpuacct; and that of cpu, or NULL. Version 2: its
+ * directory, and NULL. -EINVAL: they are no such directories. -ENOENT also for a hierarchy's root, which cannot be
+ * frozen. */
+ROWEN_API int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, const char *cpuacct,
+                                    const char *cpu);
 ROWEN_API void rowen_cgroup_close(struct rowen_cgroup *cgroup);
 
 /* Asks for it, and returns; may be asked again. */
@@ -71,6 +75,17 @@ struct rowen_usage {
 };
 
 ROWEN_API int32_t rowen_cgroup_usage(const struct rowen_cgroup *cgroup, struct rowen_usage *usage);
+
+/* CPU time that the tree may use in each period; what is below it has less where it is limited itself. */
+struct rowen_limit {
+    int64_t quota_us; /* -1: any */
+    int64_t period_us;
+};
+
+/* -ENOTSUP: it cannot be limited. */
+ROWEN_API int32_t rowen_cgroup_limit(const struct rowen_cgroup *cgroup, struct rowen_limit *limit);
+/* -EINVAL also where something below has a higher limit of its own (version 1). */
+ROWEN_API int32_t rowen_cgroup_set_limit(const struct rowen_cgroup *cgroup, const struct rowen_limit *limit);
 
 /* Writes ids of processes in the tree, as many as fit, and returns how many there are. The ids are those of the
  * caller's PID namespace, which has to be the host's: a process that it does not show is missing (version 1) or 0.

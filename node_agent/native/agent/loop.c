@@ -27,12 +27,14 @@ static struct rowen_transition *current_transition(struct rowen_agent *agent) {
     return rowen_transition_at(agent->state, atomic_load(&agent->state->transitions_made));
 }
 
-/* Counts open time up to `until`. */
+/* Counts open time up to `until`, by the share. */
 static void account(struct rowen_agent *agent, uint64_t until) {
     if (until <= agent->accounted_ns) return;
     uint64_t passed = until - agent->accounted_ns;
     agent->accounted_ns = until;
     struct rowen_state *state = agent->state;
+    if (agent->share && atomic_load(&agent->engines)) atomic_fetch_add(&state->shared_ns, passed);
+    if (agent->share) passed = passed * agent->share / ROWEN_WHOLE;
     if (atomic_load(&agent->engines)) atomic_fetch_add(&state->idle_ns, passed);
     if (atomic_load(&agent->page->tenants)) atomic_fetch_add(&state->harvested_ns, passed);
     for (uint32_t i = 0; i < agent->slots; i++)
@@ -56,12 +58,19 @@ static void begin_transition(struct rowen_agent *agent, uint32_t gate) {
     struct rowen_state *state = agent->state;
     uint64_t closed = closed_at(&agent->page->block);
     account(agent, closed);
+    if (agent->share) {
+        /* Those who are out of time until the next period might be late to acknowledge. */
+        rowen_share_lift(agent);
+        agent->reason = ROWEN_SHARED;
+        agent->share = 0;
+    }
     uint64_t number = atomic_load(&state->transitions_made) + 1;
     struct rowen_transition *transition = rowen_transition_at(state, number);
     atomic_store(&transition->number, 0);
     atomic_store(&transition->closed_ns, closed);
     atomic_store(&transition->ack_ns, 0);
     atomic_store(&transition->opened_ns, 0);
+    atomic_store(&transition->share, 0);
     atomic_store(&transition->tenants, 0);
     atomic_store(&transition->reason, agent->reason);
     atomic_store(&transition->number, number);
@@ -84,13 +93,20 @@ static bool lease_valid(struct rowen_agent *agent, uint64_t now) {
     return atomic_load(&agent->page->block.lease_until_ns) > now;
 }
 
-static void open_gate(struct rowen_agent *agent, uint64_t word, uint64_t now) {
+/* `share`: tenths of the device, to which the pods are limited; 0: all of it. */
+static void open_gate(struct rowen_agent *agent, uint64_t word, uint64_t now, uint32_t share) {
     struct rowen_gate_block *block = &agent->page->block;
     if (agent->pool) rowen_pool_settle(agent->pool);
+    atomic_store(&agent->page->share, share);
     uint64_t next = (word & ~(uint64_t)UINT32_MAX) | (uint32_t)((uint32_t)word + 1);
-    if (!atomic_compare_exchange_strong(&block->gate, &word, next)) return;
+    if (!atomic_compare_exchange_strong(&block->gate, &word, next)) {
+        rowen_share_lift(agent);
+        return;
+    }
     atomic_store(&block->opened_at_ns, now);
     agent->accounted_ns = now;
+    agent->share = share;
+    atomic_store(&current_transition(agent)->share, share);
     atomic_store(&current_transition(agent)->opened_ns, now);
     rowen_backstop_release(agent);
     rowen_wake(rowen_gate_futex(agent->page), true);
@@ -107,31 +123,59 @@ static uint64_t cooldown(struct rowen_agent *agent, uint64_t now) {
 /* What a pod has for itself is in use already: it cannot wait for the next request, as an engine's headroom can. */
 static bool lacks_memory(struct rowen_agent *agent) { return agent->pool && rowen_pool_lacks(agent->pool); }
 
-/* The wake rule: opens after the device has been idle for the cooldown without a break; else waits a while. */
+/* Beside requests that headroom cannot wait either: the next stop may be far. */
+static bool owes_memory(struct rowen_agent *agent) { return agent->pool && rowen_pool_owes(agent->pool); }
+
+/* The wake rule: for all of the device the gate opens once that has been idle for the cooldown without a break.
+ * Nanoseconds until then, with nothing in flight; 0: now. */
+static uint64_t until_idle(struct rowen_agent *agent, uint64_t now) {
+    uint64_t quiet = cooldown(agent, now), from = rowen_agent_idle_since(agent);
+    if (from > now) from = now; /* an engine's word */
+    if (from < agent->quiet_from_ns) from = agent->quiet_from_ns;
+    if (from < agent->settled_ns) from = agent->settled_ns;
+    return from + quiet > now ? from + quiet - now : 0;
+}
+
+/* Opens by the wake rule, or beside requests at the share that the engine says; else waits a while. */
 static struct pause open_or_wait(struct rowen_agent *agent) {
     struct rowen_gate_block *block = &agent->page->block;
     uint32_t events = atomic_load(&block->events);
     /* In this order: a request that arrives after the word was read makes the swap in open_gate() fail. */
     uint64_t word = atomic_load(&block->gate);
     uint32_t busy = rowen_agent_in_flight(agent);
-    uint64_t idle_since = rowen_agent_idle_since(agent);
     uint64_t now = rowen_now();
-    if (idle_since > now) idle_since = now; /* an engine's word */
-    uint64_t quiet = cooldown(agent, now);
+    uint64_t idle_in = until_idle(agent, now);
     uint64_t wait = rowen_backstop_watch(agent, now);
     atomic_store(&agent->in_flight, busy);
-    if (busy == 0 && atomic_load(&agent->engines) && lease_valid(agent, now)) {
-        uint64_t quiet_from = idle_since > agent->quiet_from_ns ? idle_since : agent->quiet_from_ns;
-        if (quiet_from < agent->settled_ns) quiet_from = agent->settled_ns;
-        if (now >= quiet_from + quiet) {
-            if (now < agent->acknowledged_ns + MEMORY_WAIT_NS && lacks_memory(agent))
-                return (struct pause){NULL, 0, ACK_POLL_NS};
-            open_gate(agent, word, now);
+    bool may_open = atomic_load(&agent->engines) && lease_valid(agent, now);
+    if (may_open && busy) {
+        uint32_t share = now < agent->settled_ns ? 0 : rowen_share_said(agent, word);
+        if (share && !owes_memory(agent) && rowen_share_limit(agent, share)) {
+            open_gate(agent, word, now, share);
             return (struct pause){0};
         }
-        if (quiet_from + quiet - now < wait) wait = quiet_from + quiet - now;
+    } else if (may_open && idle_in == 0) {
+        if (now < agent->acknowledged_ns + MEMORY_WAIT_NS && lacks_memory(agent))
+            return (struct pause){NULL, 0, ACK_POLL_NS};
+        open_gate(agent, word, now, 0);
+        return (struct pause){0};
+    } else if (may_open && idle_in < wait) {
+        wait = idle_in;
     }
     return (struct pause){&block->events, events, wait < SCAN_NS ? wait : SCAN_NS};
+}
+
+/* Closes when another share is said, when the engine wants memory, and when it is idle: then all of the device may be
+ * had. */
+static struct pause serve_share(struct rowen_agent *agent, uint32_t gate, uint64_t now) {
+    uint32_t busy = rowen_agent_in_flight(agent);
+    uint64_t wait = busy ? SCAN_NS : until_idle(agent, now);
+    atomic_store(&agent->in_flight, busy);
+    if (busy && !rowen_share_holds(agent)) wait = 0;
+    if (wait && !owes_memory(agent))
+        return (struct pause){rowen_gate_futex(agent->page), gate, wait < SCAN_NS ? wait : SCAN_NS};
+    rowen_close_gate(agent->page, false);
+    return (struct pause){0};
 }
 
 static struct pause serve_open(struct rowen_agent *agent, uint32_t gate) {
@@ -140,6 +184,7 @@ static struct pause serve_open(struct rowen_agent *agent, uint32_t gate) {
     account(agent, now);
     if (!lease_valid(agent, now)) agent->reason = ROWEN_LEASE;
     else if (!atomic_load(&agent->engines)) agent->reason = ROWEN_DETACHED;
+    else if (agent->share) return serve_share(agent, gate, now);
     else if (rowen_agent_in_flight(agent) == 0) {
         if (now - agent->memory_ns < MEMORY_PERIOD_NS || !lacks_memory(agent))
             return (struct pause){rowen_gate_futex(agent->page), gate, SCAN_NS};
@@ -189,7 +234,8 @@ static void serve_memory(struct rowen_agent *agent, bool stopped) {
     if (agent->pool) rowen_pool_serve(agent->pool, stopped, rowen_now());
 }
 
-/* With a pool, events count while the gate is open too: an engine may want memory. */
+/* Events count while the gate is open, too, where an engine may want memory, or beside a share turn idle or want
+ * another. */
 static void wait(struct rowen_agent *agent, const struct pause *pause, uint32_t events) {
     _Atomic uint32_t nothing = 0;
     if (!pause->word) {
@@ -198,7 +244,8 @@ static void wait(struct rowen_agent *agent, const struct pause *pause, uint32_t 
     }
     _Atomic uint32_t *words[2] = {pause->word, &agent->page->block.events};
     uint32_t values[2] = {pause->value, events};
-    rowen_wait_any(words, values, agent->pool && words[0] != words[1] ? 2 : 1, pause->timeout_ns);
+    bool both = words[0] != words[1] && (agent->pool || agent->share);
+    rowen_wait_any(words, values, both ? 2 : 1, pause->timeout_ns);
 }
 
 void *rowen_agent_loop(void *argument) {
@@ -216,7 +263,8 @@ void *rowen_agent_loop(void *argument) {
         bool stopped = agent->pool && rowen_agent_stopped(agent, rowen_now());
         pthread_mutex_unlock(&agent->lock);
         serve_memory(agent, stopped);
-        if (pause.timeout_ns) wait(agent, &pause, events);
+        bool hurries = agent->share && owes_memory(agent);
+        if (pause.timeout_ns && !hurries) wait(agent, &pause, events);
     }
     return NULL;
 }

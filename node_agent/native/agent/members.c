@@ -96,13 +96,15 @@ void rowen_agent_dismiss(struct rowen_agent *agent, uint32_t member) {
 }
 
 int32_t rowen_agent_set_pod(struct rowen_agent *agent, uint32_t slot, uint64_t pod, const char *directory,
-                            const char *cpuacct) {
+                            const char *cpuacct, const char *cpu) {
     if (slot >= agent->slots) return -EINVAL;
     struct rowen_cgroup cgroup;
-    int32_t error = rowen_cgroup_open(&cgroup, directory, cpuacct);
+    int32_t error = rowen_cgroup_open(&cgroup, directory, cpuacct, cpu);
     if (error) return error;
     pthread_mutex_lock(&agent->lock);
+    rowen_share_forget(agent, slot);
     rowen_backstop_adopt(agent, slot, pod, &cgroup);
+    rowen_share_adopt(agent, slot);
     pthread_mutex_unlock(&agent->lock);
     return 0;
 }
@@ -114,6 +116,7 @@ int32_t rowen_agent_reset(struct rowen_agent *agent, uint32_t slot) {
     ROWEN_FOR_MEMBERS(agent, member)
         if (member->slot == (int32_t)slot) result = -EBUSY;
     if (result == 0) {
+        rowen_share_forget(agent, slot);
         rowen_backstop_forget(agent, slot);
         memset(&agent->state->accounts[slot], 0, sizeof agent->state->accounts[slot]);
     }

@@ -71,7 +71,10 @@ static uint32_t preemptions_between(struct rowen_state *state, uint64_t begin, u
         const struct rowen_transition *transition = rowen_transition_at(state, number);
         uint64_t closed = atomic_load((_Atomic uint64_t *)&transition->closed_ns);
         if (closed < begin) break;
-        if (closed <= end && atomic_load((_Atomic uint32_t *)&transition->tenants)) count++;
+        /* Beside a share nobody's work waited for those who had to stop. */
+        bool stopped = atomic_load((_Atomic uint32_t *)&transition->tenants) &&
+                       atomic_load((_Atomic uint32_t *)&transition->reason) != ROWEN_SHARED;
+        count += closed <= end && stopped;
     }
     return count;
 }

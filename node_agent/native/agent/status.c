@@ -35,7 +35,9 @@ void rowen_agent_status(struct rowen_agent *agent, struct rowen_status *status) 
         .online_attached = agent->engines,
         .in_flight = agent->in_flight,
         .tenants = agent->page->tenants,
+        .shared_ns = state->shared_ns,
     };
+    if (!rowen_closed(status->gate)) status->share = agent->share;
     memcpy(status->accounts, state->accounts, sizeof status->accounts);
     add_compositions(agent, status);
     pthread_mutex_unlock(&agent->lock);

@@ -77,6 +77,46 @@ void rowen_online_composition(uint64_t step_ns, uint32_t decode_rows, uint32_t p
     pthread_mutex_unlock(&rowen_engine.lock);
 }
 
+/* Less than is open is had at once. More, or the same again, is the agent's to give: it may be open for less, as another
+ * engine said that. */
+static void say_share(struct rowen_engine_place *place, uint32_t tenths) {
+    struct rowen_device_page *device = place->link.device;
+    uint64_t busy = atomic_load(&device->block.gate) >> 32, said = busy << 32 | (1 + tenths);
+    bool news = atomic_exchange(&place->link.member->share, said) != said;
+    /* After that: either this call sees that the gate is open, or the agent sees its word. */
+    bool closed = rowen_closed(rowen_gate(device));
+    uint32_t open = atomic_load(&device->share);
+    if (!closed && open > tenths) rowen_close_gate(device, false);
+    else if (news && (closed ? tenths : open)) rowen_engine_tell(place);
+}
+
+void rowen_online_share(uint32_t tenths) {
+    if (tenths >= ROWEN_WHOLE) tenths = ROWEN_WHOLE - 1;
+    pthread_mutex_lock(&rowen_engine.lock);
+    ROWEN_FOR_ATTACHED(place) say_share(place, tenths);
+    pthread_mutex_unlock(&rowen_engine.lock);
+}
+
+static uint32_t granted_by(const struct rowen_device_page *device) {
+    uint32_t gate = rowen_gate(device);
+    uint32_t share = atomic_load((_Atomic uint32_t *)&device->share);
+    uint64_t lease = atomic_load((_Atomic uint64_t *)&device->block.lease_until_ns);
+    /* The share is that of the opening which was seen. */
+    if (rowen_closed(gate) || rowen_gate(device) != gate || lease <= rowen_now()) return 0;
+    return share ? share : ROWEN_WHOLE;
+}
+
+uint32_t rowen_online_granted(void) {
+    uint32_t least = ROWEN_WHOLE;
+    bool any = false;
+    ROWEN_FOR_ATTACHED(place) {
+        uint32_t granted = granted_by(place->link.device);
+        if (granted < least) least = granted;
+        any = true;
+    }
+    return any ? least : 0;
+}
+
 struct request {
     uint64_t begin_ns, end_ns, ttft_ns, tpot_ns;
     uint32_t output_tokens, tenant_present;

@@ -20,6 +20,8 @@ class TransitionView(BaseModel):
     opened: float | None
     latency_seconds: float | None
     tenants: int
+    share: float | None
+    """Fraction of the device that it was opened for; None: all of it."""
 
 
 class RequestView(BaseModel):
@@ -90,6 +92,7 @@ def _timeline(closings: Sequence[Closing], requests: Sequence[Request], since: f
                 opened=unix(closing.opened),
                 latency_seconds=None if closing.acknowledged is None else closing.acknowledged - closing.closed,
                 tenants=closing.tenants,
+                share=closing.share,
             )
             for closing in closings
             if closing.opened is None or closing.opened + offset >= since

@@ -36,6 +36,15 @@ class Online(Protocol):
     def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:
         """A request ends now; it began at `begin_ns` (CLOCK_MONOTONIC). The agent counts the stops in between."""
 
+    def share(self, tenths: int) -> None:
+        """Offline work may have so many tenths of the devices, 9 at most, beside the requests that are in flight now.
+
+        0: none. The next request ends it: to be said again in every step.
+        """
+
+    def granted(self) -> int:
+        """Tenths of the devices that offline work may use now; 10: all of them, 0: it stands still."""
+
     def tenants(self) -> int:
         """Offline processes on the devices now; one on several counts with each."""
 
@@ -77,6 +86,13 @@ class NativeOnline(Online):
         self._record = library.rowen_online_record
         self._record.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self._record.restype = None
+        # A library of an earlier release has no shares: its gates are closed while requests are in flight.
+        self._share = getattr(library, "rowen_online_share", None)
+        self._granted = getattr(library, "rowen_online_granted", None)
+        if self._share is not None:
+            self._share.argtypes, self._share.restype = [ctypes.c_uint32], None
+        if self._granted is not None:
+            self._granted.argtypes, self._granted.restype = [], ctypes.c_uint32
         self._tenants = library.rowen_online_tenants
         self._tenants.argtypes, self._tenants.restype = [], ctypes.c_uint32
         self._pin = library.rowen_online_pin
@@ -110,6 +126,15 @@ class NativeOnline(Online):
     @override
     def record(self, begin_ns: int, ttft_ns: int, tpot_ns: int, output_tokens: int, tenant_present: bool) -> None:
         self._record(begin_ns, ttft_ns, tpot_ns, output_tokens, int(tenant_present))
+
+    @override
+    def share(self, tenths: int) -> None:
+        if self._share is not None:
+            self._share(tenths)
+
+    @override
+    def granted(self) -> int:
+        return int(self._granted()) if self._granted is not None else 0
 
     @override
     def tenants(self) -> int:

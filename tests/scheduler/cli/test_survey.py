@@ -24,6 +24,7 @@ from rowen.scheduler.cli.heartbeats import heartbeat_fields
 from rowen.scheduler.cli.survey import Overview
 from rowen.scheduler.cli.tables import cut, device_lines, show_overview
 
+SPATIAL = {"share": 0.375, "openFraction": 0.25}
 POOL = {"fixed": 2**20, "used": 3 * 2**20, "ahead": 0, "offline": 2**29, "free": 5}
 
 
@@ -158,14 +159,16 @@ async def test_every_device_with_whose_its_memory_is(
     found = await stage.client.call("GET", NODE_HARVESTS.path(None, node))
     (device,) = found["status"]["devices"]
     tenant = stage.tenant("j-1", 1, 1.0) | {"job": "j"}
-    status = {**found["status"], "devices": [{**device, "pool": POOL, "tenants": [tenant]}]}
+    status = {**found["status"], "devices": [{**device, "pool": POOL, "spatial": SPATIAL, "tenants": [tenant]}]}
     body = {"apiVersion": API_VERSION, "kind": "NodeHarvest", "metadata": {"name": node}, "status": status}
     await apply_status(stage.client, NODE_HARVESTS, body, manager="test")
     listed = json.loads(await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", "-o", "json"))
     (row,) = [entry for entry in listed if entry["node"] == node]
     assert (row["device"], row["idle"], row["harvested"], row["pool"]) == ("cpu0", 0.8, 0.0, POOL)
     assert (row["service"], row["tenants"]) == (f"{stage.namespace}/chat", [f"{stage.namespace}/j"])
-    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", "-", f"{stage.namespace}/j"]
+    assert row["spatial"] == SPATIAL
+    share = ["38%,", "25%", "of", "the", "time"]
+    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", "-", *share, f"{stage.namespace}/j"]
     for arguments, memory in ((["--node", node], []), (["-o", "wide"], ["1Mi", "3Mi", "0", "512Mi", "5"])):
         text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", *arguments)
         (line,) = [line for line in text.splitlines() if line.startswith(node)]
@@ -181,14 +184,16 @@ def device(node: str) -> dict[str, Any]:
     return {
         "node": node, "device": "gpu0", "type": "nvidia-h200", "harvestable": True, "idle": 0.5, "harvested": 0.25,
         "pool": POOL, "service": "team/chat", "tenants": ["team-b/one", "team-b/two"],
-        "riders": [], "coServing": None, "heartbeatSecondsAgo": 28.4, "silent": True,
+        "riders": [], "coServing": None, "spatial": None, "heartbeatSecondsAgo": 28.4, "silent": True,
     }  # fmt: skip
 
 
 def test_a_device_is_one_line_however_narrow_the_terminal_is() -> None:
     assert device_lines([device(LONG)]) == [
-        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   HEARTBEAT      SERVICE     SEATS   TENANTS",
-        f"{LONG}   gpu0     nvidia-h200   50%    25%         28s (silent)   team/chat   -       team-b/one,team-b/two",
+        f"NODE{' ' * 44}   DEVICE   TYPE          IDLE   HARVESTED   HEARTBEAT      SERVICE     SEATS   SHARE   "
+        "TENANTS",
+        f"{LONG}   gpu0     nvidia-h200   50%    25%         28s (silent)   team/chat   -       -       "
+        "team-b/one,team-b/two",
     ]
     heading, row = device_lines([device(LONG)], wide=True)
     assert heading.split()[-5:] == ["FIXED", "ONLINE", "AHEAD", "OFFLINE", "FREE"]
@@ -198,9 +203,15 @@ def test_a_device_is_one_line_however_narrow_the_terminal_is() -> None:
 def test_a_device_says_who_rides_and_how_much() -> None:
     rates = {"seats": 8, "forwardTokensPerSecond": 100.0, "soloTokensPerSecond": 20.0, "rowTokensPerSecond": 3.4}
     ridden = {**device("n"), "riders": ["team-b/one"], "coServing": {**rates, "backwardTokensPerSecond": 120.0}}
-    assert device_lines([ridden])[1].endswith("team/chat   1/8, 123 tokens/s   team-b/one (rides),team-b/two")
+    assert device_lines([ridden])[1].endswith("team/chat   1/8, 123 tokens/s   -       team-b/one (rides),team-b/two")
     ended = {**device("n"), "coServing": {**rates, "ended": "out of memory"}}
     assert "   ended: out of memory   " in device_lines([ended])[1]
+
+
+def test_a_device_says_how_much_of_it_is_open_beside_requests() -> None:
+    shared = {**device("n"), "spatial": {"share": 0.4, "openFraction": 0.125}}
+    heading, row = device_lines([shared])
+    assert row[heading.index("SHARE") :] == "40%, 12% of the time   team-b/one,team-b/two"
 
 
 def test_a_node_is_one_line_without_a_terminal() -> None:

@@ -14,6 +14,7 @@ from rowen.crds.base import ApiModel, ReadModel, Timestamp, quantity_text
 from rowen.crds.harvest.busy import MOST_TEXT, BusyCells, BusyGrid, decode
 from rowen.crds.harvest.co_serving import CoServing, StepFigures, TenantMode
 from rowen.crds.harvest.latency_counts import RequestCounts
+from rowen.crds.harvest.spatial import Spatial
 from rowen.crds.text.parts import checked, unpacked
 from rowen.crds.text.texts import IdleText, PodRef
 
@@ -78,8 +79,8 @@ class OfflineTenant(ReadModel):
     tokens: int = 0
     """Tokens processed by this pod so far."""
     granted_seconds: float = 0.0
-    """Time for which this pod could run so far, between its first and its last token; of one that rides, for which it
-    was joined with the engine."""
+    """Time for which this pod could run so far, between its first and its last token, beside requests by the share; of
+    one that rides, for which it was joined with the engine."""
     preemptions: int = 0
     """Times this pod was stopped."""
     backstops: int = 0
@@ -135,19 +136,20 @@ class DeviceHarvest(ReadModel):
     gate_open: bool
     """Whether offline work may compute at the moment of the report."""
     idle_fraction: Annotated[float, Field(ge=0.0, le=1.0)]
-    """Fraction of the window in which offline work may run, cooldowns taken off."""
+    """Fraction of the window in which offline work may run, cooldowns taken off; time beside requests counts by the
+    share of the device that is open."""
     harvested_fraction: Annotated[float, Field(ge=0.0, le=1.0)]
-    """Fraction of the window in which offline work did run."""
+    """Fraction of the window in which offline work did run, likewise."""
     covered_seconds: Annotated[float, Field(ge=0.0)] | None = None
     """Time that the two fractions cover, where that is less than the window: after an engine has attached."""
     idles: Annotated[list[IdleText], Field(max_length=4)] = []
     """The same over longer windows, an hour and a day, as far as the agent has seen them, as `0.6248/3600s`: the
     fraction, and the time that it covers; the shortest first."""
     busy: Annotated[str, Field(max_length=MOST_TEXT, pattern="^~?[A-Za-z0-9+/]*={0,2}$")] | None = None
-    """When the gate was closed, for alignment, in cells of `busyGrid`, as base64: a bit for each cell, the oldest in
-    the lowest bit of the first byte; or, where that is shorter, after `~` the lengths of the stretches, the oldest
-    first and the last left out, in turn idle and busy, each as a number of seven bits a byte, the lowest first, with
-    the eighth set in all its bytes but the last."""
+    """When the gate was closed, or open for a share of the device alone, for alignment, in cells of `busyGrid`, as
+    base64: a bit for each cell, the oldest in the lowest bit of the first byte; or, where that is shorter, after `~`
+    the lengths of the stretches, the oldest first and the last left out, in turn idle and busy, each as a number of
+    seven bits a byte, the lowest first, with the eighth set in all its bytes but the last."""
     preemptions: int
     """Preemptions of offline work on it since the agent started."""
     available: (
@@ -164,6 +166,8 @@ class DeviceHarvest(ReadModel):
     """What the engine's steps were made of; absent where there were none, or it does not say."""
     co_serving: CoServing | None = None
     """What rides in the engine; absent where it takes no riders in, or is not there."""
+    spatial: Spatial | None = None
+    """What offline work might use of it beside requests; absent where that was nothing within the window."""
     tenants: Annotated[list[OfflineTenant], Field(max_length=24)] = []
     """Offline pods on it, behind its gate and in its engine."""
 

@@ -229,6 +229,13 @@ bool rowen_pool_lacks(struct rowen_pool *pool) {
     return lacks;
 }
 
+bool rowen_pool_owes(struct rowen_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    bool owes = pool->owes;
+    pthread_mutex_unlock(&pool->lock);
+    return owes;
+}
+
 int32_t rowen_pool_share(struct rowen_pool *pool, uint32_t number, uint32_t request, uint32_t limit) {
     struct rowen_member *member = enter(pool, number);
     if (!member) return -ENOENT;

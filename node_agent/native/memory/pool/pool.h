@@ -101,6 +101,8 @@ ROWEN_API void rowen_pool_fix(struct rowen_pool *pool, uint32_t handles);
 /* Whether, after the last round, offline members hold handles that are missing and in use beside them already: for the
  * fixed part, or by an engine that took them while there was no agent. Only a stop frees them. */
 ROWEN_API bool rowen_pool_lacks(struct rowen_pool *pool);
+/* The same of all that is missing, an engine's headroom too. */
+ROWEN_API bool rowen_pool_owes(struct rowen_pool *pool);
 /* What an offline member may own: at most `limit`; below `request` nothing is taken from it, and so much of the pool is
  * kept for it. Starts as 0 and 0. -EINVAL: not offline, request > limit, or limit above its capacity. */
 ROWEN_API int32_t rowen_pool_share(struct rowen_pool *pool, uint32_t member, uint32_t request, uint32_t limit);

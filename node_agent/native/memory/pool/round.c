@@ -104,8 +104,7 @@ static void clock_in(struct rowen_pool *pool, bool stopped, uint64_t now_ns) {
     pool->was_stopped = stopped;
 }
 
-static bool lacks(const struct rowen_pool *pool) {
-    if (pool->fixed >= pool->fixed_target && excess(pool) == 0) return false;
+static bool could_give(const struct rowen_pool *pool) {
     for (uint32_t i = 0; i < pool->count; i++) {
         const struct rowen_member *member = pool->members[i];
         if (!takes_part(member, ROWEN_OFFLINE)) continue;
@@ -113,6 +112,10 @@ static bool lacks(const struct rowen_pool *pool) {
         if (member->held > member->request || member->really > member->request) return true;
     }
     return false;
+}
+
+static bool lacks(const struct rowen_pool *pool) {
+    return (pool->fixed < pool->fixed_target || excess(pool) > 0) && could_give(pool);
 }
 
 uint32_t rowen_pool_serve(struct rowen_pool *pool, bool offline_stopped, uint64_t now_ns) {
@@ -131,6 +134,7 @@ uint32_t rowen_pool_serve(struct rowen_pool *pool, bool offline_stopped, uint64_
     rowen_round_offline(pool, missing);
     pool->deficit = missing;
     pool->lacks = lacks(pool);
+    pool->owes = missing && could_give(pool);
     pthread_mutex_unlock(&pool->lock);
     return missing;
 }

@@ -12,6 +12,7 @@ struct rowen_pool {
     uint32_t fixed; /* kept from all members */
     uint32_t fixed_target;
     bool lacks; /* handles that are in use already and that offline members hold, after the last round */
+    bool owes;  /* any that are missing and that offline members hold */
     uint64_t handle_bytes;
     bool huge;
     struct rowen_member *members[ROWEN_POOL_MEMBERS]; /* in the order in which they came */

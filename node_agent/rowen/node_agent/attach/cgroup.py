@@ -47,6 +47,8 @@ class PodCgroup:
     """The freezer's with cgroup v1; the pod's one directory with v2."""
     cpuacct: Path | None
     """With v1 the directory that accounts for CPU time."""
+    cpu: Path | None = None
+    """With v1 the directory by which CPU time is limited; None: it cannot be."""
 
 
 class CgroupsMissingError(OSError):
@@ -128,6 +130,7 @@ class Cgroups:
         """`root`: what the node has at /sys/fs/cgroup. Raises `CgroupsMissingError`."""
         self._proc = proc
         self._cpuacct: Path | None = None
+        self._cpu = root / "cpu"
         if (root / "cgroup.controllers").exists():
             self._base, self._controller = root, ""
         elif all((root / name / "cgroup.procs").exists() for name in (FREEZER, "cpuacct")):
@@ -171,5 +174,7 @@ class Cgroups:
             return None
         if self._cpuacct is None:
             return PodCgroup(uid, directory, None)
-        cpuacct = self._cpuacct / directory.relative_to(self._base)
-        return PodCgroup(uid, directory, cpuacct) if cpuacct.is_dir() else None
+        cpuacct, cpu = (base / directory.relative_to(self._base) for base in (self._cpuacct, self._cpu))
+        if not cpuacct.is_dir():
+            return None
+        return PodCgroup(uid, directory, cpuacct, cpu if cpu.is_dir() else None)

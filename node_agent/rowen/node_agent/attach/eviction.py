@@ -20,7 +20,7 @@ def kill(pod: PodCgroup) -> bool:
     library = agent_library()
     handle = CgroupHandle()
     cpuacct = os.fsencode(pod.cpuacct) if pod.cpuacct else None
-    error = library.rowen_cgroup_open(ctypes.byref(handle), os.fsencode(pod.directory), cpuacct)
+    error = library.rowen_cgroup_open(ctypes.byref(handle), os.fsencode(pod.directory), cpuacct, None)
     if error:
         return _is_gone(pod, error)
     try:

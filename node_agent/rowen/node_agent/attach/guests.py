@@ -16,7 +16,7 @@ class Gate(Protocol):
     def counts(self) -> DeviceCounts:
         """State and counters now."""
 
-    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None) -> None:
+    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None, cpu: Path | None) -> None:
         """Which pod has the slot, and its cgroup. Raises `OSError`."""
 
 
@@ -60,7 +60,7 @@ class Guests:
                 self._enter(slot, pod)
 
     def _enter(self, slot: int, pod: PodCgroup) -> None:
-        self._gate.set_pod(slot, pod_number(pod.uid), pod.directory, pod.cpuacct)
+        self._gate.set_pod(slot, pod_number(pod.uid), pod.directory, pod.cpuacct, pod.cpu)
         self._pods[slot] = pod
 
     def forget(self, slot: int) -> None:

@@ -60,8 +60,11 @@ class Gate(Protocol):
     def dismiss(self, number: int) -> None:
         """A member's process has ended."""
 
-    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None) -> None:
-        """Which pod has the slot, and its cgroup, by which it is stopped from outside. Raises `OSError`."""
+    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None, cpu: Path | None = None) -> None:
+        """Which pod has the slot, and its cgroup, by which it is stopped from outside. Raises `OSError`.
+
+        `cpu`: with version 1 where its CPU time can be limited.
+        """
 
     def reset(self, slot: int) -> bool:
         """Clears a slot for its next pod; False while a process is still attached."""

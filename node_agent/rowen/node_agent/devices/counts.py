@@ -59,6 +59,10 @@ class DeviceCounts:
     tenants: tuple[TenantCounts, ...]
     steps: StepSums = field(default_factory=StepSums)
     """What its engines' steps were made of since each of them began, as they say it; zeros: they do not."""
+    share: float | None = None
+    """Fraction of the device that the gate is open for now, beside requests; None: for all of it, or it is closed."""
+    shared_seconds: float = 0.0
+    """Open at a share; idle, harvested and open time count that by the share."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +88,5 @@ class Closing:
     opened: float | None
     tenants: int
     for_request: bool
+    share: float | None = None
+    """Of the device, that it was opened for; None: all of it."""

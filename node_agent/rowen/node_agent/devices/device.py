@@ -13,6 +13,7 @@ from rowen.node_agent.devices.library import (
     CPU_WORDS,
     ENGINE,
     RING_ENTRIES,
+    WHOLE,
     CpuMask,
     RequestEntry,
     Status,
@@ -168,12 +169,12 @@ class Device:
         """A member's process has ended."""
         self._library.rowen_agent_dismiss(self._handle, number)
 
-    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None) -> None:
+    def set_pod(self, slot: int, pod: int, freezer: Path, cpuacct: Path | None, cpu: Path | None = None) -> None:
         """Which pod has the slot, by a number of 64 bits that is the same on each of its devices, and its cgroup.
 
-        Raises `OSError`.
+        `cpu`: with version 1 where its CPU time can be limited. Raises `OSError`.
         """
-        directories = (os.fsencode(freezer), os.fsencode(cpuacct) if cpuacct else None)
+        directories = [os.fsencode(freezer), *(os.fsencode(each) if each else None for each in (cpuacct, cpu))]
         error = self._library.rowen_agent_set_pod(self._handle, slot, pod, *directories)
         if error:
             raise OSError(-error, os.strerror(-error), str(freezer))
@@ -195,6 +196,8 @@ class Device:
             decode_gap=_seconds(status.gap_ns),
             cooldown=_seconds(status.cooldown_ns),
             gate_open=status.gate % 2 == 0 and status.lease_until_ns > status.now_ns,
+            share=min(status.share, WHOLE) / WHOLE if status.share else None,
+            shared_seconds=_seconds(status.shared_ns),
             online_processes=status.online_attached,
             in_flight=status.in_flight,
             tenant_processes=status.tenants,
@@ -252,6 +255,7 @@ class Device:
                 opened=_seconds_or_none(transition.opened_ns),
                 tenants=transition.tenants,
                 for_request=transition.reason == 0,
+                share=transition.share / WHOLE if transition.share else None,
             )
             for transition in buffer[:count]
         ]

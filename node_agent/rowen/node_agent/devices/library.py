@@ -10,6 +10,8 @@ ABI_VERSION = 2
 TENANT_SLOTS = 16
 RING_ENTRIES = 4096
 CPU_WORDS = 16
+WHOLE = 10
+"""Tenths of a device."""
 ENGINE = -1
 
 
@@ -39,6 +41,8 @@ class Transition(ctypes.Structure):
         ("opened_ns", ctypes.c_uint64),
         ("tenants", ctypes.c_uint32),
         ("reason", ctypes.c_uint32),
+        ("share", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 
@@ -84,6 +88,9 @@ class Status(ctypes.Structure):
         ("step_ns", ctypes.c_uint64),
         ("decode_rows", ctypes.c_uint64),
         ("prefill_tokens", ctypes.c_uint64),
+        ("shared_ns", ctypes.c_uint64),
+        ("share", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 
@@ -91,7 +98,8 @@ class CgroupHandle(ctypes.Structure):
     """`struct rowen_cgroup`."""
 
     _fields_ = [
-        (name, ctypes.c_int32) for name in ("directory", "request", "state", "usage", "system", "kill", "version")
+        (name, ctypes.c_int32)
+        for name in ("directory", "request", "state", "usage", "system", "kill", "version", "quota", "period")
     ]
 
 
@@ -117,13 +125,13 @@ def load_library(path: Path) -> ctypes.CDLL:
         "rowen_agent_admit": (i32, [handle, i32, i32, i32, i32]),
         "rowen_agent_loosen": (None, [handle, u32]),
         "rowen_agent_dismiss": (None, [handle, u32]),
-        "rowen_agent_set_pod": (i32, [handle, u32, u64, text, text]),
+        "rowen_agent_set_pod": (i32, [handle, u32, u64, text, text, text]),
         "rowen_agent_reset": (i32, [handle, u32]),
         "rowen_agent_status": (None, [handle, ctypes.POINTER(Status)]),
         "rowen_agent_requests": (u32, [handle, u64, ctypes.POINTER(RequestEntry), u32]),
         "rowen_agent_transitions": (u32, [handle, u64, ctypes.POINTER(Transition), u32]),
         "rowen_raise": (i32, [i32]),
-        "rowen_cgroup_open": (i32, [ctypes.POINTER(CgroupHandle), text, text]),
+        "rowen_cgroup_open": (i32, [ctypes.POINTER(CgroupHandle), text, text, text]),
         "rowen_cgroup_close": (None, [ctypes.POINTER(CgroupHandle)]),
         "rowen_cgroup_kill": (i32, [ctypes.POINTER(CgroupHandle)]),
     }

@@ -111,4 +111,5 @@ class ServedDevice:
             engine=engine,
             riders=riders,
             steps=self.steps.span(),
+            spatial=self.window.spatial(),
         )

@@ -71,6 +71,7 @@ def _moved(old: DeviceHarvest, new: DeviceHarvest, window_seconds: float) -> boo
         or abs(new.harvested_fraction - old.harvested_fraction) >= _FRACTION
         or abs(_covered(new, window_seconds) - _covered(old, window_seconds)) >= _COVERED * window_seconds
         or any(abs(a.fraction - b.fraction) >= _FRACTION for a, b in zip(old.idles, new.idles, strict=True))
+        or _spatial_moved(old, new)
         or _memory_moved(old, new)
         or any(_latency_moved(a, b) for a, b in _latencies(old, new))
     )
@@ -78,6 +79,13 @@ def _moved(old: DeviceHarvest, new: DeviceHarvest, window_seconds: float) -> boo
 
 def _covered(device: DeviceHarvest, window_seconds: float) -> float:
     return window_seconds if device.covered_seconds is None else device.covered_seconds
+
+
+def _spatial_moved(old: DeviceHarvest, new: DeviceHarvest) -> bool:
+    before, after = ((each.share, each.open_fraction) if each else (0.0, 0.0) for each in (old.spatial, new.spatial))
+    # By the time alone, and by what that was worth: the share of a moment says little.
+    opened = abs(after[1] - before[1]) >= _FRACTION
+    return opened or abs(after[0] * after[1] - before[0] * before[1]) >= _FRACTION
 
 
 def _memory_moved(old: DeviceHarvest, new: DeviceHarvest) -> bool:

@@ -34,6 +34,8 @@ class Metrics:
         self._backstops = self._counter("rowen_backstops_total", "Pods that the kernel had to stop")
         self._request_preemptions = self._gauge("rowen_request_preemptions", "Most preemptions met by one request")
         self._open = self._gauge("rowen_device_gate_open", "1 while offline work may run")
+        self._share = self._gauge("rowen_device_spatial_share", "Fraction of it that is open beside requests now")
+        self._shared = self._counter("rowen_device_spatial_open_seconds_total", "Time in which it was open beside them")
         self._gap = self._gauge("rowen_decode_gap_seconds", "Decode gap that the cooldown is made from")
         self._cooldown = self._gauge("rowen_cooldown_seconds", "Idle time before offline work resumes")
         self._memory = Gauge(
@@ -89,10 +91,12 @@ class Metrics:
             (self._backstops, counts.backstops, before.backstops),
             (self._harvested, counts.harvested_seconds, before.harvested_seconds),
             (self._idle, counts.idle_seconds, before.idle_seconds),
+            (self._shared, counts.shared_seconds, before.shared_seconds),
         ):
             counter.labels(*labels).inc(max(0.0, now - then))
         self._request_preemptions.labels(*labels).set(per_request_max)
         self._open.labels(*labels).set(counts.gate_open)
+        self._share.labels(*labels).set(counts.share or 0.0)
         self._gap.labels(*labels).set(counts.decode_gap)
         self._cooldown.labels(*labels).set(counts.cooldown)
 

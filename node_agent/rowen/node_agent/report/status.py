@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import ceil, inf
+from math import ceil
 
 from rowen.crds.harvest.busy import BusyGrid, busy_cells, encode, grid
 from rowen.crds.harvest.co_serving import TenantMode
@@ -17,6 +17,7 @@ from rowen.crds.harvest.node_harvest import (
     PoolOwners,
     Quantiles,
 )
+from rowen.crds.harvest.spatial import Spatial
 from rowen.crds.text.digits import significant
 from rowen.crds.text.parts import packed
 from rowen.crds.text.texts import ObjectRef
@@ -26,6 +27,7 @@ from rowen.node_agent.kubelet.pods import Placements, PodView, telling_devices
 from rowen.node_agent.memory.trace import MemorySample, memory_trace
 from rowen.node_agent.report.idles import LongIdles
 from rowen.node_agent.report.latencies import Latencies, windows
+from rowen.node_agent.report.shares import until
 from rowen.node_agent.report.steps import Span, co_serving, step_figures
 from rowen.node_agent.ride.view import EngineView
 
@@ -60,6 +62,8 @@ class DeviceSnapshot:
     """Pods that ride in it."""
     steps: Span | None = None
     """What its engine's steps were made of over the window."""
+    spatial: Spatial | None = None
+    """What offline work might use of it beside requests over the window."""
 
 
 def quantiles(samples: Iterable[float]) -> Quantiles | None:
@@ -75,11 +79,11 @@ def quantiles(samples: Iterable[float]) -> Quantiles | None:
 
 
 def _busy(snapshot: DeviceSnapshot, grid: BusyGrid, unix_offset: float) -> str:
-    """When the gate was closed. One that is closed now is so until the grid's end, which lies a cell back at most."""
-    stretches = (
-        (closing.closed + unix_offset, inf if closing.opened is None else closing.opened + unix_offset)
-        for closing in snapshot.closings
-    )
+    """When the gate was closed. One that is closed now is so until the grid's end, which lies a cell back at most.
+
+    It is for jobs on several devices, which get all of a device or nothing: open at a share it is closed to them.
+    """
+    stretches = ((closing.closed + unix_offset, end + unix_offset) for closing, end in until(snapshot.closings))
     return encode(busy_cells(stretches, grid))
 
 
@@ -153,6 +157,7 @@ def device_harvest(
         online=_online(snapshot, served),
         steps=step_figures(snapshot.steps),
         co_serving=co_serving(snapshot.engine, snapshot.steps if snapshot.engine and snapshot.engine.sums else None),
+        spatial=snapshot.spatial,
         tenants=[
             *(_offline(pod, counts.tenants[slot]) for slot, pod in snapshot.placements.slots),
             *(_offline(pod, each, "CoServe") for pod, each in snapshot.riders),

@@ -1,15 +1,28 @@
 """What a device did over the last minutes."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
+from typing import NamedTuple
 
+from rowen.crds.harvest.spatial import Spatial
 from rowen.node_agent.devices.backend import Gate
 from rowen.node_agent.devices.counts import Closing, DeviceCounts, Request
 from rowen.node_agent.memory.trace import MemorySample
 from rowen.node_agent.report.idles import LongIdles
+from rowen.node_agent.report.shares import spatial, until
 
 _MOST_SAMPLES = 2048
+
+
+class _Sample(NamedTuple):
+    """The device's counters at a moment. Seconds."""
+
+    time: float
+    idle: float
+    harvested: float
+    shared: float
 
 
 class Window:
@@ -18,7 +31,7 @@ class Window:
     def __init__(self) -> None:
         self.requests: deque[Request] = deque()
         self.closings: deque[Closing] = deque()
-        self._samples: deque[tuple[float, float, float]] = deque()
+        self._samples: deque[_Sample] = deque()
         self.memory: deque[MemorySample] = deque()
         self.idles = LongIdles()
         self._request_cursor = 0
@@ -46,7 +59,8 @@ class Window:
             self._closing_cursor = ended[-1].number
         self.requests.extend(requests)
         self.closings.extend(self._since_attached(closings))
-        self._samples.append((counts.now, counts.idle_seconds, counts.harvested_seconds))
+        sample = _Sample(counts.now, counts.idle_seconds, counts.harvested_seconds, counts.shared_seconds)
+        self._samples.append(sample)
         self.idles.add(counts.now, counts.idle_seconds)
         self._forget(counts.now - seconds)
         return counts, requests, ended
@@ -73,36 +87,38 @@ class Window:
 
     def _since_attached(self, closings: Iterable[Closing]) -> Iterator[Closing]:
         """What of them lies after that; of one that began before it, nobody waited for the beginning."""
-        for closing in closings:
+        for closing, end in until(closings):
             if closing.closed >= self._since:
                 yield closing
-            elif closing.opened is None or closing.opened > self._since:
+            elif end > self._since:
                 yield replace(closing, closed=self._since, acknowledged=None)
 
     def _forget(self, before: float) -> None:
         while self.requests and self.requests[0].end < before:
             self.requests.popleft()
-        while self.closings and (self.closings[0].opened or before) < before:
+        over = sum(1 for _ in takewhile(lambda found: found[1] < before, until(self.closings)))
+        for _ in range(over):
             self.closings.popleft()
         # One sample at or before the beginning stays, so that the difference spans the whole window.
-        while len(self._samples) > 1 and self._samples[1][0] <= before:
+        while len(self._samples) > 1 and self._samples[1].time <= before:
             self._samples.popleft()
 
     @property
     def covered(self) -> float:
         """Seconds that the fractions speak of: the window, and less after an engine has attached."""
-        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
+        return self._samples[-1].time - self._samples[0].time if self._samples else 0.0
 
     def fractions(self) -> tuple[float, float]:
         """Fraction of the window in which offline work might run, and in which it did."""
-        return fractions(tuple(self._samples))
+        if self.covered <= 0.0:
+            return 0.0, 0.0
+        first, last = self._samples[0], self._samples[-1]
+        idle, harvested = (last.idle - first.idle) / self.covered, (last.harvested - first.harvested) / self.covered
+        return min(1.0, max(0.0, idle)), min(1.0, max(0.0, harvested))
 
-
-def fractions(samples: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Idle and harvested fraction from samples of (time, idle seconds, harvested seconds)."""
-    if not samples or samples[-1][0] <= samples[0][0]:
-        return 0.0, 0.0
-    span = samples[-1][0] - samples[0][0]
-    idle = (samples[-1][1] - samples[0][1]) / span
-    harvested = (samples[-1][2] - samples[0][2]) / span
-    return min(1.0, max(0.0, idle)), min(1.0, max(0.0, harvested))
+    def spatial(self) -> Spatial | None:
+        """What offline work might use of the device beside requests; None: nothing."""
+        if self.covered <= 0.0:
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        return spatial(self.closings, first.time, last.time, last.shared - first.shared)

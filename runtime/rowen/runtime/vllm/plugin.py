@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from rowen.crds.names import ENGINE_SOCKET_ENV, POOL_BYTES_ENV, RIDE_TERMS_ENV
+from rowen.crds.names import ENGINE_SOCKET_ENV, POOL_BYTES_ENV, RIDE_TERMS_ENV, SPATIAL_TERMS_ENV
 from rowen.runtime.log import get_logger
 
 log = get_logger()
@@ -50,6 +50,7 @@ def _install() -> None:
         log.warning("this version of vLLM was not tried with Rowen", vllm=__version__, tried=f"{TESTED_VERSION}x")
     pooled = _pooled(tested)
     co_serving = _co_serving(tested)
+    spatial = _spatial(tested)
 
     def built(app: FastAPI) -> Any:
         stack = build(app)
@@ -63,6 +64,8 @@ def _install() -> None:
         scheduler = pooled(config) if pooled else choose(config)
         if co_serving:
             scheduler = co_serving(scheduler)
+        if spatial:
+            scheduler = spatial(scheduler)
         try:
             waits = {"shortage_wait_seconds": SHORTAGE_WAIT_SECONDS} if pooled else {}
             return reporting(scheduler, **waits)
@@ -165,4 +168,29 @@ def _deferring(scheduler: type) -> type:
         return deferring(scheduler, Deferral(planner)) if terms and terms.defer_prefills and planner else scheduler
     except Exception as error:
         log.error("prompts are not deferred in this engine", error=f"{type(error).__name__}: {error}")
+        return scheduler
+
+
+def _spatial(tested: bool) -> Callable[[type], type] | None:
+    """With terms for it: tells how a scheduler becomes one that leaves offline work a share of the device."""
+    if not os.environ.get(SPATIAL_TERMS_ENV):
+        return None
+    if ":" in os.environ[ENGINE_SOCKET_ENV]:
+        log.error("nothing runs beside the requests of an engine on several devices")
+        return None
+    if not tested:
+        log.error("nothing runs beside the requests of this version of vLLM")
+        return None
+    return _with_shares
+
+
+def _with_shares(scheduler: type) -> type:
+    try:
+        from rowen.runtime.coserve.shared import spatial_terms
+        from rowen.runtime.vllm.spatial.scheduler import sharing
+
+        terms = spatial_terms()
+        return sharing(scheduler, terms) if terms else scheduler
+    except Exception as error:
+        log.error("nothing runs beside the requests of this engine", error=f"{type(error).__name__}: {error}")
         return scheduler

@@ -238,6 +238,7 @@ def _devices(raw: Raw, heard: Mapping[str, float], now: float) -> list[dict[str,
             "tenants": [_tenant(each) for each in device.tenants],
             "riders": [_tenant(each) for each in device.tenants if each.mode == CO_SERVE],
             "coServing": device.co_serving.to_wire() if device.co_serving else None,
+            "spatial": device.spatial.to_wire() if device.spatial else None,
             **heartbeat_fields(node, heard),
             "reportedSecondsAgo": reported,
         }

@@ -65,7 +65,7 @@ def _age(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds:.0f}s"
 
 
-_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "HEARTBEAT", "SERVICE", "SEATS", "TENANTS")
+_DEVICE_HEADINGS = ("NODE", "DEVICE", "TYPE", "IDLE", "HARVESTED", "HEARTBEAT", "SERVICE", "SEATS", "SHARE", "TENANTS")
 _OWNERS = {
     "FIXED": "fixed",
     "ONLINE": "used",
@@ -97,6 +97,12 @@ def _seats(device: Mapping[str, Any]) -> str | None:
     return f"{len(device['riders'])}/{found['seats']}, {rate:.0f} tokens/s"
 
 
+def _share(device: Mapping[str, Any]) -> str | None:
+    """What offline work might use of it beside requests, and for how much of the time; None: nothing."""
+    found = device["spatial"]
+    return f"{found['share']:.0%}, {found['openFraction']:.0%} of the time" if found else None
+
+
 def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
     if "problem" in device:
         return [device["node"], device["problem"], *[""] * (len(_DEVICE_HEADINGS) - 2 + (len(_OWNERS) if wide else 0))]
@@ -111,6 +117,7 @@ def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
         _heartbeat(device),
         device["service"],
         _seats(device),
+        _share(device),
         ",".join(f"{each} (rides)" if each in device["riders"] else each for each in device["tenants"]) or None,
         *(memory if wide else ()),
     ]

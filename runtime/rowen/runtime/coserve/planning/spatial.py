@@ -1,92 +1,128 @@
-"""Which share of a device an engine gets beside a tuner that runs at the same time (Harli, sections 5 and 6); pure.
+"""Which share of its device an engine leaves to offline work beside its requests (Harli, sections 5 and 6); pure.
 
-Shares are tenths. A step's time is predicted in two stages: alone on the engine's share (Eq. 2, a model for each
-share), and then times how much the tuner on its share slows it (Eq. 3, one model for all of them).
+A step's time is predicted in Harli's two stages: what it takes alone (Eq. 2, `Predictor`), times how much longer it
+takes beside offline work on its share (Eq. 3, `Slowdowns`). Shares are offline work's, in tenths of the device. The
+engine has none: it is never limited, and has whatever offline work does not use.
 """
 
-from dataclasses import dataclass
+from collections import Counter
 
+from rowen.crds.ride.terms import SpatialTerms
 from rowen.runtime.coserve.load import Load
-from rowen.runtime.coserve.planning.least_squares import LeastSquares
+from rowen.runtime.coserve.planning.margin import Margin
+from rowen.runtime.coserve.planning.predictor import Predictor
+from rowen.runtime.coserve.planning.slowdown import Slowdowns
 
-WHOLE = 10
-"""Shares of a device."""
-LEAST = 1
-"""That each of two who run at the same time has."""
-_SOLO_PRIOR = (0.02, 0.0005, 1e-6, 0.0005, 1e-6)
-"""Seconds of a step on the whole device, of a decode row and what it attends to, of a prompt's token and its."""
-_SLOWDOWN_PRIOR = (0.1, 0.02)
-"""Of each tenth that the engine has, and that the tuner has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Tenths of the device. Both together are `WHOLE` at most."""
-
-    engine: int
-    tuner: int
-    """0: it waits, or there is none."""
-    reason: str
-    """For people."""
+_RESERVE = 0.05
+"""Of the bound, that a larger share has to leave free: each change is a stop and an opening (some 0.3 ms), and small
+errors of the prediction are not to cause any."""
+_FIRST = 4
+"""Steps of each number of decoding requests that are alone, so that it is known what they take."""
+_PATIENCE = 512
+"""Decoding steps after which shares that were found too large may be tried again."""
+_GAPS = 16
+"""Gaps of which the mean is one observation: a request's TPOT is the mean of its gaps."""
+_MOST_RANGES = 4096
+_LEAST_SECONDS = 1e-6
 
 
-class SharePredictor:
-    """Learns what steps take on each share. Not for several threads."""
+class SharePlanner:
+    """Decides step by step. Not for several threads.
 
-    def __init__(self) -> None:
-        # A share that nothing was measured on is taken for as much slower as it is smaller.
-        self._solo = [
-            LeastSquares([value * WHOLE / share for value in _SOLO_PRIOR]) for share in range(LEAST, WHOLE + 1)
-        ]
-        self._slowdown = LeastSquares(_SLOWDOWN_PRIOR)
+    The largest share with which a decoding step's predicted time is within the TPOT's bound, times a margin that
+    feedback keeps (`Margin`): there it is closest below the bound (Harli, section 6). One that fits stays until a
+    larger one fits with some reserve. Beside offline work a share is a tenth above the largest one whose effect was
+    measured, at most.
 
-    def seconds(self, load: Load, engine: int, tuner: int) -> float:
-        """What a step takes on so many tenths, beside a tuner on so many (0: beside none)."""
-        alone = self._solo[engine - LEAST].value(_features(load))
-        if tuner == 0:
-            return alone
-        # Beside another one nothing becomes faster.
-        return alone * max(1.0, self._slowdown.value((float(engine), float(tuner))))
-
-    def observe(self, load: Load, engine: int, tuner: int, seconds: float) -> None:
-        """A step was measured, in seconds above 0."""
-        solo = self._solo[engine - LEAST]
-        if tuner == 0:
-            solo.observe(_features(load), seconds)
-        else:
-            alone = solo.value(_features(load))
-            self._slowdown.observe((float(engine), float(tuner)), max(1.0, seconds / alone))
-
-
-def shares(predictor: SharePredictor, load: Load, bound_seconds: float, *, tuner_waits: bool) -> Shares:
-    """The shares with which the step's predicted time comes closest below its bound.
-
-    There the engine takes least of the memory's bandwidth from the tuner (section 5.2.3). What the engine does not
-    need is the tuner's, all of it.
-
-    Args:
-        predictor: What steps take.
-        load: The next step.
-        bound_seconds: What the step may take.
-        tuner_waits: The tuner has nothing to compute now: for data, or for weights on their way.
+    A step with tokens of a prompt has no share: offline work stands still for all of it, and prompts are computed as
+    fast as without. As the next request closes the gate at once, the step that it meets ends without offline work, too.
+    So the TTFT is kept by giving everything back.
     """
-    if tuner_waits:
-        return Shares(WHOLE, 0, "fine-tuning waits: the engine has everything")
-    if load.decode_rows + load.prefill_tokens == 0:
-        return Shares(LEAST, WHOLE - LEAST, "no request is there")
-    predicted = {share: predictor.seconds(load, share, WHOLE - share) for share in range(LEAST, WHOLE)}
-    fitting = [share for share, seconds in predicted.items() if seconds <= bound_seconds]
-    if not fitting:
-        return Shares(WHOLE, 0, "the engine needs everything to be in time")
-    share = max(fitting, key=lambda each: predicted[each])
-    return Shares(share, WHOLE - share, f"{share} tenths are enough for the engine to be in time")
 
+    def __init__(self, terms: SpatialTerms, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._slowdowns = Slowdowns()
+        self._tpot = Margin(terms.tpot)
+        self._alone: Counter[int] = Counter()
+        """Steps by their number of decoding requests."""
+        self._ranges: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+        self._share = 0
+        self._most_share = 0
+        self._decided = 0
+        self._gaps = 0
+        self._gap_seconds = 0.0
+        self._offline_seconds = 0.0
 
-def _features(load: Load) -> tuple[float, ...]:
-    return (
-        1.0,
-        float(load.decode_rows),
-        float(load.decode_context),
-        float(load.prefill_tokens),
-        float(load.prefill_context),
-    )
+    def share(self, load: Load, occupied: bool) -> int:
+        """Tenths, 0 to 9, that offline work may have in the next step; `occupied`: there is some.
+
+        Where there is none the share says how open the device would be.
+        """
+        if load.prefill_tokens or self._alone[load.decode_rows] < _FIRST:
+            return 0
+        roomy, fitting = self._range(load)
+        # With `min` and `max` a decision that was made before would take twice as long (DESIGN, section 6: 1 us).
+        share = self._share
+        if share < roomy:
+            share = roomy
+        elif share > fitting:
+            share = fitting
+        if occupied and share > self._slowdowns.largest:
+            share = self._slowdowns.largest + 1
+        self._share = share
+        if share > self._most_share:
+            self._most_share = share
+        self._decided += 1
+        if self._decided >= _PATIENCE:
+            self._doubt()
+        return share
+
+    def observe_alone(self, load: Load, seconds: float) -> None:
+        """A step was measured that nothing ran beside."""
+        if load.decode_rows and not load.prefill_tokens:
+            self._alone[load.decode_rows] += 1
+        self._predictor.observe(load, seconds)
+
+    def observe_beside(self, load: Load, seconds: float, tenths: int) -> None:
+        """A step was measured, all of it beside offline work that might use so many tenths, 1 to 9."""
+        if seconds >= _LEAST_SECONDS:
+            self._slowdowns.observe(tenths, seconds / self._seconds(load))
+
+    def observe_gap(self, load: Load, seconds: float, beside: bool) -> None:
+        """What requests waited from one token to the next, and whether offline work ran in it; `load` is the step's.
+
+        What the gap is longer than the step was predicted to be alone is then offline work's doing.
+        """
+        self._gap_seconds += seconds
+        if beside:
+            self._offline_seconds += max(0.0, seconds - self._seconds(load))
+        self._gaps += 1
+        if self._gaps < _GAPS:
+            return
+        before = self._tpot.value
+        self._tpot.observe(self._gap_seconds / _GAPS, self._offline_seconds / _GAPS)
+        self._gaps, self._gap_seconds, self._offline_seconds = 0, 0.0, 0.0
+        if before != self._tpot.value:
+            self._ranges.clear()
+
+    def _range(self, load: Load) -> tuple[int, int]:
+        """The largest share that fits with the reserve, and the largest that fits."""
+        key = load.decode_rows, load.decode_context >> 9, self._predictor.version, self._slowdowns.version
+        found = self._ranges.get(key)
+        if found is None:
+            if len(self._ranges) >= _MOST_RANGES:
+                self._ranges.clear()
+            factor = self._tpot.seconds / self._seconds(load)
+            found = self._slowdowns.most(factor * (1 - _RESERVE)), self._slowdowns.most(factor)
+            self._ranges[key] = found
+        return found
+
+    def _doubt(self) -> None:
+        """A share that does not fit is not measured any more: after a while what is known of it is doubted."""
+        if self._tpot.kept:
+            self._slowdowns.forget_above(self._most_share)
+        self._decided, self._most_share = 0, 0
+
+    def _seconds(self, load: Load) -> float:
+        """What a step takes alone."""
+        return max(_LEAST_SECONDS, self._predictor.seconds(load))

@@ -1,0 +1,99 @@
+/* A share of the device: what offline work may use while requests are in flight, as a limit of its pods' CPU time.
+ *
+ * The limit is the kernel's, set before the gate opens at a share and taken back at the close. What a pod's limit was
+ * before is kept in the device's state: an agent that dies leaves it to the next one. */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "agent/device.h"
+
+/* Short beside an engine's step, so that it finds the same share in each of them; the kernel gives 1 ms at least. */
+#define PERIOD_US 10000
+#define LEAST_QUOTA_US 1000
+
+uint32_t rowen_share_said(struct rowen_agent *agent, uint64_t gate) {
+    uint32_t least = 0;
+    ROWEN_FOR_MEMBERS(agent, member) {
+        if (member->slot != ROWEN_ENGINE) continue;
+        uint64_t said = atomic_load(&member->page->share);
+        if ((uint32_t)said == 0) continue; /* another of the engine's processes says it */
+        uint32_t tenths = said >> 32 == gate >> 32 ? (uint32_t)said - 1 : 0;
+        if (tenths == 0) return 0;
+        if (least == 0 || tenths < least) least = tenths;
+    }
+    return least < ROWEN_WHOLE ? least : ROWEN_WHOLE - 1; /* an engine's word */
+}
+
+static uint32_t known_pods(const struct rowen_agent *agent) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < agent->slots; i++) count += agent->pods[i].known;
+    return count;
+}
+
+static int64_t device_cpus(const struct rowen_agent *agent) {
+    int64_t count = 0;
+    for (int i = 0; i < ROWEN_CPU_WORDS; i++) count += __builtin_popcountll(atomic_load(&agent->page->cpus[i]));
+    return count;
+}
+
+/* What the last agent has left stays noted until its pod is known to this one. */
+static void lift(struct rowen_agent *agent, uint32_t index) {
+    struct rowen_found_limit *found = &agent->state->limits[index];
+    if (!agent->pods[index].known || !found->lowered) return;
+    struct rowen_limit limit = {found->quota_us, found->period_us};
+    rowen_cgroup_set_limit(&agent->pods[index].cgroup, &limit);
+    found->lowered = false;
+}
+
+/* On another device, too, it would be limited there as well. */
+static bool may_lower(const struct rowen_agent *agent, uint32_t index) {
+    return !rowen_backstop_elsewhere(agent, agent->pods[index].pod);
+}
+
+/* A pod's own limit may be lower: then it stays. In one whose cgroup is gone nothing runs. */
+static bool lower(struct rowen_agent *agent, uint32_t index, int64_t quota_us) {
+    struct rowen_slot *slot = &agent->pods[index];
+    struct rowen_found_limit *found = &agent->state->limits[index];
+    struct rowen_limit limit;
+    int32_t error = rowen_cgroup_limit(&slot->cgroup, &limit);
+    if (error == -ENODEV || error == -ENOENT) return true;
+    if (error || !may_lower(agent, index)) return false;
+    if (limit.quota_us >= 0 && limit.quota_us * PERIOD_US <= quota_us * limit.period_us) return true;
+    found->quota_us = limit.quota_us;
+    found->period_us = limit.period_us;
+    found->pod = slot->pod;
+    atomic_store(&found->lowered, true);
+    if (rowen_cgroup_set_limit(&slot->cgroup, &(struct rowen_limit){quota_us, PERIOD_US}) == 0) return true;
+    lift(agent, index);
+    return false;
+}
+
+bool rowen_share_limit(struct rowen_agent *agent, uint32_t tenths) {
+    uint32_t count = known_pods(agent);
+    int64_t quota_us = device_cpus(agent) * tenths * (PERIOD_US / ROWEN_WHOLE) / (count ? count : 1);
+    bool done = !agent->allows_cpu && quota_us >= LEAST_QUOTA_US;
+    for (uint32_t i = 0; done && i < agent->slots; i++) done = !agent->pods[i].known || lower(agent, i, quota_us);
+    if (!done) rowen_share_lift(agent);
+    return done;
+}
+
+bool rowen_share_holds(struct rowen_agent *agent) {
+    for (uint32_t i = 0; i < agent->slots; i++)
+        if (agent->pods[i].known && !may_lower(agent, i)) return false;
+    return rowen_share_said(agent, atomic_load(&agent->page->block.gate)) == agent->share;
+}
+
+void rowen_share_lift(struct rowen_agent *agent) {
+    for (uint32_t i = 0; i < agent->slots; i++) lift(agent, i);
+}
+
+void rowen_share_forget(struct rowen_agent *agent, uint32_t index) {
+    if (agent->share) rowen_close_gate(agent->page, false);
+    lift(agent, index);
+}
+
+void rowen_share_adopt(struct rowen_agent *agent, uint32_t index) {
+    struct rowen_found_limit *found = &agent->state->limits[index];
+    if (found->lowered && found->pod == agent->pods[index].pod) lift(agent, index);
+    found->lowered = false;
+}
