@@ -39,16 +39,11 @@ class RidingDevice:
         ours = {ENGINE_RIDE_SOCKET_ENV: str(self._engine_socket), PYTHON_PATH_ENV: path}
         return self._served.engine_environment() | ours
 
-    def tuner_environment(self, tuner: str) -> dict[str, str]:
-        """What it would give a job that rides, or stands behind the gate; others get nothing."""
+    def entering(self, tuner: str, command: list[str]) -> tuple[list[str], dict[str, str]]:
+        """The command of a job, and what variables it gets: one that rides, or stands behind the gate in its cgroup."""
         if tuner == "rider":
-            return {RIDE_SOCKET_ENV: str(self._seat_socket)}
-        return self._served.tenant_environment(0) if tuner == "gated" else {}
-
-    def adopt(self, tuner: str, process: int) -> None:
-        """Puts the job behind the gate into its cgroup, if there is one."""
-        if tuner == "gated":
-            self._served.adopt(0, process)
+            return command, {RIDE_SOCKET_ENV: str(self._seat_socket)}
+        return self._served.entering(0, command) if tuner == "gated" else (command, {})
 
     def let_share(self, shares: bool) -> None:
         """Whether the job behind the gate is given what the engine leaves beside its requests."""

@@ -97,11 +97,11 @@ class CoservingNode:
             checkpoint_steps=100000,
             seed=0,
         )
-        environment = {TURNS_ENV: str(page), JOB_SPEC_ENV: json.dumps(spec.to_wire())}
-        environment |= self.device.tuner_environment(tuner)
-        command = [sys.executable, "-m", "coserving.tuner", str(self._reports(tuner))]
+        program = [sys.executable, "-m", "coserving.tuner", str(self._reports(tuner))]
+        command, given = self.device.entering(tuner, program)
+        environment = {TURNS_ENV: str(page), JOB_SPEC_ENV: json.dumps(spec.to_wire())} | given
         with _on({CORE} if tuner in ALONE_TUNERS else os.sched_getaffinity(0)):
-            self.device.adopt(tuner, self.processes.start(tuner, command, environment))
+            self.processes.start(tuner, command, environment)
 
     def wait_ready(self, limit: float) -> None:
         """Until all that was started serves or stands still, each server with its model on the device's core.

@@ -62,6 +62,13 @@ class ServedDevice:
         library = str(library_path())
         return {LIBRARY_ENV: library, TENANT_SOCKETS_ENV: str(self.socket(slot)), PRELOAD_ENV: library}
 
+    def entering(self, slot: int, command: list[str]) -> tuple[list[str], dict[str, str]]:
+        """A command of a slot's tenant, in its cgroup from the beginning if there is one, and more variables for it."""
+        environment = self.tenant_environment(slot)
+        if self.without_backstop is not None:
+            return command, environment
+        return self._pods[slot].entering(command, environment), {}
+
     def adopt(self, slot: int, process: int) -> None:
         """Puts a slot's tenant into its cgroup, if there is one."""
         if self.without_backstop is None:

@@ -25,7 +25,7 @@
  * when any request has arrived since, so an open never overrides a close.
  *
  * Share. With requests in flight the gate may be open, too, once the engine has said what part of the device it can do
- * without: then the kernel gives offline work no more than that. What it has said holds for the count of busy calls that
+ * without: then the kernel gives offline work that, and no more. What it has said holds for the count of busy calls that
  * it was said at; the next request closes the gate like any other, and another share is another opening. So a share
  * belongs to an opening, and what is granted meanwhile counts by it.
  *

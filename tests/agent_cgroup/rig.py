@@ -32,17 +32,20 @@ class CgroupStruct(ctypes.Structure):
         ("version", ctypes.c_uint32),
         ("quota", ctypes.c_int32),
         ("period", ctypes.c_int32),
+        ("weight", ctypes.c_int32),
     ]
 
     def descriptors(self) -> set[int]:
         named = {self.directory, self.request, self.state, self.usage, self.system, self.kill}
-        return (named | {self.quota, self.period}) - {-1}
+        return (named | {self.quota, self.period, self.weight}) - {-1}
 
 
 def native() -> Any:
     library = ctypes.CDLL(str(library_path()))
     handle = ctypes.POINTER(CgroupStruct)
     library.rowen_cgroup_open.argtypes = [handle, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p]
+    library.rowen_cgroup_weight.argtypes = [handle, ctypes.POINTER(ctypes.c_int64)]
+    library.rowen_cgroup_set_weight.argtypes = [handle, ctypes.c_int64]
     for name in ("limit", "set_limit"):
         getattr(library, f"rowen_cgroup_{name}").argtypes = [handle, ctypes.POINTER(ctypes.c_int64)]
     library.rowen_cgroup_usage.argtypes = [handle, ctypes.POINTER(ctypes.c_uint64)]
@@ -79,6 +82,15 @@ class Handle:
     def set_limit(self, quota: int, period: int) -> int:
         """As `limit` gives it. 0 or an error."""
         return int(self._native.rowen_cgroup_set_limit(self.struct, (ctypes.c_int64 * 2)(quota, period)))
+
+    def weight(self) -> tuple[int, int]:
+        """0 or an error, and the weight."""
+        weight = ctypes.c_int64()
+        return self._native.rowen_cgroup_weight(self.struct, ctypes.byref(weight)), weight.value
+
+    def set_weight(self, weight: int) -> int:
+        """0: the greatest. 0 or an error."""
+        return int(self._native.rowen_cgroup_set_weight(self.struct, weight))
 
     def usage(self) -> int:
         """Nanoseconds of programs; negative: an error."""

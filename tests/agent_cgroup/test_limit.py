@@ -39,6 +39,27 @@ def test_a_limit_is_read_lowered_and_given_back(group: Group) -> None:
 
 
 @of_version(1)
+def test_a_weight_is_read_raised_and_given_back(group: Group) -> None:
+    handle, shares = group.handle(), (group.cpu or Path()) / "cpu.shares"
+    assert handle.weight() == (0, 1024)
+    for weight, found in ((300, 300), (0, 262_144), (1024, 1024)):
+        assert handle.set_weight(weight) == 0
+        assert (handle.weight(), int(shares.read_text())) == ((0, found), found)
+
+
+@of_version(2)
+def test_the_greatest_weight_of_version_2(group: Group, tmp_path: Path) -> None:
+    handle, stand_in = group.handle(), tmp_path / "cpu.weight"
+    stand_in.write_text("100\n")
+    if handle.struct.weight >= 0:
+        os.close(handle.struct.weight)
+    handle.struct.weight = os.open(stand_in, os.O_RDWR | os.O_CLOEXEC)
+    assert handle.weight() == (0, 100)
+    assert handle.set_weight(0) == 0
+    assert stand_in.read_text() == "10000"
+
+
+@of_version(1)
 def test_programs_are_held_to_it_until_it_is_given_back(group: Group) -> None:
     handle = group.handle()
     group.run("1")
@@ -91,6 +112,7 @@ def test_without_the_controller_s_directory_nothing_can_be_limited(group: Group)
     assert handle.opened == 0
     if group.version == 1 or not (group.directory / "cpu.max").exists():
         assert handle.limit()[0] == handle.set_limit(*LOW) == -errno.ENOTSUP
+        assert handle.weight()[0] == handle.set_weight(0) == -errno.ENOTSUP
     handle.close()
 
 
@@ -101,7 +123,7 @@ def test_a_directory_that_is_none_of_the_controller_is_as_good_as_none(group: Gr
     before = open_descriptors()
     handle = Handle(group.directory, group.cpuacct, group.cpuacct if missing == "cpuacct" else Path("/absent"))
     assert handle.opened == 0
-    assert (handle.struct.quota, handle.struct.period) == (-1, -1)
+    assert (handle.struct.quota, handle.struct.period, handle.struct.weight) == (-1, -1, -1)
     assert handle.limit()[0] == -errno.ENOTSUP
     handle.close()
     assert open_descriptors() == before
@@ -111,7 +133,7 @@ def test_a_directory_that_is_none_of_the_controller_is_as_good_as_none(group: Gr
 def test_descriptors_are_closed_with_the_handle(group: Group) -> None:
     before = open_descriptors()
     handle = Handle(group.directory, group.cpuacct, group.cpu)
-    assert {handle.struct.quota, handle.struct.period} <= handle.struct.descriptors()
+    assert {handle.struct.quota, handle.struct.period, handle.struct.weight} <= handle.struct.descriptors()
     assert not any(os.get_inheritable(fd) for fd in handle.struct.descriptors())
     handle.close()
     assert (handle.struct.descriptors(), open_descriptors()) == (set(), before)

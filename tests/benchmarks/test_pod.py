@@ -26,6 +26,20 @@ def test_a_process_and_its_children_are_in_it():
     assert not any(folder.exists() for folder in folders)
 
 
+def test_a_command_is_in_it_from_its_beginning():
+    try:
+        pod = Pod(limited=True)
+    except OSError as error:
+        pytest.skip(f"this machine has no cgroups to make: {error}")
+    program = "import os, sys; print(os.environ['GIVEN'], open('/proc/self/cgroup').read()); sys.stdin.readline()"
+    command = pod.entering([sys.executable, "-c", program], {"GIVEN": "a b"})
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        said, _ = process.communicate("\n", timeout=30)
+    pod.remove()
+    assert said.startswith("a b ")
+    assert pod.freezer.name in said
+
+
 def layout(root, version):
     if version == 2:
         (root / "cgroup.controllers").touch()

@@ -9,7 +9,7 @@
 
 /* What a slot's pod might use of its CPUs before the agent lowered that. */
 struct rowen_found_limit {
-    int64_t quota_us, period_us;
+    int64_t quota_us, period_us, weight; /* weight 0: not known */
     uint64_t pod;
     _Atomic bool lowered; /* written after the others: the agent may be killed in between */
 };

@@ -63,18 +63,21 @@ static int32_t open_v2(struct rowen_cgroup *cgroup) {
 static void open_limit(struct rowen_cgroup *cgroup, const char *cpu) {
     if (cgroup->version == 2) {
         cgroup->quota = open_file(cgroup->directory, "cpu.max", O_RDWR);
+        cgroup->weight = open_file(cgroup->directory, "cpu.weight", O_RDWR);
     } else {
         int32_t directory = cpu ? open_file(AT_FDCWD, cpu, O_RDONLY | O_DIRECTORY) : -1;
         if (directory < 0) return;
         cgroup->quota = open_file(directory, "cpu.cfs_quota_us", O_RDWR);
         cgroup->period = open_file(directory, "cpu.cfs_period_us", O_RDWR);
+        cgroup->weight = open_file(directory, "cpu.shares", O_RDWR);
         close(directory);
     }
-    if (cgroup->quota < 0) cgroup->quota = -1;
-    if (cgroup->period < 0) cgroup->period = -1;
+    int32_t *opened[] = {&cgroup->quota, &cgroup->period, &cgroup->weight};
+    for (size_t i = 0; i < sizeof opened / sizeof *opened; i++)
+        if (*opened[i] < 0) *opened[i] = -1;
 }
 
-static const struct rowen_cgroup none = {-1, -1, -1, -1, -1, -1, 0, -1, -1};
+static const struct rowen_cgroup none = {-1, -1, -1, -1, -1, -1, 0, -1, -1, -1};
 
 int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, const char *cpuacct, const char *cpu) {
     *cgroup = none;
@@ -94,8 +97,8 @@ int32_t rowen_cgroup_open(struct rowen_cgroup *cgroup, const char *directory, co
 
 void rowen_cgroup_close(struct rowen_cgroup *cgroup) {
     if (cgroup->state == cgroup->request) cgroup->state = -1;
-    const int32_t open[] = {cgroup->directory, cgroup->request, cgroup->state, cgroup->usage,
-                            cgroup->system,    cgroup->kill,    cgroup->quota, cgroup->period};
+    const int32_t open[] = {cgroup->directory, cgroup->request, cgroup->state,  cgroup->usage, cgroup->system,
+                            cgroup->kill,      cgroup->quota,   cgroup->period, cgroup->weight};
     for (size_t i = 0; i < sizeof open / sizeof *open; i++)
         if (open[i] >= 0) close(open[i]);
     *cgroup = none;

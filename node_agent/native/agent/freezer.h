@@ -42,6 +42,7 @@ struct rowen_cgroup {
     uint32_t version;
     int32_t quota;  /* cpu.cfs_quota_us or cpu.max; -1: the tree's CPU time cannot be limited */
     int32_t period; /* cpu.cfs_period_us; -1 with version 2 */
+    int32_t weight; /* cpu.shares or cpu.weight; -1: it has none */
 };
 
 /* Version 1: the cgroup's directory of the freezer, and the one of cpuacct; and that of cpu, or NULL. Version 2: its
@@ -84,6 +85,10 @@ struct rowen_limit {
 
 /* -ENOTSUP: it cannot be limited. */
 ROWEN_API int32_t rowen_cgroup_limit(const struct rowen_cgroup *cgroup, struct rowen_limit *limit);
+/* How the tree goes before others that want the same CPUs. -ENOTSUP: it has no weight. */
+ROWEN_API int32_t rowen_cgroup_weight(const struct rowen_cgroup *cgroup, int64_t *weight);
+/* 0: the greatest. */
+ROWEN_API int32_t rowen_cgroup_set_weight(const struct rowen_cgroup *cgroup, int64_t weight);
 /* -EINVAL also where something below has a higher limit of its own (version 1). */
 ROWEN_API int32_t rowen_cgroup_set_limit(const struct rowen_cgroup *cgroup, const struct rowen_limit *limit);
 

@@ -1,4 +1,5 @@
-/* How much CPU time the processes of a cgroup may use: the kernel's bandwidth control, in both versions. */
+/* How much CPU time the processes of a cgroup may use, and before whom: the kernel's bandwidth control and weights, in
+ * both versions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
@@ -8,6 +9,9 @@
 #include <unistd.h>
 
 #include "agent/freezer.h"
+
+#define MOST_SHARES 262144 /* version 1 */
+#define MOST_WEIGHT 10000  /* version 2 */
 
 static bool can(const struct rowen_cgroup *cgroup) {
     return cgroup->quota >= 0 && (cgroup->version == 2 || cgroup->period >= 0);
@@ -63,4 +67,13 @@ int32_t rowen_cgroup_set_limit(const struct rowen_cgroup *cgroup, const struct r
     if (status == 0) status = put_number(cgroup->period, limit->period_us);
     if (status == 0 && limit->quota_us >= 0) status = put_number(cgroup->quota, limit->quota_us);
     return status;
+}
+
+int32_t rowen_cgroup_weight(const struct rowen_cgroup *cgroup, int64_t *weight) {
+    return cgroup->weight < 0 ? -ENOTSUP : get_number(cgroup->weight, weight);
+}
+
+int32_t rowen_cgroup_set_weight(const struct rowen_cgroup *cgroup, int64_t weight) {
+    if (cgroup->weight < 0) return -ENOTSUP;
+    return put_number(cgroup->weight, weight ? weight : cgroup->version == 1 ? MOST_SHARES : MOST_WEIGHT);
 }

@@ -1,7 +1,10 @@
 /* A share of the device: what offline work may use while requests are in flight, as a limit of its pods' CPU time.
  *
- * The limit is the kernel's, set before the gate opens at a share and taken back at the close. What a pod's limit was
- * before is kept in the device's state: an agent that dies leaves it to the next one. */
+ * The limit is the kernel's, set before the gate opens at a share and taken back at the close. Until it has used that up
+ * offline work goes before the engine, by its weight: with equal ones an engine whose threads are on several CPUs may
+ * leave it nothing at all, since the kernel weighs it anew at each change of their load, and puts it ahead each time
+ * (seen with Linux 6.18). What a pod's limit and weight were before is kept in the device's state: an agent that dies
+ * leaves it to the next one. */
 #define _GNU_SOURCE
 #include <errno.h>
 
@@ -41,6 +44,7 @@ static void lift(struct rowen_agent *agent, uint32_t index) {
     struct rowen_found_limit *found = &agent->state->limits[index];
     if (!agent->pods[index].known || !found->lowered) return;
     struct rowen_limit limit = {found->quota_us, found->period_us};
+    if (found->weight) rowen_cgroup_set_weight(&agent->pods[index].cgroup, found->weight);
     rowen_cgroup_set_limit(&agent->pods[index].cgroup, &limit);
     found->lowered = false;
 }
@@ -58,12 +62,16 @@ static bool lower(struct rowen_agent *agent, uint32_t index, int64_t quota_us) {
     int32_t error = rowen_cgroup_limit(&slot->cgroup, &limit);
     if (error == -ENODEV || error == -ENOENT) return true;
     if (error || !may_lower(agent, index)) return false;
-    if (limit.quota_us >= 0 && limit.quota_us * PERIOD_US <= quota_us * limit.period_us) return true;
+    bool lower_itself = limit.quota_us >= 0 && limit.quota_us * PERIOD_US <= quota_us * limit.period_us;
     found->quota_us = limit.quota_us;
     found->period_us = limit.period_us;
+    if (rowen_cgroup_weight(&slot->cgroup, &found->weight) != 0) found->weight = 0;
     found->pod = slot->pod;
     atomic_store(&found->lowered, true);
-    if (rowen_cgroup_set_limit(&slot->cgroup, &(struct rowen_limit){quota_us, PERIOD_US}) == 0) return true;
+    if (lower_itself || rowen_cgroup_set_limit(&slot->cgroup, &(struct rowen_limit){quota_us, PERIOD_US}) == 0) {
+        rowen_cgroup_set_weight(&slot->cgroup, 0);
+        return true;
+    }
     lift(agent, index);
     return false;
 }

@@ -15,6 +15,11 @@ def limit(pod: Pod) -> tuple[int, int]:
     return int(quota), int(period)
 
 
+def weight(pod: Pod) -> int:
+    """Of its CPU time among others'."""
+    return int((pod.cpu / "cpu.shares").read_text())
+
+
 def set_limit(pod: Pod, quota: int, period: int) -> None:
     (pod.cpu / "cpu.cfs_period_us").write_text(str(period))
     (pod.cpu / "cpu.cfs_quota_us").write_text(str(quota))

@@ -6,10 +6,13 @@ from contextlib import ExitStack
 import pytest
 from gate.pod import Pod
 from gate.rig import until
-from gate.share.shared import ANY, busy, limit, opens_at, set_limit, stays_closed
+from gate.share.shared import ANY, busy, limit, opens_at, set_limit, stays_closed, weight
 from gate.test_failures import agent_process
 
 from rowen.node_agent.devices.device import Device
+
+MOST = 262144
+"""Weight with which a pod goes before others."""
 
 
 @pytest.fixture
@@ -48,14 +51,16 @@ def test_a_part_that_the_kernel_cannot_measure_is_none(make_rig):
 def test_a_pod_s_own_limit_stays_where_it_is_lower_and_comes_back_where_it_is_not(rig, own, meanwhile):
     engine, tenant = busy(rig)
     set_limit(rig.pods[0], *own)
+    (rig.pods[0].cpu / "cpu.shares").write_text("300")
     for _ in range(2):
         engine.call("share", 3)
         opens_at(rig, 3)
         assert limit(rig.pods[0]) == meanwhile
+        assert weight(rig.pods[0]) == MOST
         tenant.advances()
         engine.call("busy")
         rig.acknowledged()
-        assert limit(rig.pods[0]) == own
+        assert (limit(rig.pods[0]), weight(rig.pods[0])) == (own, 300)
 
 
 def test_a_container_with_a_higher_limit_of_its_own_allows_no_share(rig):
@@ -178,7 +183,7 @@ def left_open_by_an_agent_that_was_killed(rig, own):
 def test_what_a_killed_agent_has_limited_the_next_gives_back(rig, own):
     engine, tenant = left_open_by_an_agent_that_was_killed(rig, own)
     tenant.stops()
-    assert limit(rig.pods[0]) == (3000, 10000)
+    assert (limit(rig.pods[0]), weight(rig.pods[0])) == ((3000, 10000), MOST)
     # One that never learns of the pod leaves it to the next.
     device = Device(rig.folder, slots=1, cpus=rig.cpus, backstop=5.0)
     device.start()
@@ -186,7 +191,7 @@ def test_what_a_killed_agent_has_limited_the_next_gives_back(rig, own):
     device.close()
     assert limit(rig.pods[0]) == (3000, 10000)
     rig.serve().renew(time.monotonic() + 3600)
-    assert limit(rig.pods[0]) == own
+    assert (limit(rig.pods[0]), weight(rig.pods[0])) == (own, 1024)
     # What was said to the last one is void.
     until(lambda: rig.device.counts().in_flight == 1)
     stays_closed(rig)

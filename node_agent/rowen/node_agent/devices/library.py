@@ -99,7 +99,7 @@ class CgroupHandle(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_int32)
-        for name in ("directory", "request", "state", "usage", "system", "kill", "version", "quota", "period")
+        for name in ("directory", "request", "state", "usage", "system", "kill", "version", "quota", "period", "weight")
     ]
 
 
