@@ -118,7 +118,7 @@ def figures_of(found: Measured) -> Figures:
         "slo_attainment": (min(table["rowen", load].attainment for load in loads), "fraction"),
         "slo_attainment_alone": (min(table["alone", load].attainment for load in loads), "fraction"),
         **ratios,
-        **{f"shared_time_load_{load:g}": (shared_fraction(found.shares[load]), "fraction") for load in loads},
+        **{f"shared_part_load_{load:g}": (shared_fraction(found.shares[load]), "fraction") for load in loads},
         **arm_figures(table, "rowen"),
     }
 

@@ -11,6 +11,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 _END_LIMIT = 10.0
 _CPU_FILES = ("cpu.shares", "cpu.weight")
+_LIMIT_FILES = ("cpu.cfs_quota_us", "cpu.max")
 _numbers = count()
 
 
@@ -50,6 +51,11 @@ class Pod:
     def has_share(self) -> bool:
         """Whether the kernel gives it a share of the CPU of its own."""
         return any((folder / name).exists() for folder in self._folders for name in _CPU_FILES)
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether the kernel can limit its CPU time, with all that `limited` asks for."""
+        return any((folder / name).exists() for folder in self._folders for name in _LIMIT_FILES)
 
     def entering(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         """That command, which is in it before it has these variables.

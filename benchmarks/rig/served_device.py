@@ -45,8 +45,12 @@ class ServedDevice:
             self.without_backstop = None
 
     def let_share(self, slot: int, shares: bool) -> None:
-        """Whether a slot's tenant may run beside requests, where its cgroup could be limited for it."""
+        """Whether a slot's tenant may run beside requests. Raises `RuntimeError` where it cannot be limited for it."""
+        if self.without_backstop is not None:
+            raise RuntimeError(self.without_backstop)
         pod = self._pods[slot]
+        if shares and not pod.has_limit:
+            raise RuntimeError("the kernel cannot limit a cgroup's CPU time here: there is no share beside requests")
         self.device.set_pod(slot, pod.number, pod.freezer, pod.cpuacct, pod.cpu if shares else None)
 
     def socket(self, slot: int | None) -> Path:

@@ -67,6 +67,20 @@ def test_one_whose_time_can_be_limited(tmp_path, version):
     assert pod.cpu == (tmp_path / "cpu" / pod.freezer.name if version == 1 else None)
 
 
+def test_what_cannot_be_limited_is_no_share(served, tmp_path, monkeypatch):
+    """Or a benchmark would measure what it compares with."""
+    with pytest.raises(RuntimeError, match="tenants have no cgroups"):
+        served.let_share(0, shares=True)
+    monkeypatch.setattr("rig.served_device.Pod", lambda **_: Pod(layout(tmp_path, 2)))
+    monkeypatch.setattr(served.device, "set_pod", lambda *_: None)
+    served.make_pods(with_share=True)
+    with pytest.raises(RuntimeError, match="cannot limit"):
+        served.let_share(0, shares=True)
+    served.let_share(0, shares=False)
+    (served._pods[0].freezer / "cpu.max").touch()
+    served.let_share(0, shares=True)
+
+
 def test_nothing_is_left_where_it_cannot_be_made(tmp_path):
     (tmp_path / "freezer").mkdir()
     with pytest.raises(FileNotFoundError):

@@ -38,7 +38,7 @@ def test_ratios_are_means_over_the_loads_and_the_best_of_each_kind_counts():
     assert figures["vs_separate"] == ((2 + 4) / 2, "ratio")
     assert figures["vs_static"] == ((4 + 2) / 2, "ratio")
     assert figures["vs_preempt_load_1"] == (10.0, "ratio")
-    assert figures["shared_time_load_1"] == (0.25, "fraction")
+    assert figures["shared_part_load_1"] == (0.25, "fraction")
     assert set(spatial.BARS) <= set(figures)
 
 
@@ -73,6 +73,9 @@ def test_the_picture_shows_the_share_under_the_highest_load(tmp_path):
     obj = report("spatial", 0, figures_of(found), others)
     obj["shares"] = {f"{load:g}": [asdict(sample) for sample in own] for load, own in samples.items()}
     obj = json.loads(json.dumps(obj))
+    assert share_steps(obj) == ("2", [(0.0, 0.5)])
+    # Another repeat begins anew.
+    obj["shares"]["2"] += [asdict(Sample(at, 0.2, True)) for at in (0.0, 5.0, 40.0)]
     assert share_steps(obj) == ("2", [(0.0, 0.5)])
     draw(obj, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 0

@@ -26,6 +26,8 @@ _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
+_YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+_LINEAR = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0}
 CONFIGS = {
     "llama": lambda: LlamaConfig(**_SIZES),
     "llama_scaled_tied": lambda: LlamaConfig(**_SIZES, rope_parameters=_LLAMA3, tie_word_embeddings=True),
@@ -33,6 +35,8 @@ CONFIGS = {
     "mistral": lambda: MistralConfig(**_SIZES, sliding_window=128),
     "qwen2": lambda: Qwen2Config(**{k: v for k, v in _SIZES.items() if k != "head_dim"}),
     "qwen3": lambda: Qwen3Config(**_SIZES, tie_word_embeddings=True),
+    "qwen3_yarn_biased": lambda: Qwen3Config(**_SIZES, rope_parameters=_YARN, attention_bias=True),
+    "llama_linear": lambda: LlamaConfig(**_SIZES, rope_parameters=_LINEAR),
 }
 
 

@@ -69,7 +69,7 @@ def test_a_sequence_that_is_too_long(task: Task, architecture: Architecture, mod
     refused(with_second(task, row[:129], row[:129]), read_architecture(model("mistral")), "takes 128")
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e300, -3.5e38])
 def test_numbers_that_are_not_finite(number: float, task: Task, architecture: Architecture) -> None:
     refused(replace(task, loss_scale=number), architecture, "loss scale")
     refused(replace(task, adapter=replace(task.adapter, scaling=number)), architecture, "scaling")

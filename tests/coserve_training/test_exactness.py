@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from rowen.runtime.coserve.task import IGNORED, Result, Sequence, Target
 from rowen.runtime.coserve.training.learner import MachineLearner
+from rowen.runtime.coserve.wire.layout import AdapterLayout
 
 ALL = list(Target)
 LENGTHS = (37, 1, 52, 18)
@@ -114,6 +115,11 @@ def test_what_learns_nothing_has_gradients_of_zero(model: Models) -> None:
         assert (found.loss_sum, found.learned_tokens) == (0.0, 0)
         assert len(found.gradients) == 3
         assert not any(pair.a.any() or pair.b.any() for pair in found.gradients.values())
+        # They may be as large as all the riders' memory, and are made where a step is about to begin.
+        assert {pair.a.untyped_storage().nbytes() for pair in found.gradients.values()} == {4}
+        layout = AdapterLayout(2, tuple(found.gradients), {Target.UP: (64, 112)})
+        written = b"".join(piece.tobytes() for piece in layout.pieces(found.gradients))
+        assert written == bytes(layout.size_bytes)
 
 
 def test_a_loss_that_is_no_number_is_returned(model: Models) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from coserve_training.models import draw_adapter, draw_sequences, task_of
 
 from rowen.runtime.coserve.learner import Phase
 from rowen.runtime.coserve.task import Target, Task, TaskUnsuitable
+from rowen.runtime.coserve.training import learner as learner_module
 from rowen.runtime.coserve.training.learner import MachineLearner
 from rowen.runtime.coserve.training.memory import needed_bytes, task_bytes
 from rowen.runtime.coserve.training.model import Model
@@ -216,3 +218,28 @@ def test_tasks_wait_for_memory_in_their_order(folder: Path) -> None:
             window.abandon()
         run_parts(learner, 30)
         assert [guest for guest, _ in learner.finished()] == [1, 2, 3]
+
+
+def test_what_a_task_that_waits_needs_is_not_counted_in_each_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Task] = []
+
+    def counting(task: Task, *arguments: Any) -> int:
+        counted.append(task)
+        return task_bytes(task, *arguments)
+
+    monkeypatch.setattr(learner_module, "task_bytes", counting)
+    tasks = {guest: draw(folder, (30,), guest) for guest in (1, 2, 3)}
+    learner = MachineLearner(folder, needed_bytes(tasks[1], Model.of(folder).architecture, torch.float32))
+    for guest in (1, 2):
+        learner.add(guest, tasks[guest])
+    for _ in range(5):
+        assert learner.waiting_tokens == 30
+    assert counted == [tasks[1], tasks[2]]
+    # Another one is the first, then.
+    learner.drop(2)
+    learner.add(3, tasks[3])
+    run_parts(learner, 12)
+    assert [guest for guest, _ in learner.finished()] == [1, 3]
+    assert counted == [tasks[1], tasks[2], tasks[3]]

@@ -58,11 +58,16 @@ def _hub(revision: str, secret: str | None = None) -> ModelSource:
     return ModelSource.from_wire({"huggingFace": {"repo": "a/b", "revision": revision}, "secretName": secret})
 
 
+def _store(secret: str, end: str = "") -> ModelSource:
+    return ModelSource.from_wire({"uri": f"s3://models/tiny{end}", "secretName": secret})
+
+
 def test_the_same_model() -> None:
     on_claim = [ModelSource(claim_name="models", path=path) for path in ("tiny", "./tiny/", "x/../tiny", "tiny//.")]
     assert {model.reference for model in on_claim} == {"models/tiny"}
     assert ModelSource(uri="s3://b/m").reference == ModelSource(uri="s3://b/m/").reference
     assert _hub("main").reference == _hub("main", "token").reference
+    assert _store("minio").reference == _store("minio", "/").reference
 
 
 def test_other_models() -> None:
@@ -71,6 +76,9 @@ def test_other_models() -> None:
         ModelSource(claim_name="models", path="tiny2"),
         ModelSource(claim_name="other", path="tiny"),
         ModelSource(uri="s3://models/tiny"),
+        # The Secret may name a server other than Amazon's.
+        _store("minio"),
+        _store("other"),
         _hub("main"),
         _hub("v1"),
     ]

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import struct
+import threading
 
 
 class Lingering:
@@ -19,9 +20,12 @@ class Lingering:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1000))
 
     def send(self, connection: socket.socket, data: bytes, times: int = 1) -> None:
-        """Sends it along, and keeps no descriptor of it."""
+        """Sends it along, and keeps no descriptor of it.
+
+        Where the other side has closed it already, the last close is this one, which nobody is to wait for.
+        """
         socket.send_fds(connection, [data], [self.socket.fileno()] * times)
-        self.socket.close()
+        threading.Thread(target=self.socket.close, daemon=True).start()
 
     def end(self) -> None:
         self._other.close()

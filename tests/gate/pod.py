@@ -13,25 +13,23 @@ _numbers = count()
 
 
 class Pod:
-    """Cgroups of freezer, cpuacct and cpu (version 1), for a pod of its own."""
+    """Cgroups of freezer and cpuacct (version 1), for a pod of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, limited: bool = False) -> None:
+        """`limited`: one of cpu, too, in which the kernel gives no thread a real-time priority."""
         self.number = next(_numbers)
         self.uid = str(uuid.uuid4())
         self._kubelet = f"rowen-test-{os.getpid()}-{self.number}"
         name = f"{self._kubelet}/kubepods/pod{self.uid}"
         self.freezer, self.cpuacct, self.cpu = (_ROOT / each / name for each in ("freezer", "cpuacct", "cpu"))
+        self.folders = (self.freezer, self.cpuacct, self.cpu) if limited else (self.freezer, self.cpuacct)
+        """Of each controller."""
         for folder in self.folders:
             folder.mkdir(parents=True)
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Of each controller."""
-        return self.freezer, self.cpuacct, self.cpu
-
-    def directories(self) -> tuple[int, str, str, str]:
+    def directories(self) -> tuple[int | str, ...]:
         """Its number and its folders, as an agent of another process is told them."""
-        return self.number, str(self.freezer), str(self.cpuacct), str(self.cpu)
+        return self.number, *map(str, self.folders)
 
     def join(self) -> None:
         """Moves the calling process in; between fork() and exec()."""
@@ -40,9 +38,9 @@ class Pod:
 
     def command(self, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
         """A command that moves itself in, and then has the environment: for where fork() is not safe."""
-        script = 'for at in "$1" "$2" "$3"; do echo $$ > "$at/cgroup.procs"; done; shift 3; exec env "$@"'
+        script = 'while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec env "$@"'
         given = [f"{name}={value}" for name, value in environment.items()]
-        return ["sh", "-c", script, "enter", *map(str, self.folders), *given, *command]
+        return ["sh", "-c", script, "enter", *map(str, self.folders), "--", *given, *command]
 
     def frozen(self) -> bool:
         """Whether everything in it is."""

@@ -188,12 +188,12 @@ class Agent:
         folder: Path,
         cpus: Sequence[int],
         backstop: float,
-        pods: Sequence[tuple[int, str, str, str]],
+        pods: Sequence[tuple[int | str, ...]],
         *,
         memory: tuple[int, int] | None = None,
         backend: Backend | None = None,
     ) -> None:
-        """`pods`: number and directories (freezer, cpuacct, cpu) of each slot's.
+        """`pods`: number and directories (freezer, cpuacct, or cpu, too) of each slot's.
 
         `memory`: handles of a pool and their bytes. `backend`: serves the device in the place of all this.
         """
@@ -207,7 +207,7 @@ class Agent:
         slots = (None, *range(len(pods)))
         self.door.open(self.device, [Doorway(socket_in(folder, slot), slot) for slot in slots])
         for slot, (number, *directories) in enumerate(pods):
-            self.device.set_pod(slot, number, *map(Path, directories))
+            self.device.set_pod(slot, int(number), *map(Path, directories))
         self.device.start()
         self.door.start()
 
@@ -229,7 +229,9 @@ class Rig:
         backstop: float = 5.0,
         memory: tuple[int, int] | None = None,
         backend: Backend | None = None,
+        limited: bool = False,
     ) -> None:
+        """`limited`: its pods' CPU time can be."""
         self.folder = folder
         self.memory = memory
         self.backend = backend
@@ -238,7 +240,7 @@ class Rig:
         self.backstop = backstop
         self._cleanup: list[Callable[[], None]] = []
         self._tenants = 0
-        self.pods = [Pod() for _ in range(slots)]
+        self.pods = [Pod(limited=limited) for _ in range(slots)]
         self.serve().renew(time.monotonic() + 3600)
 
     def serve(self) -> Gate:
@@ -258,7 +260,7 @@ class Rig:
         """Has something called when the device is done with."""
         self._cleanup.append(clean)
 
-    def pod_arguments(self) -> list[tuple[int, str, str, str]]:
+    def pod_arguments(self) -> list[tuple[int | str, ...]]:
         """What an agent has to know of the slots' pods."""
         return [pod.directories() for pod in self.pods]
 

@@ -187,6 +187,21 @@ def test_a_job_rides_in_an_engine_of_its_own_namespace_once_both_are_known(node:
         engine.line.close()
 
 
+def test_an_engine_that_outlives_its_pod_gets_no_job_of_the_next_ones_namespace(node: Node, pod: Pod) -> None:
+    """The kubelet gives a device away that was a pod's which was deleted by force, though its process still ends."""
+    engine = engine_on(node, "a")
+    chat = PodView("shop", "chat-0", uid="3b2f0c9e-0000-4000-8000-000000000000")
+    rider = PodView("shop", "tune-0", uid=pod.uid, rides=True)
+    node.rides.known_pods = lambda: [chat, rider]
+    node.place({ONLINE_RESOURCE: {"a": chat.key}}, [chat, rider])
+    worker = Process(seat(node, "a-0"), JOB, pod)
+    try:
+        assert "the engine of device a is one of another pod" in worker.answer
+    finally:
+        worker.end()
+        engine.line.close()
+
+
 def test_an_engine_of_another_pod_takes_nobody_in(node: Node) -> None:
     chat = PodView("shop", "chat-0", uid="3b2f0c9e-0000-4000-8000-000000000000")
     node.place({ONLINE_RESOURCE: {"a": chat.key}}, [chat])

@@ -119,6 +119,20 @@ def test_a_model_that_cannot_be_learned_on_gets_no_hooks(
     assert (hooked, said) == ([], ["its weights cannot be read"])
 
 
+def test_an_engine_whose_seat_fails_is_only_watched(
+    said: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(boarding, "Hooks", lambda *_: None)
+    monkeypatch.setattr(boarding, "Seat", fails)
+    monkeypatch.setattr(boarding, "log", SimpleNamespace(exception=said.append))
+    # Else batch rows would be planned by what nobody measures.
+    assert boarding.board(config(model), torch.nn.Module()) is not None
+    assert said == ["no fine-tuning rides in this engine"]
+
+
 class Worker:
     """What vLLM's does, as far as riders see it."""
 

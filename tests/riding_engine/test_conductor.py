@@ -306,6 +306,14 @@ def test_an_idle_engine_runs_all_parts_until_somebody_comes(engine: Engine) -> N
     assert sums.riding_seconds == pytest.approx(0.05)
 
 
+def test_an_idle_engine_answers_tasks_that_have_no_parts(engine: Engine) -> None:
+    """Nobody may come for an hour whose step would have them answered."""
+    guest = engine.guests.arrive(TASK)
+    engine.learner.ended = [(guest, RESULT)]
+    engine.conductor.idle(lambda: True)
+    assert engine.guests.answers == {guest: RESULT}
+
+
 def test_requests_that_waited_while_nothing_ran_do_not_count_as_gaps(engine: Engine) -> None:
     engine.step()
     engine.clock.now += 5.0

@@ -84,6 +84,29 @@ def test_engines_are_not_lost_over_one_task_again_and_again(
     assert refused.value.reason == "RideRefused"
 
 
+def test_answers_that_are_taken_back_before_they_are_read_are_no_engine_that_was_lost(
+    agent: Matchmaker, engine: Start, ride: Ride, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another rider's answers need the memory again and again."""
+    read, left = ride_module.read, [2]
+
+    def taken_back(file: int, buffer: object) -> None:
+        if left[0] > 0:
+            left[0] -= 1
+            raise EOFError
+        read(file, buffer)
+
+    monkeypatch.setattr(ride_module, "read", taken_back)
+    with engine() as there:
+        assert ride.gradients(SEQUENCES, 1.0).learned_tokens == 2
+        left[0] = 1000
+        with pytest.raises(WorkerError, match="took its answer back before it was read, 3 times") as lost:
+            ride.gradients(SEQUENCES, 1.0)
+        assert there.tasks == 6
+    # It may ride elsewhere.
+    assert lost.value.reason == "RideLost"
+
+
 def test_an_engine_that_has_better_things_to_do_for_too_long_is_no_refusal(
     agent: Matchmaker, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,10 @@ static int32_t make_page(struct rowen_agent *agent, const uint64_t *cpus) {
     if (!agent->page) return error;
     atomic_store(&agent->page->block.gate, 1);
     atomic_store(&agent->page->block.closed_at_ns, rowen_now());
-    for (int i = 0; i < ROWEN_CPU_WORDS; i++) atomic_store(&agent->page->cpus[i], cpus[i]);
+    for (int i = 0; i < ROWEN_CPU_WORDS; i++) {
+        atomic_store(&agent->page->cpus[i], cpus[i]);
+        agent->cpus += (uint32_t)__builtin_popcountll(cpus[i]);
+    }
     return 0;
 }
 

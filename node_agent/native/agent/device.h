@@ -78,6 +78,7 @@ struct rowen_agent {
     int page_fd, readers_fd;
     uint32_t slots;
     uint64_t backstop_ns;
+    uint32_t cpus;           /* of the device, as the agent was told: engines can write what its page says */
     struct rowen_pool *pool; /* NULL: none */
     bool allows_cpu;
     _Atomic bool stop;

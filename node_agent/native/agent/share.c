@@ -10,7 +10,8 @@
 
 #include "agent/device.h"
 
-/* Short beside an engine's step, so that it finds the same share in each of them; the kernel gives 1 ms at least. */
+/* Short beside an engine's step, so that it finds the same share in each of them. The kernel gives 1 ms at least: a part
+ * that is less has a longer period. */
 #define PERIOD_US 10000
 #define LEAST_QUOTA_US 1000
 
@@ -33,10 +34,12 @@ static uint32_t known_pods(const struct rowen_agent *agent) {
     return count;
 }
 
-static int64_t device_cpus(const struct rowen_agent *agent) {
-    int64_t count = 0;
-    for (int i = 0; i < ROWEN_CPU_WORDS; i++) count += __builtin_popcountll(atomic_load(&agent->page->cpus[i]));
-    return count;
+/* What each of so many pods may use. */
+static struct rowen_limit part_of(const struct rowen_agent *agent, uint32_t tenths, uint32_t pods) {
+    int64_t share = (int64_t)agent->cpus * tenths, parts = ROWEN_WHOLE * (int64_t)pods;
+    int64_t quota_us = PERIOD_US * share / parts;
+    if (quota_us >= LEAST_QUOTA_US) return (struct rowen_limit){quota_us, PERIOD_US};
+    return (struct rowen_limit){LEAST_QUOTA_US, (LEAST_QUOTA_US * parts + share - 1) / share};
 }
 
 /* What the last agent has left stays noted until its pod is known to this one. */
@@ -55,20 +58,20 @@ static bool may_lower(const struct rowen_agent *agent, uint32_t index) {
 }
 
 /* A pod's own limit may be lower: then it stays. In one whose cgroup is gone nothing runs. */
-static bool lower(struct rowen_agent *agent, uint32_t index, int64_t quota_us) {
+static bool lower(struct rowen_agent *agent, uint32_t index, const struct rowen_limit *part) {
     struct rowen_slot *slot = &agent->pods[index];
     struct rowen_found_limit *found = &agent->state->limits[index];
     struct rowen_limit limit;
     int32_t error = rowen_cgroup_limit(&slot->cgroup, &limit);
     if (error == -ENODEV || error == -ENOENT) return true;
     if (error || !may_lower(agent, index)) return false;
-    bool lower_itself = limit.quota_us >= 0 && limit.quota_us * PERIOD_US <= quota_us * limit.period_us;
+    bool lower_itself = limit.quota_us >= 0 && limit.quota_us * part->period_us <= part->quota_us * limit.period_us;
     found->quota_us = limit.quota_us;
     found->period_us = limit.period_us;
     if (rowen_cgroup_weight(&slot->cgroup, &found->weight) != 0) found->weight = 0;
     found->pod = slot->pod;
     atomic_store(&found->lowered, true);
-    if (lower_itself || rowen_cgroup_set_limit(&slot->cgroup, &(struct rowen_limit){quota_us, PERIOD_US}) == 0) {
+    if (lower_itself || rowen_cgroup_set_limit(&slot->cgroup, part) == 0) {
         rowen_cgroup_set_weight(&slot->cgroup, 0);
         return true;
     }
@@ -77,10 +80,11 @@ static bool lower(struct rowen_agent *agent, uint32_t index, int64_t quota_us) {
 }
 
 bool rowen_share_limit(struct rowen_agent *agent, uint32_t tenths) {
+    if (agent->allows_cpu || agent->cpus == 0) return false;
     uint32_t count = known_pods(agent);
-    int64_t quota_us = device_cpus(agent) * tenths * (PERIOD_US / ROWEN_WHOLE) / (count ? count : 1);
-    bool done = !agent->allows_cpu && quota_us >= LEAST_QUOTA_US;
-    for (uint32_t i = 0; done && i < agent->slots; i++) done = !agent->pods[i].known || lower(agent, i, quota_us);
+    struct rowen_limit part = part_of(agent, tenths, count ? count : 1);
+    bool done = true;
+    for (uint32_t i = 0; done && i < agent->slots; i++) done = !agent->pods[i].known || lower(agent, i, &part);
     if (!done) rowen_share_lift(agent);
     return done;
 }

@@ -34,14 +34,33 @@ def test_pods_have_a_share_together(make_rig):
     assert [limit(pod) for pod in rig.pods] == [ANY] * 2
 
 
-def test_a_part_that_the_kernel_cannot_measure_is_none(make_rig):
+def test_a_part_too_small_for_the_kernel_s_period_comes_in_a_longer_one(make_rig):
+    """An engine begins with a tenth, and says more once it has seen what that does."""
     rig = make_rig(slots=2)
     engine, tenant = busy(rig)
+    other = rig.tenant("spin()", slot=1)
     engine.call("share", 1)
-    stays_closed(rig)
-    assert [limit(pod) for pod in rig.pods] == [ANY] * 2
+    opens_at(rig, 1)
+    assert [limit(pod) for pod in rig.pods] == [(1000, 20000)] * 2
+    tenant.advances()
+    other.advances()
     engine.call("share", 2)
     opens_at(rig, 2)
+    assert [limit(pod) for pod in rig.pods] == [(1000, 10000)] * 2
+    engine.call("share", 0)
+    rig.acknowledged()
+    assert [limit(pod) for pod in rig.pods] == [ANY] * 2
+
+
+def test_a_part_is_never_more_than_the_share(make_rig):
+    rig = make_rig(slots=3)
+    engine, tenant = busy(rig)
+    engine.call("share", 2)
+    opens_at(rig, 2)
+    assert [limit(pod) for pod in rig.pods] == [(1000, 15000)] * 3
+    engine.call("share", 7)
+    opens_at(rig, 7)
+    assert [limit(pod) for pod in rig.pods] == [(2333, 10000)] * 3
     tenant.advances()
 
 
@@ -146,7 +165,7 @@ def test_a_pod_that_is_on_another_device_too_has_no_share(make_rig):
 
 def test_a_pod_that_is_gone_is_no_hindrance(make_rig):
     rig = make_rig(slots=2)
-    gone = Pod()
+    gone = Pod(limited=True)
     rig.on_close(gone.remove)
     rig.device.set_pod(1, gone.number, *gone.folders)
     engine, tenant = busy(rig)

@@ -12,7 +12,7 @@ from gate.share.shared import ANY, busy, limit, opens_at, stays_closed
 from rowen.node_agent.attach.message import MAGIC
 from rowen.node_agent.devices.library import ABI_VERSION
 
-GATE, DEVICE_SHARE = 64, 264
+GATE, CPUS, DEVICE_SHARE = 64, 128, 264
 IN_FLIGHT, MEMBER_SHARE = 128, 41272
 """Where fields are in the files of a device and of a member."""
 
@@ -177,6 +177,19 @@ def test_an_engine_that_lies_has_no_more_than_one_that_does_not(rig, liar):
     rig.acknowledged()
     tenant.stands_still()
     assert limit(rig.pods[0]) == ANY
+
+
+def test_an_engine_that_says_the_device_is_large_has_no_more_of_it(rig, liar):
+    liar.write(liar.device, CPUS, 2**64 - 1, 8)
+    liar.says(4)
+    opens_at(rig, 3)
+    assert limit(rig.pods[0]) == (3000, 10000)
+    liar.says(1)
+    rig.acknowledged()
+    liar.write(liar.device, CPUS, 0, 8)
+    liar.says(4)
+    opens_at(rig, 3)
+    assert limit(rig.pods[0]) == (3000, 10000)
 
 
 def test_a_share_of_another_count_of_requests_is_none(rig, liar):

@@ -26,6 +26,7 @@ from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.monitor.engine_parts import engine_parts
 from rowen.scheduler.monitor.observation import observe
+from rowen.scheduler.monitor.scoring import ErrorSample
 from rowen.scheduler.snapshot import JobView
 
 VIEW = seated(rider("j", sla=0.5), "n", at=NOW)
@@ -85,6 +86,25 @@ def test_one_that_makes_too_little_is_short_of_its_sla() -> None:
     for at in range(10, 600, 20):
         history = report(history, at, at * 20, float(at))
     assert history.tracks["uid-j"].shortfall >= POLICY.shortfall_seconds
+
+
+def test_a_prediction_is_not_judged_by_what_riders_make() -> None:
+    """It is a part of the throughput by itself; of what riders make, each would make all."""
+
+    def errors(history: History, view: JobView) -> list[ErrorSample]:
+        found: list[ErrorSample] = []
+        for at in range(10, 700, 20):
+            there = engine("n", tenants=(tenant(view, at * 100, float(at)),))
+            seen = observe(history, world(node("n", there, reported=NOW + at), view, pod(view, "n")), NOW + at, POLICY)
+            history, found = seen.history, [*found, *seen.errors]
+        gone = observe(history, world(node("n", engine("n"), reported=NOW + 700)), NOW + 700, POLICY)
+        return [*found, *gone.errors]
+
+    assert errors(History(), VIEW) == []
+    (sample,) = errors(History(profiles=KNOWN), VIEW)
+    assert (sample.workload, sample.measured) == ("CoServe|class", pytest.approx(0.5))
+    (beside,) = errors(History(), placed(job("j", sla=0.5), "n", at=NOW))
+    assert beside.workload == "class"
 
 
 def track(view: JobView, fraction: float | None, tenants: int = 1, **fields: Any) -> Track:

@@ -334,6 +334,19 @@ def test_who_is_leaving_is_in_nobodys_way() -> None:
     assert outcome(run(*running(node("a", engine("a")), rode), job("j")), "j").placement is not None
 
 
+@pytest.mark.parametrize("there", [device, engine])
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_pod_of_another_namespace_is_in_nobodys_way_with_a_seat(there: Any, reported: bool) -> None:
+    """No agent lets it in, and it may name every device of its node."""
+    other = replace(rider("x"), namespace="theirs")
+    stranger = replace(pod(other, "a", "cpu0", "cpu1"), job=None, assignment=None, rides=True, slots=0, memory=0)
+    views = node("a", there("a"), there("a", "cpu1"))
+    parts = running(views, stranger) if reported else [views, stranger]
+    assert outcome(run(*parts, job("j")), "j").placement is not None
+    own = [replace(part, namespace="ns") if part is stranger else part for part in parts]
+    assert outcome(run(*own, job("j")), "j").placement is None
+
+
 @pytest.mark.parametrize(("late", "leaves"), [(60.0, True), (61.0, False)])
 @pytest.mark.parametrize("deleting", [True, False])
 def test_who_hangs_in_its_deletion_is_in_the_way(deleting: bool, late: float, leaves: bool) -> None:

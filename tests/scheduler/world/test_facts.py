@@ -322,6 +322,8 @@ def test_workload_classes_differ_by_what_shapes_a_step() -> None:
 
     assert key() == key(epochs=5, seed=3, learningRate=0.1)
     assert len({key(), key(batchSize=8), key(sequenceLength=64), key(lora={"rank": 4})}) == 4
+    places = {"uri": "s3://b/m"}, {"uri": "s3://b/other"}, {"uri": "s3://b/m", "secretName": "other"}
+    assert len({key(), *(key(baseModel=place) for place in places)}) == 4
 
 
 def classes(kind: str, **spec: Any) -> str:

@@ -91,11 +91,14 @@ class ModelSource(ApiModel):
 
     @property
     def reference(self) -> str:
-        """Names the model within its namespace: two with the same one are the same model."""
+        """Names the model within its namespace: two with the same one are the same model.
+
+        An address is one of the server that its Secret may name.
+        """
         if self.hugging_face is not None:
             return f"hf://{self.hugging_face.repo}@{self.hugging_face.revision}"
         if self.uri is not None:
-            return self.uri.rstrip("/")
+            return f"{self.uri.rstrip('/')}{f' of {self.secret_name}' if self.secret_name else ''}"
         return f"{self.claim_name}/{normpath(str(self.path))}"
 
     @model_validator(mode="after")

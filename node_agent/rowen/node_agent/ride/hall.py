@@ -55,7 +55,7 @@ class Hall:
     def engine(self, device: str) -> EngineView | None:
         """The device's engine; None: there is none that takes riders in."""
         found = self._engines.get(device)
-        return EngineView(found.since, found.seats, found.sums, found.ended) if found else None
+        return EngineView(found.since, found.seats, found.sums, found.ended, found.uid) if found else None
 
     def joined(self, device: str) -> int:
         """How many jobs are joined with the device's engine."""

@@ -125,3 +125,7 @@ class Rides:
             raise AttachRefused(f"the engine of device {device} is not known yet")
         if online.namespace != pod.namespace:
             raise AttachRefused(f"the engine of device {device} is of namespace {online.namespace}")
+        # Of a pod that was deleted by force the device is another's already, while its engine may still be ending.
+        there = self._door.engine(device)
+        if there is not None and online.uid and there.pod != online.uid:
+            raise AttachRefused(f"the engine of device {device} is one of another pod")

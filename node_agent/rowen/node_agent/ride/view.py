@@ -16,3 +16,5 @@ class EngineView:
     """None: it has told nothing yet."""
     ended: str | None
     """Why nothing rides in it any more."""
+    pod: str = ""
+    """UID of its pod; empty where it is not known."""

@@ -6,6 +6,7 @@ The engine is a server of gradients: trainer, optimizer, data and checkpoints st
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import torch
 
@@ -68,6 +69,11 @@ class Task:
     """The gradients are those of `loss_scale` times the sum of all tokens' losses."""
     gradients: bool
     """Else the losses alone are asked for."""
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each sequence. Asked for first by who checks the task, so that the engine's thread need not."""
+        return tuple(sequence.tokens.numel() for sequence in self.sequences)
 
 
 @dataclass(frozen=True)

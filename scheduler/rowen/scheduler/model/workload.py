@@ -79,7 +79,7 @@ def _model(spec: OfflineJobSpec, namespace: str) -> str:
     if source is None:
         return f"{namespace}/{_image(spec.template or {})}"
     if source.hugging_face is None:
-        return f"{namespace}/{source.claim_name}/{source.path}"
+        return f"{namespace}/{source.reference}"
     model = f"hf:{source.hugging_face.repo}@{source.hugging_face.revision}"
     return model if spec.profile is None else f"{namespace}/{model}"
 

@@ -60,9 +60,18 @@ def _add_pod(fleet: Fleet, snapshot: Snapshot, pod: PodView, now: float) -> None
     node = snapshot.nodes.get(pod.node)
     if node is not None:
         name = f"{pod.namespace}/{pod.name}"
-        devices, seen = devices_of(node, pod), (pod.namespace, pod.name)
+        devices, seen = _held(node, pod), (pod.namespace, pod.name)
         claim = Claim(pod_key(pod), f"pod {name}", pod.node, devices, pod.slots, pod.memory, pod=seen, rides=pod.rides)
         fleet.add(claim._replace(leaves=pod.gone_by is not None and not hangs(pod, now)))
+
+
+def _held(node: NodeView, pod: PodView) -> tuple[str, ...]:
+    """Its devices; of one that rides those alone where it may: no agent joins it with another namespace's engine."""
+    held = devices_of(node, pod)
+    if not pod.rides:
+        return held
+    views = filter(None, map(node.device, held))
+    return tuple(view.id for view in views if view.service.startswith(f"{pod.namespace}/"))
 
 
 def pod_key(pod: PodView) -> str:

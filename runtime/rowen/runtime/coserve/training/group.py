@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Row
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 
@@ -54,9 +55,12 @@ class Group:
         self.tokens = torch.cat([sequence.tokens for sequence in sequences])
         self.labels = torch.cat([sequence.labels for sequence in sequences])
         self.size = len(self.tokens)
-        lengths = [len(sequence.tokens) for sequence in sequences]
-        self._ends = [sum(lengths[: number + 1]) for number in range(len(lengths))]
-        self.angles: Angles = model.rotation.at(torch.cat([torch.arange(length) for length in lengths]))
+        lengths = [sequence.tokens.numel() for sequence in sequences]
+        self._ends = list(accumulate(lengths))
+        each = torch.tensor(lengths)
+        # Of each token, how many there are before its sequence.
+        before = torch.repeat_interleave(each.cumsum(0) - each, each)
+        self.angles: Angles = model.rotation.at(torch.arange(self.size) - before)
         self.learned = (self.labels != IGNORED).nonzero().view(-1)
         """Numbers of the tokens whose labels are learned."""
         self._lowest = lowest

@@ -32,6 +32,8 @@ class MachineLearner(Learner):
         self.memory_bytes = memory_bytes - self._model.copy_bytes
         """That tasks may need, each."""
         self._waiting: deque[tuple[int, Task]] = deque()
+        self._wanted: tuple[Task, tuple[int, int]] | None = None
+        """The first that waits, and what it needs: it is asked for in each step."""
         self._works: dict[int, Work] = {}
         """By guest, the next one in turn first."""
         self._needs: dict[int, tuple[int, int]] = {}
@@ -55,6 +57,7 @@ class MachineLearner(Learner):
     @override
     def drop(self, guest: int) -> None:
         self._waiting = deque((other, task) for other, task in self._waiting if other != guest)
+        self._wanted = None
         self._finished = [(other, answer) for other, answer in self._finished if other != guest]
         self._forget(guest)
 
@@ -112,17 +115,26 @@ class MachineLearner(Learner):
         architecture, dtype = self._model.architecture, self.dtype
         while self._waiting:
             guest, task = self._waiting[0]
-            need = task_bytes(task, architecture, dtype), task_workspace_bytes(task, architecture)
+            need = self._need(task)
             spare = self._spare_bytes(need)
             if self._works and spare < 0:
                 return
             self._waiting.popleft()
+            self._wanted = None
             # Half of the memory is left to others: while one is on its way back, another one may ride.
             saved = saved_layers(task, architecture, dtype, min(spare, self.memory_bytes // 2 - sum(need)))
             with torch.inference_mode():
                 self._works[guest] = work = Work(task, self._model, saved)
             self._needs[guest] = need[0] + saved_bytes(task, architecture, dtype, saved), need[1]
             self._settle(guest, work)
+
+    def _need(self, task: Task) -> tuple[int, int]:
+        """As in `_needs`, without what is kept beyond what has to be."""
+        if self._wanted is None or self._wanted[0] is not task:
+            architecture = self._model.architecture
+            need = task_bytes(task, architecture, self.dtype), task_workspace_bytes(task, architecture)
+            self._wanted = task, need
+        return self._wanted[1]
 
     def _spare_bytes(self, need: tuple[int, int]) -> int:
         """What memory is left with the task in work; negative: there is not enough."""

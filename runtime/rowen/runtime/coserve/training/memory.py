@@ -49,7 +49,7 @@ def task_bytes(task: Task, architecture: Architecture, dtype: torch.dtype) -> in
 
 def _most_tokens(task: Task) -> int:
     """Of its largest group."""
-    lengths = [len(sequence.tokens) for sequence in task.sequences]
+    lengths = task.lengths
     return max((sum(lengths[number] for number in group) for group in groups_of(lengths)), default=0)
 
 
@@ -107,7 +107,7 @@ def workspace_bytes(architecture: Architecture, longest: int) -> int:
 
 def task_workspace_bytes(task: Task, architecture: Architecture) -> int:
     """As `workspace_bytes`, for the task's longest sequence."""
-    return workspace_bytes(architecture, max((len(sequence.tokens) for sequence in task.sequences), default=0))
+    return workspace_bytes(architecture, max(task.lengths, default=0))
 
 
 def needed_bytes(task: Task, architecture: Architecture, dtype: torch.dtype) -> int:

@@ -7,7 +7,7 @@ import torch
 from rowen.runtime.coserve.learner import Phase
 from rowen.runtime.coserve.task import IGNORED, Pair, Place, Result, Target, Task
 from rowen.runtime.coserve.training.backward import Backward
-from rowen.runtime.coserve.training.bypass import Bypass, no_gradients
+from rowen.runtime.coserve.training.bypass import Bypass, never_gradients, no_gradients
 from rowen.runtime.coserve.training.forward import Forward
 from rowen.runtime.coserve.training.group import Group
 from rowen.runtime.coserve.training.head import Sums, head
@@ -37,7 +37,7 @@ class Work:
         self._lowest = lowest_layer(task, model.architecture.layers)
         self._gradients: dict[Place, Pair] = {}
         self._bypasses = [self._bypasses_of(layer) for layer in range(model.architecture.layers)]
-        self._groups = groups_of([len(sequence.tokens) for sequence in task.sequences])
+        self._groups = groups_of(task.lengths)
         self._sums = Sums()
         self._learned = 0
         self._group: Group | None = None
@@ -116,10 +116,9 @@ class Work:
 
     def result(self) -> Result:
         """Once it has ended."""
-        if self._task.gradients:
-            for layer in range(self._model.architecture.layers):
-                self._allocate_gradients(layer)
-        return Result(self._task.number, self._sums.loss, self._learned, self._sums.correct, self._gradients)
+        pairs = self._task.adapter.pairs if self._task.gradients else {}
+        gradients = {place: self._gradients.get(place) or never_gradients(pair) for place, pair in pairs.items()}
+        return Result(self._task.number, self._sums.loss, self._learned, self._sums.correct, gradients)
 
     @property
     def _now(self) -> Group:
@@ -132,7 +131,7 @@ class Work:
         self._group, self._forward, self._headed = None, 0, 0
         while self._groups and self._group is None:
             sequences = [self._task.sequences[number] for number in self._groups.pop(0)]
-            if any(bool((sequence.labels != IGNORED).any()) for sequence in sequences):
+            if bool((torch.cat([sequence.labels for sequence in sequences]) != IGNORED).any()):
                 self._group = Group(sequences, self._model, self._lowest, self._saved)
                 self._learned += len(self._group.learned)
 

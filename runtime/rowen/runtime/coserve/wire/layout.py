@@ -71,8 +71,4 @@ def read_sequences(buffer: Any, sequences: int, tokens: int) -> tuple[TokenSeque
     if min(lengths) < 1 or sum(lengths) != tokens:
         raise ValueError(f"the lengths of {sequences} sequences do not make {tokens} tokens")
     ids, labels = whole[sequences:].view(2, tokens)
-    found, begin = [], 0
-    for length in lengths:
-        found.append(TokenSequence(ids[begin : begin + length], labels[begin : begin + length]))
-        begin += length
-    return tuple(found)
+    return tuple(map(TokenSequence, ids.split(lengths), labels.split(lengths)))

@@ -46,6 +46,10 @@ class _LostError(Exception):
     """There is no engine now; the message says why."""
 
 
+class _TakenBackError(_LostError):
+    """The engine is there, and had other use for the memory of its answer before it was read."""
+
+
 class Ride:
     """Asks engines for losses and gradients, one after the other when they come and go."""
 
@@ -86,7 +90,7 @@ class Ride:
             raise _refused(f"a batch has {len(sequences)} sequences, and an engine takes {MOST_SEQUENCES} at once")
         self._number += 1
         self._link.stay()
-        delay, losses, until = _FIRST_DELAY_SECONDS, 0, None
+        delay, losses, taken, until = _FIRST_DELAY_SECONDS, 0, 0, None
         while True:
             line, sent = None, False
             try:
@@ -99,13 +103,17 @@ class Ride:
                 if line is not None and isinstance(error, TimeoutError):
                     # It is there, and it is no fault of the task's.
                     raise _lost(f"the engine has not answered for {_RESULT_SECONDS:.0f} s") from error
-                losses += sent
+                taken += isinstance(error, _TakenBackError)
+                losses += sent and not isinstance(error, _TakenBackError)
                 self._leave()
                 log.info("there is no engine now", reason=str(error))
                 reason, now = str(error), time.monotonic()
             until = until or now + _LOST_SECONDS
             if losses >= _MOST_LOSSES:
                 raise _refused(f"{losses} engines were lost over the same task: {reason}")
+            if taken >= _MOST_LOSSES:
+                # What others do there is no reason never to ride again.
+                raise _lost(f"{reason}, {taken} times")
             if now >= until:
                 away = f"no engine for {_LOST_SECONDS:.0f} s: {reason}"
                 if losses:
@@ -172,7 +180,7 @@ class Ride:
                 read(message.descriptors[0], buffer)
                 found = self._adapter.layout.pairs(buffer)
         except EOFError as error:
-            raise _LostError("the engine took its answer back") from error
+            raise _TakenBackError("the engine took its answer back before it was read") from error
         finally:
             close_all(message.descriptors)
         return Result(said.number, said.loss_sum, said.learned_tokens, said.correct_tokens, found)

@@ -48,7 +48,10 @@ def board(config: "VllmConfig", model: "Module") -> Conductor | None:
         return _boarded(config, model, terms, planner)
     except (UnsuitableError, ArchitectureUnsupported) as error:
         log.warning("no fine-tuning rides in this engine", reason=str(error))
-        return Conductor(planner, None, Waker())
+    except Exception:
+        log.exception("no fine-tuning rides in this engine")
+    # Batch rows may, and are planned with what steps take.
+    return Conductor(planner, None, Waker())
 
 
 def _boarded(config: "VllmConfig", model: "Module", terms: RideTerms, planner: Planner) -> Conductor:

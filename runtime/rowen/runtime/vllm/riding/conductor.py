@@ -256,6 +256,8 @@ class Conductor:
             if not self._planner.riders_wait:
                 break
             self._tell(self._clock())
+        # Of a task that learns nothing there is no part.
+        self._deliver()
 
     def _run_part(self, learner: Learner, phase: Phase, seconds: float, forward: bool) -> bool:
         tokens = self._planner.part_tokens(phase, max(0.0, seconds), self._contexts.get(phase, 0.0))
