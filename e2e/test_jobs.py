@@ -226,7 +226,7 @@ def test_openais_client_has_a_batch_answered_though_the_gateway_was_killed(
     rows.append(tiny.request("refused", "/v1/chat/completions", model=service, messages=[]))
     batch, job = _batch(client, rows)
     try:
-        assert "BatchInference" in kubectl("get", "ojob", job, "-n", NAMESPACE)
+        wait_until(lambda: "BatchInference" in kubectl("get", "ojob", job, "-n", NAMESPACE), "its kind is shown", 60)
         gateway.kill()
         # As a pod sees it: by the cluster's DNS, with the certificate of its own choice.
         assert gateway.ask_in_toolbox(NAMESPACE, _token(), f"client.batches.retrieve({batch!r}).id") == batch

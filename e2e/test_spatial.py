@@ -13,7 +13,7 @@ from kit.world import World
 from rowen.crds.harvest.device_detail import DeviceDetail
 
 SERVICE, JOB = "shared", "beside"
-LONG_EPOCHS = 2000
+LONG_EPOCHS = 1000
 ROWS = [{"prompt": f"question {number % 4}", "completion": "the answer is blue"} for number in range(32)]
 PROMPT, TOKENS, AT_ONCE = list(range(10, 30)), 400, 4
 

@@ -30,7 +30,7 @@ def recorder() -> Recorder:
 def rig() -> Iterator[Rig]:
     """A device whose gate is real."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        rig = Rig(Path(folder) / "device", cpus=(max(os.sched_getaffinity(0)),))
+        rig = Rig(Path(folder) / "device", cpus=(max(os.sched_getaffinity(0)),), limited=True)
         yield rig
         rig.close()
 
