@@ -28,13 +28,10 @@ arithmetic allows at most beside the requests (`coserving/roofline.py`), `of_roo
 `repeats` has the raw values. `--quick` takes some 8 minutes, all of it some 40. `--picture` draws it.
 """
 
-import argparse
 import contextlib
 import os
 import random
 import shutil
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -42,7 +39,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from coserving.arms import Arm, arms_of, steps_between_chunks
 from coserving.measuring import Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
@@ -50,7 +46,8 @@ from coserving.picture import draw
 from coserving.result import Bounds, Run, arm_figures, main_figures, points
 from coserving.roofline import peak_operations, roofline_figures
 from reporting.bars import Bars
-from reporting.report import print_report, report
+from reporting.command import run_command
+from reporting.report import report
 from rig.two_servers import CORE
 
 from rowen.crds.ride.terms import LatencyBound, RideTerms, SpatialTerms
@@ -195,22 +192,12 @@ def keep_off_the_device() -> None:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
-    parser.add_argument("--quick", action="store_true", help="two loads, each arm once, in some 8 minutes")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    # A run that is told to end takes its processes and cgroups with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        obj = run(QUICK if arguments.quick else FULL, arguments.seed)
-    except RuntimeError as error:
-        raise SystemExit(str(error)) from error
-    if arguments.picture is not None:
-        draw(obj, arguments.picture)
-    print_report(obj, arguments.json)
+    run_command(
+        __doc__,
+        "two loads, each arm once, in some 8 minutes",
+        lambda quick, seed: run(QUICK if quick else FULL, seed),
+        draw,
+    )
 
 
 if __name__ == "__main__":

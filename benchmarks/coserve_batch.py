@@ -20,12 +20,10 @@ priority scheduling, at the number of rows at which most get done while the boun
 `repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 30. `--picture` draws it.
 """
 
-import argparse
 import contextlib
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -34,9 +32,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from reporting.bars import Bars
-from reporting.report import print_report, report
+from reporting.command import run_command
+from reporting.report import report
 from rig.two_servers import CORE
 from row_riding.arms import arms_of
 from row_riding.measuring import Alone, alone, measure
@@ -126,22 +124,12 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
-    parser.add_argument("--quick", action="store_true", help="two loads, each arm once, in some 5 minutes")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    # A run that is told to end takes its processes and cgroups with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        obj = run(QUICK if arguments.quick else FULL, arguments.seed)
-    except RuntimeError as error:
-        raise SystemExit(str(error)) from error
-    if arguments.picture is not None:
-        draw(obj, arguments.picture)
-    print_report(obj, arguments.json)
+    run_command(
+        __doc__,
+        "two loads, each arm once, in some 5 minutes",
+        lambda quick, seed: run(QUICK if quick else FULL, seed),
+        draw,
+    )
 
 
 if __name__ == "__main__":

@@ -14,17 +14,12 @@ learned while the service keeps both targets at the 95th percentile, and nothing
 minutes, all of it some 20.
 """
 
-import argparse
 import os
-import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import structlog
 from coserve import PERCENTILE, keep_off_the_device, node_of, restart_rowen
 from coserving.arms import Arm, arms_of, steps_between_chunks
 from coserving.measuring import Alone, iteration_seconds, measure
@@ -32,7 +27,8 @@ from coserving.node import TUNERS, CoservingNode
 from coserving.result import Bounds, Run
 from coserving.sweep import Target, over_best, sweep_figures
 from coserving.sweep_picture import draw
-from reporting.report import print_report, report
+from reporting.command import run_command
+from reporting.report import report
 
 SETTINGS = {
     "preempt": ("preempt",),
@@ -124,21 +120,9 @@ def run(plan: Plan) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
-    parser.add_argument("--quick", action="store_true", help="three targets, in some 6 minutes")
-    parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    # A run that is told to end takes its processes and cgroups with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        obj = run(QUICK if arguments.quick else FULL)
-    except RuntimeError as error:
-        raise SystemExit(str(error)) from error
-    if arguments.picture is not None:
-        draw(obj, arguments.picture)
-    print_report(obj, arguments.json)
+    run_command(
+        __doc__, "three targets, in some 6 minutes", lambda quick, _: run(QUICK if quick else FULL), draw, seeded=False
+    )
 
 
 if __name__ == "__main__":

@@ -20,20 +20,15 @@ best static share, at equal attainment (`coserving/result.py`). `slo_attainment`
 some 25. `--picture` draws it.
 """
 
-import argparse
 import contextlib
 import os
 import random
-import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import structlog
 from coserve import Plan, keep_off_the_device, node_of
 from coserving.arms import Arm
 from coserving.measuring import Alone, measure
@@ -41,7 +36,8 @@ from coserving.result import Point, Run, arm_figures, points, versus
 from coserving.share_picture import draw
 from coserving.shares import Sample, sampled, shared_fraction
 from reporting.bars import Bars
-from reporting.report import Figures, Missing, print_report, report
+from reporting.command import run_command
+from reporting.report import Figures, Missing, report
 
 BARS: Bars = {
     "vs_separate": (1.46, "at least"),
@@ -145,22 +141,12 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
-    parser.add_argument("--quick", action="store_true", help="two loads, each arm once, in some 6 minutes")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    # A run that is told to end takes its processes and cgroups with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        obj = run(QUICK if arguments.quick else FULL, arguments.seed)
-    except RuntimeError as error:
-        raise SystemExit(str(error)) from error
-    if arguments.picture is not None:
-        draw(obj, arguments.picture)
-    print_report(obj, arguments.json)
+    run_command(
+        __doc__,
+        "two loads, each arm once, in some 6 minutes",
+        lambda quick, seed: run(QUICK if quick else FULL, seed),
+        draw,
+    )
 
 
 if __name__ == "__main__":
