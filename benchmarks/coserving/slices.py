@@ -10,6 +10,9 @@ from colocation.sharing import home_of, move, this_hierarchy
 PERIOD_MICROSECONDS = 8000
 """Short against a step of the engine, so that a part of the core is like a core that is slower."""
 
+GREATEST_SHARES, GREATEST_WEIGHT = 262144, 10000
+"""Of `cpu.shares` and `cpu.weight`: what is limited gets its part also beside a process that is not."""
+
 
 @contextlib.contextmanager
 def sliced(parts: Mapping[int, float]) -> Iterator[None]:
@@ -35,5 +38,7 @@ def _limit(group: Path, version: int, part: float) -> None:
     if version == 1:
         (group / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
         (group / "cpu.cfs_quota_us").write_text(str(quota))
+        (group / "cpu.shares").write_text(str(GREATEST_SHARES))
     else:
         (group / "cpu.max").write_text(f"{quota} {PERIOD_MICROSECONDS}")
+        (group / "cpu.weight").write_text(str(GREATEST_WEIGHT))
