@@ -1,14 +1,12 @@
 """A device that a benchmark serves as a node's agent does: with a gate, and with seats in its engine."""
 
-import os
 from pathlib import Path
 
-from rig.processes import python_path
+from rig.processes import with_plugin
 from rig.served_device import ServedDevice
 
-from rowen.crds.names import ENGINE_RIDE_SOCKET_ENV, PYTHON_PATH_ENV, RIDE_SOCKET_ENV
+from rowen.crds.names import ENGINE_RIDE_SOCKET_ENV, RIDE_SOCKET_ENV
 from rowen.node_agent.devices.counts import DeviceCounts
-from rowen.node_agent.devices.plugin_files import PLUGIN, install_plugin
 from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
 
 _BACKSTOP_SECONDS = 0.05
@@ -21,8 +19,7 @@ class RidingDevice:
     def __init__(self, folder: Path, core: int, *, shares: bool) -> None:
         """`folder`: of shared memory. `shares`: the job behind the gate may be given a share beside requests."""
         self._served = ServedDevice(folder, slots=1, cpu=core, backstop=_BACKSTOP_SECONDS)
-        install_plugin(folder)
-        self._plugin = folder / PLUGIN
+        self._plugin = with_plugin(folder)
         self._served.make_pods(with_share=shares, limited=shares)
         self._engine_socket, self._seat_socket = folder / "engine" / "ride", folder / "seat" / "ride"
         self._seat_socket.parent.mkdir()
@@ -34,10 +31,8 @@ class RidingDevice:
         self._door.start()
 
     def engine_environment(self) -> dict[str, str]:
-        """What the device plugin would give an engine; the plugin's files come before those of this checkout."""
-        path = os.pathsep.join([str(self._plugin), *python_path().values()])
-        ours = {ENGINE_RIDE_SOCKET_ENV: str(self._engine_socket), PYTHON_PATH_ENV: path}
-        return self._served.engine_environment() | ours
+        """What the device plugin would give an engine."""
+        return self._served.engine_environment() | self._plugin | {ENGINE_RIDE_SOCKET_ENV: str(self._engine_socket)}
 
     def entering(self, tuner: str, command: list[str]) -> tuple[list[str], dict[str, str]]:
         """The command of a job, and what variables it gets: one that rides, or stands behind the gate in its cgroup."""

@@ -15,13 +15,11 @@ from colocation.sharing import members, pin
 from harvest.arms import Division, Shares
 from harvest.load import MAX_TOKENS, SEQUENCES, SPEED, STEP_TOKENS, Memory
 from harvest.tally import Counts, Order, Tally
-from rig.child import BENCHMARKS
-from rig.processes import MODEL_PROCESS, answers, every_core, free_port, python_path, start
+from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start, with_plugin
 from rig.served_device import ServedDevice
 
 from rowen.crds.names import POOL_BYTES_ENV
 from rowen.demo import samples
-from rowen.node_agent.devices.plugin_files import PLUGIN, install_plugin
 from rowen.node_agent.memory.pool import Pool
 
 CORE = 1
@@ -88,7 +86,7 @@ class HarvestNode:
         self._order = Order()
         self.seen = Seen()
         """Since this was set anew."""
-        install_plugin(folder)
+        self._plugin = with_plugin(folder)
         with every_core(CORE):
             self._engine = self._start("engine", self._engine_command(), self._served.engine_environment())
         self._worker: subprocess.Popen[bytes] | None = None
@@ -103,9 +101,8 @@ class HarvestNode:
         ]  # fmt: skip
 
     def _start(self, name: str, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-        path = os.pathsep.join((str(self._folder / PLUGIN), str(BENCHMARKS), python_path()["PYTHONPATH"]))
-        own = {POOL_BYTES_ENV: str(MEMORY.handles * _HANDLE_BYTES), "PYTHONPATH": path}
-        return start(self._folder, name, command, own | environment)
+        own = {POOL_BYTES_ENV: str(MEMORY.handles * _HANDLE_BYTES)}
+        return start(self._folder, name, command, self._plugin | own | environment)
 
     def kill_worker(self) -> None:
         """The batch worker loses all that it has in memory, and is away for as long as a start takes.

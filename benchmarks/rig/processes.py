@@ -10,6 +10,9 @@ from pathlib import Path
 
 import httpx
 
+from rowen.crds.names import PYTHON_PATH_ENV
+from rowen.node_agent.devices.plugin_files import PLUGIN, install_plugin
+
 ENGINE_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
@@ -57,7 +60,13 @@ def start(folder: Path, name: str, command: Sequence[str], environment: Mapping[
 
 def python_path() -> dict[str, str]:
     """For children that run in another folder, where relative entries would lead nowhere."""
-    return {"PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)}
+    return {PYTHON_PATH_ENV: os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)}
+
+
+def with_plugin(folder: Path) -> dict[str, str]:
+    """For engines: as on a node, Rowen's plugin for vLLM, which is put into the folder, before all else."""
+    install_plugin(folder)
+    return {PYTHON_PATH_ENV: os.pathsep.join([str(folder / PLUGIN), *python_path().values()])}
 
 
 def free_port() -> int:

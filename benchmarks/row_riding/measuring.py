@@ -38,14 +38,21 @@ def alone(node: RowNode, server: str, requests: int) -> Alone:
 
 
 def measure(node: RowNode, arm: Arm, load: float, rate: float, block: int, seconds: float) -> Run:
-    """Has rows under way, lets them settle, and replays requests of the rate. Raises `httpx.HTTPError`."""
+    """Has rows under way, lets them settle, and replays requests of the rate.
+
+    Raises:
+        httpx.HTTPError: The server fails.
+        RuntimeError: Rows were to ride, and none did.
+    """
     requests = poisson(rate, seconds, ONLINE, block) if rate else []
     running = node.worker_runs() if arm.kind == "preempt" else contextlib.nullcontext()
     with running:
-        before = node.worker_tokens()
+        before, rode = node.worker_tokens(), node.riding_tokens()
         outcomes, took, tokens = asyncio.run(_traffic(node, arm, requests, block, seconds))
         if arm.kind == "preempt":
             tokens = float(node.worker_tokens() - before) * took / (took + _SETTLE_SECONDS)
+        if arm.kind == "rowen" and node.riding_tokens() == rode:
+            raise RuntimeError("rows were served as if they were requests: none rode")
     return Run(arm.name, arm.kind, load, rate, block, took, tokens, tuple(outcomes))
 
 

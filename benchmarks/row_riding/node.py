@@ -16,6 +16,7 @@ from typing import Any
 
 from colocation.device_gate import Gate
 from coserving.load import Size, poisson
+from rig.processes import with_plugin
 from rig.two_servers import CORE, MODEL, SERVERS, TwoServers
 from rig.wide_model import widen
 
@@ -70,7 +71,7 @@ class RowNode:
             self._processes.serve(server, ["--scheduling-policy", "priority"], {})
             return
         own = {RIDE_TERMS_ENV: terms.model_dump_json(by_alias=True)} if terms is not None else {}
-        self._processes.serve(server, [], self._gate.online_environment() | own)
+        self._processes.serve(server, [], self._gate.online_environment() | with_plugin(self._folder) | own)
 
     def start_worker(self) -> None:
         """Starts the batch worker; once it computes, the gate is held closed but for `worker_runs`."""
@@ -109,6 +110,10 @@ class RowNode:
             yield
         finally:
             self._gate.hold(True)
+
+    def riding_tokens(self) -> int:
+        """Of rows that rode in the server with Rowen's plugin so far, as its steps tell."""
+        return self._gate.device.counts().steps.row_tokens
 
     def worker_tokens(self) -> int:
         """That the worker has computed so far."""
