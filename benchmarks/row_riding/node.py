@@ -21,9 +21,10 @@ from rig.two_servers import CORE, MODEL, SERVERS, TwoServers
 from rig.wide_model import widen
 
 from rowen.crds.job.worker import BatchSpec, Location, ModelLocation
-from rowen.crds.names import JOB_SPEC_ENV, RIDE_TERMS_ENV
+from rowen.crds.names import ENGINE_RIDE_SOCKET_ENV, JOB_SPEC_ENV, RIDE_TERMS_ENV
 from rowen.crds.ride.terms import RideTerms
 from rowen.demo import samples
+from rowen.node_agent.ride.door import EngineDoorway, RideDoor
 from rowen.runtime.batch.memory import OVERHEAD_BYTES
 from rowen.runtime.batch.precision import FLOAT32
 from rowen.runtime.batch.weights import weights_bytes
@@ -35,6 +36,7 @@ OFFLINE = Size(prompt=(64, 384), output=32)
 """Of a row, in tokens: more is read than written, as when texts are summarized."""
 _WORKER = "worker"
 _WORKER_ROWS, _WORKER_CACHE_BYTES = 4000, 128 * 2**20
+_DEVICE = "0"
 _RENEW_SECONDS = 0.25
 
 
@@ -52,6 +54,10 @@ class RowNode:
         """Writes the model into `folder`; `pages`: of shared memory."""
         self._folder = folder
         self._gate = Gate(pages / "gate", CORE)
+        self._ride_socket = pages / "ride" / "engine"
+        self._door = RideDoor()
+        self._door.open(EngineDoorway(self._ride_socket, _DEVICE, lambda _: "engine"), [])
+        self._door.start()
         self._processes = TwoServers(folder)
         self._ended = threading.Event()
         self._renewer = threading.Thread(target=self._renew, daemon=True)
@@ -70,8 +76,10 @@ class RowNode:
         if server == "plain":
             self._processes.serve(server, ["--scheduling-policy", "priority"], {})
             return
-        own = {RIDE_TERMS_ENV: terms.model_dump_json(by_alias=True)} if terms is not None else {}
-        self._processes.serve(server, [], self._gate.online_environment() | with_plugin(self._folder) | own)
+        own = {ENGINE_RIDE_SOCKET_ENV: str(self._ride_socket)} | with_plugin(self._folder)
+        if terms is not None:
+            own[RIDE_TERMS_ENV] = terms.model_dump_json(by_alias=True)
+        self._processes.serve(server, [], self._gate.online_environment() | own)
 
     def start_worker(self) -> None:
         """Starts the batch worker; once it computes, the gate is held closed but for `worker_runs`."""
@@ -112,8 +120,9 @@ class RowNode:
             self._gate.hold(True)
 
     def riding_tokens(self) -> int:
-        """Of rows that rode in the server with Rowen's plugin so far, as its steps tell."""
-        return self._gate.device.counts().steps.row_tokens
+        """Of rows that rode in the server with Rowen's plugin so far, as it tells."""
+        engine = self._door.engine(_DEVICE)
+        return engine.sums.row_tokens if engine is not None and engine.sums is not None else 0
 
     def worker_tokens(self) -> int:
         """That the worker has computed so far."""
@@ -128,6 +137,7 @@ class RowNode:
         self._processes.close()
         self._ended.set()
         self._renewer.join()
+        self._door.close()
         self._gate.close()
 
 
