@@ -57,9 +57,11 @@ env: ## For eval "$(make -s env)": kubectl, `kubectl rowen` and KUBECONFIG in yo
 images: cluster ## Container images, built and loaded into the nodes
 	@$(CLUSTER_COMMAND) images
 
+MODE ?= Preempt
+
 .PHONY: demo
-demo: images ## The main job end to end: service, two jobs, live traffic, report
-	@$(PYTHON) -m rowen.demo run
+demo: images ## The main job end to end: service, two jobs, live traffic, report; MODE=CoServe: jobs inside the engine
+	@$(PYTHON) -m rowen.demo run --mode='$(MODE)'
 
 .PHONY: lint
 lint: venv ## Style, types, import contracts, generated files

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rowen.demo.errors import DemoError
 from rowen.demo.lock import only_run
+from rowen.demo.mode import Mode
 from rowen.demo.run import Settings, run_demo
 from rowen.demo.traffic.excerpt import EXCERPT_SECONDS
 
@@ -23,6 +24,7 @@ def _main() -> None:
 
 @app.command()
 def run(
+    mode: Annotated[Mode, typer.Option(help="How jobs run beside the service.")] = Mode.PREEMPT,
     out: Annotated[Path, typer.Option(help="Folder of the report and the picture.")] = Path("out/demo"),
     values: Annotated[Path | None, typer.Option(help="Helm values; chosen by the cluster where absent.")] = None,
     seconds: Annotated[
@@ -30,9 +32,9 @@ def run(
     ] = EXCERPT_SECONDS,
     job_limit: Annotated[float, typer.Option(min=1, help="Seconds that jobs may take after the replay.")] = 600.0,
 ) -> None:
-    """Installs Rowen, applies examples/, replays traffic, waits for the jobs and reports. Exit 1: a check failed."""
+    """Installs Rowen, applies its examples, replays traffic, waits for the jobs and reports. Exit 1: a check failed."""
     console = Console(highlight=False)
-    settings = Settings(Path.cwd(), out, values, seconds, job_limit)
+    settings = Settings(mode, Path.cwd(), out, values, seconds, job_limit)
     try:
         with only_run(out):
             passed = asyncio.run(run_demo(settings, console))

@@ -4,8 +4,9 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -16,9 +17,12 @@ from rowen.demo.cluster.endpoint import is_this_machine, leave_cores, service_en
 from rowen.demo.cluster.install import CLAIMS, NAMESPACES, Images, clear_jobs, install, prepare
 from rowen.demo.cluster.kubectl import Cluster, kubectl
 from rowen.demo.cluster.pods import OneOff, run_pod
-from rowen.demo.cluster.readiness import diagnosis, job_running_state, service_state, wait_for
+from rowen.demo.cluster.readiness import diagnosis, job_running_state, seats_state, service_state, wait_for
 from rowen.demo.errors import DemoError
-from rowen.demo.show.report import Run, make_report, show, show_next, write
+from rowen.demo.mode import Mode
+from rowen.demo.show.files import write
+from rowen.demo.show.report import Run, make_report
+from rowen.demo.show.terminal import show, show_next
 from rowen.demo.show.view import View, make_view
 from rowen.demo.show.world import Observer, World
 from rowen.demo.traffic.excerpt import ATTRIBUTION, load
@@ -39,6 +43,7 @@ _SETTLE = 3.0
 class Settings:
     """What one may choose."""
 
+    mode: Mode
     root: Path
     """Root of the repository."""
     out: Path
@@ -65,19 +70,13 @@ async def _run_on(cluster: Cluster, settings: Settings, console: Console) -> boo
     _step(console, "Preparing volumes, model and data")
     await clear_jobs(cluster, JOBS, console)
     await prepare(cluster, images, JOBS, settings.root, console)
-    _step(console, "kubectl apply -f examples/")
-    await kubectl("apply", "-n", cluster.namespace, "-f", str(settings.root / "examples"))
-
-    def why() -> "asyncio.Future[str]":
-        return asyncio.ensure_future(diagnosis(cluster, (cluster.namespace, *NAMESPACES)))
-
-    await wait_for(f"service {SERVICE}", lambda: service_state(cluster, SERVICE), why, console, 240)
+    await _apply(cluster, settings, console)
     run = await _watch_traffic(cluster, images, settings, console)
     report = make_report(run)
     _step(console, "Report")
     await asyncio.to_thread(write, run, report, settings.out)
     show(report, run, console)
-    show_next(cluster.namespace, settings.out, console)
+    show_next(settings.mode, cluster.namespace, settings.out, console)
     return report.passed
 
 
@@ -85,22 +84,37 @@ def _step(console: Console, title: str) -> None:
     console.print(f"[bold]== {title}[/bold]")
 
 
+async def _apply(cluster: Cluster, settings: Settings, console: Console) -> None:
+    """Applies the mode's examples and waits for the service. Raises `DemoError`."""
+    folder = settings.mode.examples(settings.root)
+    # Jobs that come earlier get a place by the mode of before, or beside an engine that takes none in yet.
+    first = settings.mode is Mode.CO_SERVE or await _standing_mode(cluster) not in (None, settings.mode)
+
+    async def state() -> str:
+        waits = await service_state(cluster, SERVICE)
+        return waits or (await seats_state(cluster, SERVICE) if settings.mode is Mode.CO_SERVE else "")
+
+    async def why() -> str:
+        return await diagnosis(cluster, (cluster.namespace, *NAMESPACES))
+
+    for path in (folder / "online-service.yaml", folder) if first else (folder,):
+        _step(console, f"kubectl apply -f {path.relative_to(settings.root)}")
+        await kubectl("apply", "-n", cluster.namespace, "-f", str(path))
+        await wait_for(f"service {SERVICE}", state, why, console, 300)
+
+
+async def _standing_mode(cluster: Cluster) -> str | None:
+    """Of the service that an earlier run has left; None where there is none."""
+    found = await cluster.rowen("onlineservices", SERVICE)
+    return OnlineServiceSpec.from_wire(found["spec"]).harvest.mode if found else None
+
+
 async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, console: Console) -> Run:
     requests = scale(load(), DEMO, seconds=settings.seconds)
     objective = await _objective(cluster)
     observer = Observer(cluster, SERVICE, JOBS)
     async with observer.watching() as world, service_endpoint(cluster, SERVICE, console) as endpoint:
-        for name in JOBS:
-            try:
-                await wait_for(
-                    name,
-                    lambda name=name: job_running_state(cluster, name),  # type: ignore[misc]
-                    lambda: diagnosis(cluster, (cluster.namespace,)),
-                    console,
-                    120,
-                )
-            except DemoError as error:
-                console.print(f"  going on without it: {error}\n{error.hint}", style="yellow", highlight=False)
+        await _wait_until_they_run(cluster, world, settings.mode, console)
         if is_this_machine(cluster.host):
             leave_cores(device_cores(world))
         _step(console, f"Live traffic: {len(requests)} requests in {settings.seconds:.0f} s. {ATTRIBUTION}")
@@ -116,6 +130,7 @@ async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, c
             )
     _step(console, "Reading what the jobs left, and loading the adapter in vLLM")
     return Run(
+        mode=settings.mode,
         service=SERVICE,
         jobs=JOBS,
         objective=objective,
@@ -126,6 +141,23 @@ async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, c
         world=world,
         found=await _evidence(cluster, images, console),
     )
+
+
+async def _wait_until_they_run(cluster: Cluster, world: World, mode: Mode, console: Console) -> None:
+    """Goes on without a job that takes too long: the report will tell."""
+    waits: dict[str, Callable[[], Awaitable[str]]] = {name: partial(job_running_state, cluster, name) for name in JOBS}
+    if mode is Mode.CO_SERVE:
+        # A pod that rides is outside any gate: it loads its libraries before it is joined with the engine.
+        waits |= {f"{name} in the engine": partial(_riding_state, world, name) for name in JOBS}
+    for what, state in waits.items():
+        try:
+            await wait_for(what, state, lambda: diagnosis(cluster, (cluster.namespace,)), console, 120)
+        except DemoError as error:
+            console.print(f"  going on without it: {error}\n{error.hint}", style="yellow", highlight=False)
+
+
+async def _riding_state(world: World, name: str) -> str:
+    return "" if name in world.riding or world.job_result(name).finished else "not joined with it yet"
 
 
 async def _objective(cluster: Cluster) -> Objective:

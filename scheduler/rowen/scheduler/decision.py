@@ -180,13 +180,13 @@ def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, histor
 
 
 def _as_shared(placement: Placement, fleet: Fleet) -> Placement:
-    """With whether its devices are shared as their services say it now; as it was where that is not known."""
+    """With whether its device is shared as the service says it now; as it was where that is not known."""
     number = fleet.number.get(placement.node)
     views = [fleet.views[number].device(name) for name in placement.devices] if number is not None else [None]
     known = [view for view in views if view is not None]
     if placement.rides or len(known) < len(views):
         return placement
-    return replace(placement, shares=all(view.shares for view in known))
+    return replace(placement, shares=len(known) == 1 and known[0].shares)
 
 
 def _silent_told(placement: Placement, waited_for: Collection[str]) -> str:

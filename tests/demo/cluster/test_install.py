@@ -12,21 +12,29 @@ from rowen.demo.cluster.pods import OneOff, manifest
 from rowen.demo.cluster.readiness import pod_trouble
 from rowen.demo.errors import DemoError
 from rowen.demo.lock import only_run
+from rowen.demo.mode import Mode
 from rowen.demo.run import JOBS, SERVICE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+def objects_of(path):
+    return list(yaml.safe_load_all(path.read_text()))
+
+
 def objects(folder):
-    return [value for path in sorted(folder.glob("*.yaml")) for value in yaml.safe_load_all(path.read_text())]
+    return [value for path in sorted(folder.glob("*.yaml")) for value in objects_of(path)]
 
 
-def test_the_examples_are_the_demos_three_objects():
-    found = {(value["kind"], value["metadata"]["name"]): value["spec"] for value in objects(EXAMPLES)}
+@pytest.mark.parametrize("mode", Mode)
+def test_each_modes_examples_are_the_demos_three_objects(mode):
+    folder = mode.examples(EXAMPLES.parent)
+    found = {(value["kind"], value["metadata"]["name"]): value["spec"] for value in objects(folder)}
     assert set(found) == {("OnlineService", SERVICE), *(("OfflineJob", name) for name in JOBS)}
-    OnlineServiceSpec.from_wire(found["OnlineService", SERVICE])
     for name in JOBS:
         OfflineJobSpec.from_wire(found["OfflineJob", name])
+    (service,) = objects_of(folder / "online-service.yaml")
+    assert OnlineServiceSpec.from_wire(service["spec"]).harvest.mode == mode
 
 
 @pytest.mark.parametrize("name", ["host-path", "default-class"])

@@ -4,15 +4,17 @@ import pytest
 from outcomes import outcome
 from pools import reading
 
-from rowen.demo.show.picture import Drawing, compose, draw, in_flight_steps, memory_top, shares
+from rowen.demo.show.picture import Drawing, compose, draw, in_flight_steps, memory_top, rows_of, shares
 from rowen.demo.verdict.memory import stack
 from rowen.demo.verdict.objective import Target
 
 START = 1_700_000_000.0
 
 
-def drawing(outcomes, held, pool=()):
-    return Drawing(START, START + 60, "node/cpu1", outcomes, held, ttft=Target(99, 0.5), pool=pool, source="a trace")
+def drawing(outcomes, held, pool=(), riding=None):
+    return Drawing(
+        START, START + 60, "node/cpu1", outcomes, held, Target(99, 0.5), pool=pool, riding=riding, source="a trace"
+    )
 
 
 def height(path):
@@ -80,3 +82,38 @@ def test_memory_that_nobody_has_does_not_dwarf_the_rest():
     empty = stack([reading(0.0, used=10, offline=90), reading(1.0, used=5, free=4000)], 0.0, 2.0)
     assert memory_top(empty) == pytest.approx(120.0)
     assert memory_top(stack([reading(0.0, free=4000)], 0.0, 2.0)) == 4000.0
+
+
+def rows(held, riding):
+    return [(row.label, pytest.approx(row.share)) for row in rows_of(drawing([], held, riding=riding))]
+
+
+ONLINE, OFFLINE = "online serving", "offline jobs"
+HELD = [((START, START + 15), "online"), ((START + 15, START + 60), "none")]
+
+
+def test_without_riders_the_device_is_held_by_one_or_the_other():
+    assert rows(HELD, None) == [(OFFLINE, 0.0), (ONLINE, 0.25)]
+
+
+def test_riders_have_a_row_of_their_own_beside_the_requests():
+    assert rows(HELD, [(START - 5, START + 30)]) == [("jobs, in its engine", 0.5), (ONLINE, 0.25)]
+
+
+def test_where_nothing_is_known_to_have_ridden_there_is_no_such_row():
+    assert rows(HELD, []) == [(ONLINE, 0.25)]
+
+
+def test_a_job_beside_riders_is_not_hidden():
+    held = [((START, START + 30), "online"), ((START + 30, START + 60), "offline")]
+    found = rows(held, [(START, START + 30)])
+    assert found == [(OFFLINE, 0.5), ("jobs, in its engine", 0.5), (ONLINE, 0.5)]
+
+
+@pytest.mark.parametrize("riding", [[], [(START, START + 30)]])
+def test_a_picture_with_riders_is_drawn(riding):
+    figure = compose(drawing([outcome(START)], HELD, riding=riding))
+    figure.draw_without_rendering()
+    panel = figure.axes[1]
+    assert panel.get_title(loc="left") == "For whom the device computes (node/cpu1)"
+    assert len(panel.get_yticklabels()) == 1 + bool(riding)

@@ -1,74 +1,22 @@
 import json
-import time
 from dataclasses import replace
 
 import pytest
+from demo_runs import START, finished, harvest, run, world
 from outcomes import outcome
 from pools import MIB, reading
 from rich.console import Console
 
 from rowen.cluster import environment
-from rowen.crds.harvest.device_detail import DeviceDetail
-from rowen.crds.job.offline_job_status import OfflineJobStatus
-from rowen.demo.show.report import Run, make_report, show, show_next, write
-from rowen.demo.show.world import DeviceRecord, World
+from rowen.demo.mode import Mode
+from rowen.demo.show.files import write
+from rowen.demo.show.report import make_report
+from rowen.demo.show.terminal import show, show_next
+from rowen.demo.show.world import World
 from rowen.demo.verdict.blame import Cause
 from rowen.demo.verdict.checks import PodEvidence
 from rowen.demo.verdict.objective import Objective, Target
 from rowen.demo.verdict.timeline import ServedRequest, Transition
-
-START = 1000.0
-FOUND = PodEvidence(adapter_tokens=48, base_loss=6.9, adapter_loss=4.2, input_rows=120, output_rows=120)
-
-
-def harvest(service="chat"):
-    return DeviceDetail.from_wire({
-        "id": "cpu1", "type": "cpu", "memoryBytes": 2**33, "harvestable": True, "gateOpen": True, "idleFraction": 0.6,
-        "harvestedFraction": 0.5, "preemptions": 2,
-        "online": {
-            "pod": "default/chat-1", "service": service, "attached": True,
-        },
-        "tenants": [{
-            "pod": "default/support-lora-0", "job": "support-lora", "attached": True,
-        }],
-    })  # fmt: skip
-
-
-def finished(reason="Completed"):
-    condition = {"type": "Finished", "status": "True", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    progress = {"completed": 10, "total": 10}
-    return OfflineJobStatus.from_wire({"conditions": [condition], "progress": progress, "state": reason})
-
-
-def world():
-    known = World(since=time.time())
-    record = DeviceRecord(harvest())
-    record.see(
-        [Transition(at, at + 0.0003, at + 2, 0.0003, 1) for at in (1002.0, 1010.0)],
-        [ServedRequest(1004.0, 0.05, 0.02, 1, True), ServedRequest(1012.0, 0.06, 0.02, 0, True)],
-    )
-    record.present = [(990.0, 1030.0)]
-    record.pool = [reading(999.0, ahead=4, offline=96), reading(1003.0, used=10, ahead=2, offline=88, reclaims=8)]
-    known.devices = {("rowen-node-1", "cpu1"): record}
-    known.jobs = {"support-lora": finished(), "nightly-summaries": finished()}
-    known.observations = 60
-    return known
-
-
-def run(**changes):
-    given = {
-        "service": "chat",
-        "jobs": ("support-lora", "nightly-summaries"),
-        "objective": Objective(Target(99, 0.5), Target(99, 0.06)),
-        "started": START,
-        "seconds": 20.0,
-        "expected_requests": 2,
-        "outcomes": [outcome(1002.0, seconds=2.0), outcome(1010.0, seconds=2.0)],
-        "world": world(),
-        "found": FOUND,
-    }
-    return Run(**(given | changes))
-
 
 LATE = "time to first token within the objective"
 
@@ -248,7 +196,7 @@ def test_report_and_picture_are_written(tmp_path):
     report = make_report(run())
     write(run(), report, tmp_path)
     written = json.loads((tmp_path / "report.json").read_text())
-    assert written["passed"] is True
+    assert (written["passed"], written["mode"]) == (True, "Preempt")
     assert len(written["outcomes"]) == 2
     assert written["objective"]["ttft"] == {"percentile": 99, "seconds": 0.5}
     assert "CC BY 4.0" in written["traffic"]
@@ -266,7 +214,7 @@ def test_an_empty_run_is_written_as_json(tmp_path):
 def test_the_report_is_shown(tmp_path):
     console = Console(record=True, width=160)
     show(make_report(run()), run(), console)
-    show_next("default", tmp_path, console)
+    show_next(Mode.PREEMPT, "default", tmp_path, console)
     text = console.export_text()
     assert "FAIL" not in text
     assert f"All {len(make_report(run()).checks)} checks hold." in text
@@ -274,12 +222,13 @@ def test_the_report_is_shown(tmp_path):
     assert "p99 ≤ 500 ms" in text
     assert "kubectl rowen explain" in text
     assert "make down" in text
+    assert "make demo MODE=CoServe" in text
     assert "had up to 12 MiB, in use up to 10, offline jobs up to 96; 8 reclaims took 8 MiB back" in text
 
 
 def test_what_to_paste_is_one_line_however_narrow_the_terminal_is(tmp_path):
     console = Console(record=True, width=40)
-    show_next("default", tmp_path, console)
+    show_next(Mode.PREEMPT, "default", tmp_path, console)
     assert environment.line() in [line.strip() for line in console.export_text().splitlines()]
 
 

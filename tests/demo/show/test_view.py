@@ -6,9 +6,10 @@ from outcomes import outcome
 from pools import owners
 from rich.console import Console
 
+from rowen.crds.harvest.co_serving import CoServing
 from rowen.crds.harvest.device_detail import DeviceDetail
 from rowen.crds.job.offline_job_status import OfflineJobStatus
-from rowen.demo.show.view import PlainView, ScreenView, holder, make_view, owners_bar, plain_line, screen
+from rowen.demo.show.view import PlainView, ScreenView, make_view, owners_bar, plain_line, screen
 from rowen.demo.show.world import DeviceRecord, World
 from rowen.demo.traffic.replay import Progress
 from rowen.demo.verdict.objective import Objective, Target
@@ -16,13 +17,13 @@ from rowen.demo.verdict.objective import Objective, Target
 OBJECTIVE = Objective(ttft=Target(95, 0.5), tpot=Target(99, 0.06))
 
 
-def device(*, in_flight=0, gate_open=True, attached=True):
+def device():
     pod = "default/p"
     return DeviceDetail.from_wire({
-        "id": "cpu1", "type": "cpu", "memoryBytes": 1, "harvestable": True, "gateOpen": gate_open, "idleFraction": 0.6,
-        "harvestedFraction": 0.55, "preemptions": 7, "perRequestMax": 1, "inFlight": in_flight,
+        "id": "cpu1", "type": "cpu", "memoryBytes": 1, "harvestable": True, "gateOpen": True, "idleFraction": 0.6,
+        "harvestedFraction": 0.55, "preemptions": 7, "perRequestMax": 1, "inFlight": 0,
         "online": {"pod": pod, "service": "chat", "attached": True},
-        "tenants": [{"pod": pod, "job": "support-lora", "attached": attached}],
+        "tenants": [{"pod": pod, "job": "support-lora", "attached": True}],
     })  # fmt: skip
 
 
@@ -42,19 +43,6 @@ def world():
 @pytest.fixture
 def replay():
     return Progress(started=1000.0, total=4, sent=3, outcomes=[outcome(1000.0, ttft=0.08), outcome(1001.0, ttft=0.7)])
-
-
-@pytest.mark.parametrize(
-    ("given", "held"),
-    [
-        (device(in_flight=2), "online"),
-        (device(), "offline: support-lora"),
-        (device(gate_open=False), "nobody"),
-        (device(attached=False), "nobody"),
-    ],
-)
-def test_holder(given, held):
-    assert holder(given) == held
 
 
 def test_a_line_says_it_all(world, replay):
@@ -152,3 +140,11 @@ def test_the_screen_has_a_bar_for_each_pool(pooled, replay):
 
 def test_without_pools_the_screen_has_no_empty_panel(world, replay):
     assert "pools of memory" not in drawn(world, replay, OBJECTIVE)
+
+
+def test_where_jobs_ride_no_pool_is_shown(pooled, replay):
+    """The demo's engine has a fixed part of the memory then."""
+    record = pooled.devices["node", "cpu1"]
+    record.harvest = record.harvest.model_copy(update={"co_serving": CoServing(seats=8)})
+    assert "pools of memory" not in drawn(pooled, replay, OBJECTIVE)
+    assert "pool:" not in plain_line(pooled, replay, 1010.0)

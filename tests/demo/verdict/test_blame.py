@@ -17,7 +17,7 @@ P99 = Target(99, 0.5)
 P50 = Target(50, 0.5)
 
 
-def exposure(*, met=False, tenant=True, way=0.0, stop=0.0, still=0.0, others=0):
+def exposure(*, met=False, tenant=True, way=0.0, stop=0.0, still=0.0, others=0, riders=False):
     return Exposure(
         recorded=True,
         tenant=tenant,
@@ -28,6 +28,7 @@ def exposure(*, met=False, tenant=True, way=0.0, stop=0.0, still=0.0, others=0):
         still=still,
         others=others,
         period=next(PERIODS),
+        riders=riders,
     )
 
 
@@ -214,3 +215,31 @@ def test_of_a_time_per_token_a_stop_takes_what_it_took_after_the_first(still, st
 
 def test_a_request_of_one_token_has_no_time_per_token():
     assert tpot_samples([(outcome(tpot=None, tokens=1), exposure())]) == []
+
+
+def ridden(number, seconds):
+    return some(number, seconds, tenant=False, riders=True)
+
+
+def without(number, seconds):
+    return some(number, seconds, tenant=False)
+
+
+def test_riders_are_to_blame_where_those_served_beside_them_are_the_slow_ones():
+    found = blame([*without(100, 0.1), *ridden(88, 0.1), *ridden(12, 0.9)], P99)
+    assert found.cause is Cause.TENANT
+    assert "12 of 100 requests of busy times in which jobs rode in the engine, 0 of the 100 others" in found.because
+
+
+@pytest.mark.parametrize(("others", "cause"), [(0, Cause.UNKNOWN), (99, Cause.UNKNOWN), (100, Cause.SERVICE)])
+def test_where_jobs_rode_the_service_is_to_blame_by_the_others_alone(others, cause):
+    found = blame([*ridden(200, 0.9), *without(others, 0.9)], P99)
+    assert found.cause is cause
+    assert "stops" not in found.because
+
+
+def test_where_jobs_rode_and_the_others_are_fast_the_service_is_not_to_blame():
+    """Too few are slow to say that it is riding, either."""
+    found = blame([*ridden(289, 0.1), *ridden(5, 0.9), *without(100, 0.1)], P99)
+    assert found.cause is Cause.UNKNOWN
+    assert "too few to tell" in found.because

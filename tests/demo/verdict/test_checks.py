@@ -11,6 +11,7 @@ from rowen.demo.verdict.checks import JobResult, PodEvidence, Readiness
 from rowen.demo.verdict.exposure import Exposure
 from rowen.demo.verdict.lateness import Lateness
 from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.riding import Ridden
 
 READY = Readiness(observations=180, seconds=200.0, lapses=())
 DONE = JobResult("support-lora", True, True, "Succeeded", "loss fell", 162, 162)
@@ -166,3 +167,43 @@ def test_at_most_one_preemption_each():
 @pytest.mark.parametrize("counts", [[], [0, 2, 1]])
 def test_more_than_one_preemption(counts):
     assert not checks.at_most_one_each(counts).passed
+
+
+RODE = {"support-lora": {"CoServe": 31}, "nightly-summaries": {"CoServe": 9}}
+RIDDEN = Ridden(forward=100, solo=200, backward=290, rows=50, steps=40, riding_steps=20)
+
+
+def test_jobs_rode():
+    check = checks.rode_in_engine(RODE, RIDDEN)
+    assert check.passed
+    assert check.evidence == (
+        "support-lora: CoServe at 31 looks; nightly-summaries: CoServe at 9 looks; the engine worked through 300 "
+        "tokens of fine-tuning forward, 100 of them in its steps, 290 backward, and 50 tokens of batch rows"
+    )
+
+
+@pytest.mark.parametrize("change", [{"forward": 0}, {"solo": 0}, {"steps": 0, "riding_steps": 0}])
+def test_jobs_rode_whatever_the_engine_had_to_do_meanwhile(change):
+    assert checks.rode_in_engine(RODE, replace(RIDDEN, **change)).passed
+
+
+@pytest.mark.parametrize(
+    ("modes", "ridden"),
+    [
+        ({}, RIDDEN),
+        (RODE | {"support-lora": {}}, RIDDEN),
+        (RODE | {"support-lora": {"CoServe": 30, "Preempt": 1}}, RIDDEN),
+        (RODE | {"support-lora": {"Preempt": 31}}, RIDDEN),
+        (RODE, Ridden()),
+        (RODE, replace(RIDDEN, forward=0, solo=0)),
+        (RODE, replace(RIDDEN, backward=0)),
+        (RODE, replace(RIDDEN, rows=0)),
+    ],
+)
+def test_jobs_did_not_all_ride(modes, ridden):
+    assert not checks.rode_in_engine(modes, ridden).passed
+
+
+def test_a_job_without_a_place_is_named():
+    evidence = checks.rode_in_engine(RODE | {"support-lora": {}}, RIDDEN).evidence
+    assert evidence.startswith("support-lora: never seen with a place; ")

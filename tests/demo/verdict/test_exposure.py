@@ -108,3 +108,22 @@ def test_engine_and_agent_must_count_the_same_stops(here, there, doubted):
 
 def test_only_stops_of_offline_work_are_counted():
     assert doubt(exposed(100), [*served(50, preemptions=0), *served(50, present=False)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("riding", "exposed"),
+    [
+        ([], [False, False, False]),
+        ([(9.0, 10.0)], [False, False, False]),
+        ([(9.0, 10.1)], [True, True, False]),
+        # In its busy time, before it was sent: it may have waited for what was late by that.
+        ([(10.5, 10.6)], [True, True, False]),
+        ([(11.5, 11.6)], [False, True, False]),
+        ([(12.5, 13.0)], [False, False, False]),
+        ([(0.0, 60.0)], [True, True, True]),
+    ],
+)
+def test_a_ride_counts_for_the_requests_of_its_busy_time(riding, exposed):
+    """The first two overlap, the third comes later."""
+    outcomes = [outcome(10.0, seconds=1.0), outcome(10.8, seconds=1.2), outcome(20.0)]
+    assert [found.riders for found in exposures(outcomes, [], riding)] == exposed

@@ -11,7 +11,7 @@ from scheduler.world.test_facts import job as job_manifest
 
 from rowen.scheduler.history import History
 from rowen.scheduler.model.mode import mode_of, mode_told
-from rowen.scheduler.snapshot import NodeView
+from rowen.scheduler.snapshot import JobView, NodeView
 from rowen.scheduler.world.facts import ServiceFacts, job_view, service_facts
 from rowen.scheduler.world.status import wanted
 
@@ -65,18 +65,17 @@ def test_a_seat_is_a_seat() -> None:
     assert found.placement.mode == "CoServe"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "mode"), [(True, True, "Spatial"), (True, False, None), (False, True, None)]
-)
-def test_in_lockstep_one_that_is_not_shared_stops_all(mode: str | None, *, first: bool, second: bool) -> None:
-    view = node("a", device("a", "cpu0", shares=first), device("a", "cpu1", shares=second))
+def test_a_job_on_several_devices_has_no_share() -> None:
+    """The agent gives none to its pod."""
+    view = node("a", device("a", "cpu0", shares=True), device("a", "cpu1", shares=True))
     found = outcome(run(view, job("j", devices=2)), "j")
     assert found.placement is not None
-    assert found.placement.mode == mode
+    assert (found.placement.shares, found.placement.mode) == (False, None)
+    assert kept(view, job("j", devices=2), "cpu0", "cpu1", shares=True) is None
 
 
-def kept(view: NodeView, **said: Any) -> str | None:
-    found = outcome(run(*running(view, placed(job("j"), "a", **said))), "j")
+def kept(view: NodeView, own: JobView | None = None, *devices: str, **said: Any) -> str | None:
+    found = outcome(run(*running(view, placed(own or job("j"), "a", *devices, **said))), "j")
     assert found.action.value == "keep"
     assert found.placement is not None
     return found.placement.mode

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from rich.console import Console
 
 from rowen.crds.common import find_condition
+from rowen.crds.harvest.node_harvest import NodeHarvestStatus
 from rowen.crds.job.offline_job_status import OfflineJobStatus
+from rowen.crds.names import GENERATION_ANNOTATION, GROUP, VERSION
 from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.demo.cluster.kubectl import Cluster, Object
 from rowen.demo.errors import DemoError
@@ -81,14 +83,37 @@ def _ready_of(workload: Object, plural: str) -> tuple[int, int]:
 
 
 async def service_state(cluster: Cluster, name: str) -> str:
-    """What an OnlineService waits for; empty when it is Ready."""
+    """What an OnlineService waits for; empty when it is Ready, with an engine as its present spec has it."""
     found = await cluster.rowen("onlineservices", name)
     if found is None:
         return "not there yet"
     ready = find_condition(OnlineServiceStatus.from_wire(found.get("status", {})).conditions, "Ready")
     if ready is None:
         return "not reconciled yet"
-    return "" if ready.status == "True" else f"{ready.reason} {ready.message}".strip()
+    if ready.status != "True":
+        return f"{ready.reason} {ready.message}".strip()
+    # Ready is told of what runs, which right after a change is the engine of before.
+    engine = await cluster.find(f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments/{name}")
+    follows = engine is not None and is_rolled_out(engine, found["metadata"]["generation"])
+    return "" if follows else "its engine is being replaced"
+
+
+def is_rolled_out(workload: Object, generation: int) -> bool:
+    """Whether a Deployment follows that generation of its OnlineService, and has no pod of an earlier one."""
+    followed = workload["metadata"].get("annotations", {}).get(GENERATION_ANNOTATION)
+    ready, wanted = _ready_of(workload, "deployments")
+    status = workload.get("status", {})
+    return followed == str(generation) and ready >= wanted and status.get("replicas") == status.get("updatedReplicas")
+
+
+async def seats_state(cluster: Cluster, service: str) -> str:
+    """What the engine of a CoServe service waits for; empty when the scheduler may see that it takes jobs in."""
+    for harvest in await cluster.items(f"/apis/{GROUP}/{VERSION}/nodeharvests"):
+        for device in NodeHarvestStatus.from_wire(harvest.get("status", {})).devices:
+            online, seats = device.online, device.co_serving
+            if online and (online.pod.namespace, online.service) == (cluster.namespace, service) and seats:
+                return f"nothing rides in its engine any more: {seats.ended}" if seats.ended else ""
+    return "its engine takes no jobs in yet"
 
 
 async def job_running_state(cluster: Cluster, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The picture of a run: request bursts, who holds the device, whose its memory is, TTFT against the SLO."""
+"""The picture of a run: request bursts, who holds the device or rides in it, whose its memory is, TTFT and SLO."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rowen.demo.traffic.replay import Outcome
 from rowen.demo.verdict.memory import OWNERS, Owner, PoolReading, Stack, stack, taken, within
 from rowen.demo.verdict.objective import Target
-from rowen.demo.verdict.statistics import Span, percentile, ttfts
+from rowen.demo.verdict.statistics import Span, clip, covered, percentile, ttfts
 from rowen.demo.verdict.timeline import Holder
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _COLORS: dict[Holder, str] = {"online": "#1f77b4", "offline": "#2ca02c", "none": "#e3e3e3"}
 _LABELS: dict[Holder, str] = {"online": "online serving", "offline": "offline jobs", "none": "nobody"}
+_RIDERS = "jobs, in its engine"
 _OWNER_COLORS: dict[Owner, str] = {
     "online_used": _COLORS["online"],
     "online_ahead": "#aec7e8",
@@ -52,6 +53,8 @@ class Drawing:
     """The objective of the time to first token."""
     pool: Sequence[PoolReading]
     """Whose the device's memory was; empty where it does not change its owner."""
+    riding: Sequence[Span] | None
+    """When jobs rode in its engine; None where that takes none in."""
     source: str
     """Where the traffic comes from."""
 
@@ -115,16 +118,42 @@ def _draw_bursts(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def
     axes.grid(axis="y", alpha=0.3)
 
 
+@dataclass(frozen=True)
+class Row:
+    """One of those who have the device."""
+
+    label: str
+    color: str
+    spans: Sequence[Span]
+    share: float
+    """Fraction of the time."""
+
+
+def rows_of(drawing: Drawing) -> list[Row]:
+    """Who had the device, from the lowest row up. Who rides does so beside the requests, or in place of them."""
+    part, seconds = shares(drawing.held), drawing.end - drawing.start
+    rows = {
+        holder: Row(_LABELS[holder], _COLORS[holder], [span for span, who in drawing.held if who == holder], share)
+        for holder, share in part.items()
+    }
+    if drawing.riding is None:
+        return [rows["offline"], rows["online"]]
+    spans = clip(drawing.riding, drawing.start, drawing.end)
+    riders = Row(_RIDERS, _COLORS["offline"], spans, covered(spans) / seconds if seconds else 0.0)
+    return [row for row in (rows["offline"], riders) if row.spans] + [rows["online"]]
+
+
 def _draw_holders(axes, drawing: Drawing) -> None:  # type: ignore[no-untyped-def]
-    part = shares(drawing.held)
-    rows: tuple[Holder, ...] = ("offline", "online")
-    for row, holder in enumerate(rows):
-        spans = [(start - drawing.start, end - start) for (start, end), who in drawing.held if who == holder]
-        axes.broken_barh([(0, drawing.end - drawing.start)], (row + 0.1, 0.8), facecolors=_COLORS["none"])
-        axes.broken_barh(spans, (row + 0.1, 0.8), facecolors=_COLORS[holder], linewidth=0)
-    axes.set_yticks([0.5, 1.5], [f"{_LABELS[holder]}\n{part[holder]:.0%} of the time" for holder in rows])
-    axes.set_ylim(0, 2)
-    axes.set_title(f"Who holds the device ({drawing.device})", loc="left", fontsize=11)
+    rows = rows_of(drawing)
+    for at, row in enumerate(rows):
+        spans = [(start - drawing.start, end - start) for start, end in row.spans]
+        axes.broken_barh([(0, drawing.end - drawing.start)], (at + 0.1, 0.8), facecolors=_COLORS["none"])
+        axes.broken_barh(spans, (at + 0.1, 0.8), facecolors=row.color, linewidth=0)
+    ticks = [at + 0.5 for at in range(len(rows))]
+    axes.set_yticks(ticks, [f"{row.label}\n{row.share:.0%} of the time" for row in rows])
+    axes.set_ylim(0, len(rows))
+    title = "Who holds the device" if drawing.riding is None else "For whom the device computes"
+    axes.set_title(f"{title} ({drawing.device})", loc="left", fontsize=11)
     axes.tick_params(axis="y", length=0)
 
 

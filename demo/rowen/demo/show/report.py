@@ -1,38 +1,31 @@
-"""The report of a run: figures, checks, a picture and what to try next."""
+"""The report of a run: figures and checks."""
 
-import dataclasses
-import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from rowen.cluster import environment
-from rowen.demo.show.picture import Drawing, draw, shares
-from rowen.demo.show.view import bound, milliseconds
+from rowen.demo.mode import Mode
+from rowen.demo.show.picture import shares
 from rowen.demo.show.world import DeviceRecord, World
-from rowen.demo.traffic.excerpt import ATTRIBUTION
 from rowen.demo.traffic.replay import Outcome
-from rowen.demo.verdict import checks
+from rowen.demo.verdict import checks, riding
 from rowen.demo.verdict.blame import tpot_samples, ttft_samples
 from rowen.demo.verdict.checks import Check, PodEvidence
-from rowen.demo.verdict.exposure import doubt, exposures
+from rowen.demo.verdict.exposure import Exposure, doubt, exposures
 from rowen.demo.verdict.lateness import Lateness, lateness
-from rowen.demo.verdict.memory import MIB, MemorySummary, PoolReading, summarize
+from rowen.demo.verdict.memory import MemorySummary, summarize
 from rowen.demo.verdict.objective import Objective
-from rowen.demo.verdict.statistics import Latency, Span, latency, percentile, tpots, ttfts, union
-from rowen.demo.verdict.timeline import ServedRequest, Transition, holder_spans, offline_spans
+from rowen.demo.verdict.riding import Ridden, RideSummary
+from rowen.demo.verdict.statistics import Latency, Span, latency, percentile, union
+from rowen.demo.verdict.timeline import Holder, ServedRequest, Transition, holder_spans, offline_spans
 
 
 @dataclass(frozen=True)
 class Run:
     """All that a run has left to report on."""
 
+    mode: Mode
     service: str
     jobs: tuple[str, ...]
     objective: Objective
@@ -54,7 +47,7 @@ class DeviceSummary:
     online_share: float
     """Fraction of the time with a request in flight."""
     offline_share: float
-    """Fraction of the time that offline work held it."""
+    """Fraction of the time that offline work held it, behind its gate."""
     harvested_of_idle: float
     """Part of the time without requests that offline work held it; NaN where there was none."""
     preemptions: int
@@ -63,6 +56,8 @@ class DeviceSummary:
     stop_ms_p99: float
     memory: MemorySummary | None
     """Whose the pool was; None where memory does not change its owner."""
+    riding: RideSummary | None
+    """What rode in its engine; None where that takes no jobs in."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +92,7 @@ def stopping(record: DeviceRecord, start: float, end: float) -> list[Transition]
 def summarize_device(name: str, record: DeviceRecord, run: Run) -> DeviceSummary:
     """A device's figures over the replay."""
     end = run.started + run.seconds
-    held = holder_spans(in_flight_spans(run.outcomes), _offline(record, run), run.started, end)
-    part = shares(held)
+    part = shares(held(record, run))
     stops = stopping(record, run.started, end)
     times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
     idle = 1.0 - part["online"]
@@ -110,22 +104,24 @@ def summarize_device(name: str, record: DeviceRecord, run: Run) -> DeviceSummary
         preemptions=len(stops),
         stop_ms_p50=percentile(times, 50),
         stop_ms_p99=percentile(times, 99),
-        memory=summarize(record.pool, run.started, end),
+        # The demo's engine has a fixed part of it where jobs ride.
+        memory=None if record.rides else summarize(record.pool, run.started, end),
+        riding=riding.summarize(record.rides, run.started, end),
     )
 
 
-def _offline(record: DeviceRecord, run: Run) -> list[Span]:
-    return offline_spans(record.transitions.values(), record.present, run.started, run.started + run.seconds)
+def held(record: DeviceRecord, run: Run) -> list[tuple[Span, Holder]]:
+    """Who held a device over the replay, without gaps."""
+    start, end = run.started, run.started + run.seconds
+    offline = offline_spans(record.transitions.values(), record.present, start, end)
+    return holder_spans(in_flight_spans(run.outcomes), offline, start, end)
 
 
 def make_report(run: Run) -> Report:
     """Figures and checks of a run."""
     serving = run.world.serving(run.service)
     devices = tuple(summarize_device("/".join(key), record, run) for key, record in serving)
-    end = run.started + run.seconds
-    stops = [transition for _, record in serving for transition in stopping(record, run.started, end)]
-    times = [transition.latency * 1000 for transition in stops if transition.latency is not None]
-    per_request = [request.preemptions for _, record in serving for request in served(record, run.started)]
+    records = [record for _, record in serving]
     replayer = lateness(run.outcomes)
     return Report(
         latency=latency(run.outcomes),
@@ -134,15 +130,31 @@ def make_report(run: Run) -> Report:
         checks=(
             checks.service_ready(run.world.readiness),
             checks.requests_answered(run.outcomes, run.expected_requests),
-            *_objective_checks(run, [record for _, record in serving], replayer),
+            *_objective_checks(run, records, replayer),
             *(checks.job_finished(run.world.job_result(name)) for name in run.jobs),
             checks.adapter_loads(run.found),
             checks.loss_is_lower(run.found),
             checks.rows_exactly_once(run.found),
-            checks.preempted(len(stops), (percentile(times, 50), percentile(times, 99))),
-            checks.at_most_one_each(per_request),
-            checks.memory_changed_owner([device.memory for device in devices]),
+            *_mode_checks(run, records, devices),
         ),
+    )
+
+
+def _mode_checks(run: Run, records: Sequence[DeviceRecord], devices: Sequence[DeviceSummary]) -> tuple[Check, ...]:
+    """What the mode claims."""
+    stops = [stop for record in records for stop in stopping(record, run.started, run.started + run.seconds)]
+    per_request = [request.preemptions for record in records for request in served(record, run.started)]
+    at_most_one_each = checks.at_most_one_each(per_request)
+    if run.mode is Mode.CO_SERVE:
+        modes = {name: run.world.modes.get(name, Counter()) for name in run.jobs}
+        rode = checks.rode_in_engine(modes, sum((riding.total(record.rides) for record in records), Ridden()))
+        # Where nothing stands behind a gate there is no stop that a request could meet.
+        return (rode, at_most_one_each) if stops else (rode,)
+    times = [stop.latency * 1000 for stop in stops if stop.latency is not None]
+    return (
+        checks.preempted(len(stops), (percentile(times, 50), percentile(times, 99))),
+        at_most_one_each,
+        checks.memory_changed_owner([device.memory for device in devices]),
     )
 
 
@@ -154,141 +166,22 @@ def served(record: DeviceRecord, start: float) -> list[ServedRequest]:
 def _objective_checks(run: Run, devices: Sequence[DeviceRecord], replayer: Lateness) -> tuple[Check, Check]:
     """What the users saw, against what the service promises them."""
     transitions = [transition for record in devices for transition in record.transitions.values()]
+    rides = [span for record in devices for span in riding.riding_spans(record.rides)]
     # Requests that failed were in flight too, and may have met the stop that others waited behind.
-    every = zip(run.outcomes, exposures(run.outcomes, transitions), strict=True)
+    every = zip(run.outcomes, exposures(run.outcomes, transitions, rides), strict=True)
     found = [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
-    if len(devices) == 1:
-        unsure = doubt([exposure for _, exposure in found], served(devices[0], run.started))
-    else:
-        unsure = f"the agents tell of {len(devices)} devices of the service, and requests can be followed on one only"
+    unsure = _doubt(run, devices, [exposure for _, exposure in found])
     return (
         checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure, replayer),
         checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure, replayer),
     )
 
 
-def write(run: Run, report: Report, folder: Path) -> None:
-    """Writes `report.json` and, where a device served, `timeline.png`. Raises `OSError`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    value: dict[str, Any] = dataclasses.asdict(report) | {
-        "passed": report.passed,
-        "objective": dataclasses.asdict(run.objective),
-        "started": run.started,
-        "seconds": run.seconds,
-        "traffic": ATTRIBUTION,
-        "outcomes": [dataclasses.asdict(outcome) for outcome in run.outcomes],
-        "pools": {
-            "/".join(key): [_reading(reading) for reading in record.pool]
-            for key, record in run.world.serving(run.service)
-        },
-    }
-    (folder / "report.json").write_text(json.dumps(_without_nan(value), indent=1) + "\n", encoding="utf-8")
-    end = run.started + run.seconds
-    for key, record in run.world.serving(run.service)[:1]:
-        held = holder_spans(in_flight_spans(run.outcomes), _offline(record, run), run.started, end)
-        drawing = Drawing(
-            start=run.started,
-            end=end,
-            device="/".join(key),
-            outcomes=run.outcomes,
-            held=held,
-            ttft=run.objective.ttft,
-            pool=record.pool,
-            source=ATTRIBUTION,
-        )
-        draw(drawing, folder / "timeline.png")
-
-
-def _reading(reading: PoolReading) -> dict[str, Any]:
-    return {"at": reading.at, **reading.owners.to_wire(), "reclaimed": dataclasses.asdict(reading.reclaimed)}
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def show(report: Report, run: Run, console: Console) -> None:
-    """Prints the figures and the checks."""
-    table = Table(title="What the users of the service saw", title_justify="left")
-    for title in ("", "p50", "p99", "at the SLO's percentile", "SLO"):
-        table.add_column(title, justify="left" if not title else "right")
-    for name, values, target in (
-        ("time to first token", ttfts(run.outcomes), run.objective.ttft),
-        ("time per output token", tpots(run.outcomes), run.objective.tpot),
-    ):
-        found = (percentile(values, percent) for percent in (50, 99, target.percentile))
-        table.add_row(name, *map(milliseconds, found), bound(target))
-    console.print(table)
-    if run.outcomes:
-        console.print(report.replayer.told().capitalize(), highlight=False, soft_wrap=True)
-    for device in report.devices:
-        console.print(
-            f"{device.name}: serving {device.online_share:.0%} of the time, offline jobs {device.offline_share:.0%} "
-            f"({device.harvested_of_idle:.0%} of the idle time); {device.preemptions} preemptions, stopped in "
-            f"p50 {device.stop_ms_p50:.2f} ms, p99 {device.stop_ms_p99:.2f} ms",
-            highlight=False,
-            soft_wrap=True,
-        )
-        if device.memory is not None:
-            console.print(_memory_line(device.name, device.memory), highlight=False, soft_wrap=True)
-    console.print()
-    for check in report.checks:
-        console.print(Text.assemble(_mark(check), (check.name, "bold"), f": {check.evidence}"), soft_wrap=True)
-    console.print(_verdict(report))
-
-
-def _memory_line(name: str, memory: MemorySummary) -> str:
-    return (
-        f"{name}: of the pool the service had up to {memory.online_max / MIB:.0f} MiB, in use up to "
-        f"{memory.online_used_max / MIB:.0f}, offline jobs up to {memory.offline_max / MIB:.0f}; {memory.reclaims} "
-        f"reclaims took {memory.reclaimed / MIB:.0f} MiB back for the service or new pods"
-    )
-
-
-def _verdict(report: Report) -> Text:
-    missed, count = sum(not check.passed for check in report.checks), len(report.checks)
-    if not missed:
-        return Text(f"All {count} checks hold.", style="bold green")
-    if report.passed:
-        slow = f"{count - missed} of {count} checks hold; for the other {missed} this machine is too slow."
-        return Text(slow, style="bold yellow")
-    if all(check.passed or check.slow or check.busy for check in report.checks):
-        busy = f"{count - missed} of {count} checks hold; for the others this machine was too busy or is too slow: "
-        return Text(f"{busy}nothing is shown by that, so run it again with less beside it.", style="bold yellow")
-    return Text(f"{missed} of {count} checks do not hold.", style="bold red")
-
-
-def _mark(check: Check) -> Text:
-    if check.passed:
-        return Text(" ok   ", style="bold green")
-    if check.busy:
-        return Text(" BUSY ", style="bold yellow")
-    if check.slow:
-        return Text(" SLOW ", style="bold yellow")
-    return Text(" FAIL ", style="bold red")
-
-
-def show_next(namespace: str, folder: Path, console: Console) -> None:
-    """Prints what to try next."""
-    console.print(
-        f"""
-Open {folder / "timeline.png"} for the picture; {folder / "report.json"} has every request.
-
-What to try next, in any shell, after this line:
-  {environment.line()}
-
-  kubectl get rowen -A                                      all of Rowen's objects; ojob,osvc: without the nodes
-  kubectl describe ojob -n {namespace} support-lora             conditions, events, why it was placed where it was
-  kubectl rowen explain -n {namespace} support-lora             the scheduler's reasons
-  kubectl get nh -o yaml                                    what the agents see of their devices
-  kubectl port-forward -n {namespace} service/chat 8000         then: curl localhost:8000/v1/models
-  kubectl port-forward -n rowen-agent daemonset/rowen-agent 9090     then: curl localhost:9090/metrics
-  make down                                                 in the checkout: takes the cluster away again""",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+def _doubt(run: Run, devices: Sequence[DeviceRecord], found: Sequence[Exposure]) -> str:
+    """Why what is known of the requests does not tell who is to blame; empty where it does."""
+    if len(devices) != 1:
+        return f"the agents tell of {len(devices)} devices of the service, and requests can be followed on one only"
+    (record,) = devices
+    if run.mode is Mode.CO_SERVE and not riding.told(record.rides, run.started, run.started + run.seconds):
+        return "the agent did not tell throughout what rode in the engine"
+    return doubt(found, served(record, run.started))

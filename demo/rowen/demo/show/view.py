@@ -14,6 +14,8 @@ from rich.text import Text
 
 from rowen.crds.harvest.device_detail import DeviceDetail
 from rowen.crds.harvest.node_harvest import PoolOwners
+from rowen.demo.mode import Mode
+from rowen.demo.show.devices import device_line, device_table
 from rowen.demo.show.world import World
 from rowen.demo.traffic.replay import Outcome, Progress
 from rowen.demo.verdict.memory import MIB, OWNERS, Owner, bytes_of, pool_bytes
@@ -31,16 +33,6 @@ _BAR: dict[Owner, tuple[str, str]] = {
     "offline": ("▒", "green"),
     "free": ("░", "dim"),
 }
-
-
-def holder(device: DeviceDetail) -> str:
-    """Who holds a device now: `online`, `offline: JOBS` or `nobody`."""
-    if device.in_flight > 0:
-        return "online"
-    names = [tenant.job or tenant.pod.name for tenant in device.tenants if tenant.attached]
-    if device.gate_open and names:
-        return f"offline: {', '.join(names)}"
-    return "nobody"
 
 
 def milliseconds(seconds: float) -> str:
@@ -80,13 +72,10 @@ def plain_line(world: World, replay: Progress, now: float) -> str:
         f"{milliseconds(overall.tpot_p50)}/{milliseconds(overall.tpot_p99)} overall",
     ]
     for (node, name), record in sorted(world.devices.items()):
-        device = record.harvest
-        if device.online is not None:
-            pool = f", pool: {owners_text(device.pool)}" if device.pool is not None else ""
-            parts.append(
-                f"{node}/{name}: {holder(device)}, harvested {device.harvested_fraction:.0%}, "
-                f"{device.preemptions} preemptions{pool}"
-            )
+        if record.harvest.online is not None:
+            owners = _pool(record.harvest)
+            pool = f", pool: {owners_text(owners)}" if owners is not None else ""
+            parts.append(f"{node}/{name}: {device_line(record)}{pool}")
     for job in sorted(world.jobs):
         result = world.job_result(job)
         parts.append(f"{job}: {result.state} {result.completed}/{result.total}")
@@ -99,7 +88,7 @@ def screen(world: World, replay: Progress, objective: Objective, now: float) -> 
     """The whole screen."""
     parts: list[RenderableType] = [
         Panel(_latency_table(replay, objective, now), title=_replay_title(replay, now), title_align="left"),
-        Panel(_device_table(world), title="Devices", title_align="left"),
+        Panel(device_table(world), title="Devices", title_align="left"),
         Panel(_job_table(world), title=_JOBS_TITLE, title_align="left"),
     ]
     pools = _pool_table(world)
@@ -149,31 +138,15 @@ def _latency_cells(outcomes: Sequence[Outcome], objective: Objective) -> list[Te
     return [*cells, Text(str(len(outcomes))), Text(str(errors), style="red" if errors else "")]
 
 
-def _device_table(world: World) -> Table:
-    table = Table(box=None, expand=True)
-    for title in ("device", "held by", "idle", "harvested", "preemptions", "stopped in p50 / p99", "most per request"):
-        table.add_column(title)
-    for (node, name), record in sorted(world.devices.items()):
-        device = record.harvest
-        stops = device.stops
-        held = holder(device)
-        style = "blue" if held == "online" else "green" if held.startswith("offline") else "dim"
-        table.add_row(
-            f"{node}/{name}",
-            Text(held, style=style),
-            f"{device.idle_fraction:.0%}",
-            f"{device.harvested_fraction:.0%}",
-            str(device.preemptions),
-            f"{stops.p50 * 1000:.2f} / {stops.p99 * 1000:.2f} ms" if stops else "-",
-            str(device.per_request_max),
-        )
-    return table
+def _pool(device: DeviceDetail) -> PoolOwners | None:
+    """Whose its memory is; None too where jobs ride: the demo's engine has a fixed part of it then."""
+    return device.pool if device.online is not None and device.co_serving is None else None
 
 
 def _pool_table(world: World) -> Table:
     table = Table.grid(padding=(0, 2))
     for (node, name), record in sorted(world.devices.items()):
-        if record.harvest.online is not None and (owners := record.harvest.pool) is not None:
+        if (owners := _pool(record.harvest)) is not None:
             table.add_row(f" {node}/{name}", owners_bar(owners, _BAR_WIDTH), owners_text(owners))
     return table
 
@@ -189,7 +162,7 @@ def _job_table(world: World) -> Table:
         table.add_row(
             name,
             result.state,
-            (status.assignment.mode or "Preempt") if status.assignment else "-",
+            (status.assignment.mode or Mode.PREEMPT.value) if status.assignment else "-",
             ProgressBar(total=max(1, result.total), completed=result.completed, width=24),
             f"{result.completed}/{result.total} {unit}",
             f"{status.assignment.predicted_fraction:.0%}" if status.assignment else "-",

@@ -3,18 +3,21 @@
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from rowen.crds.common import find_condition, holds
 from rowen.crds.harvest.device_detail import DeviceDetail
-from rowen.crds.job.offline_job_status import OfflineJobStatus
+from rowen.crds.job.offline_job_status import CO_SERVE, OfflineJobStatus
 from rowen.crds.names import SERVICE_LABEL
 from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.demo.cluster.kubectl import Cluster, Object
+from rowen.demo.mode import Mode
 from rowen.demo.verdict.checks import JobResult, Readiness
 from rowen.demo.verdict.memory import PoolReading, Reclaimed, parse_reclaimed
+from rowen.demo.verdict.riding import Ridden, RideReading, parse_ridden
 from rowen.demo.verdict.statistics import Span
 from rowen.demo.verdict.timeline import ServedRequest, Transition
 from rowen.kube.errors import KubeError
@@ -43,21 +46,25 @@ class DeviceRecord:
     requests: dict[tuple[float, float], ServedRequest] = field(default_factory=dict)
     """By TTFT and TPOT, which differ between requests to the nanosecond."""
     present: list[Span] = field(default_factory=list)
-    """When offline processes were attached, to the second."""
+    """When offline processes were behind the gate, to the second."""
     attached: bool = False
     """Whether they were at the last reading."""
     pool: list[PoolReading] = field(default_factory=list)
     """Whose its memory was, to the second; empty where memory does not change its owner."""
+    rides: list[RideReading] = field(default_factory=list)
+    """What had ridden in its engine, to the second; empty where that takes no jobs in."""
 
-    def see_harvest(self, harvest: DeviceDetail, reclaimed: Reclaimed, now: float) -> None:
+    def see_harvest(self, harvest: DeviceDetail, reclaimed: Reclaimed, ridden: Ridden, now: float) -> None:
         """Takes in how the device stands now."""
         self.harvest = harvest
-        self.see_tenants(any(tenant.attached for tenant in harvest.tenants), now)
+        self.see_tenants(any(tenant.attached and tenant.mode != CO_SERVE for tenant in harvest.tenants), now)
+        if harvest.co_serving is not None:
+            self.rides.append(RideReading(now, ridden))
         if harvest.pool is not None:
             self.pool.append(PoolReading(now, harvest.pool, reclaimed))
 
     def see_tenants(self, attached: bool, now: float) -> None:
-        """Takes in whether offline processes are attached."""
+        """Takes in whether offline processes are behind the gate."""
         if attached and self.attached and now - self.present[-1][1] < _PRESENCE_GAP:
             self.present[-1] = (self.present[-1][0], now)
         elif attached:
@@ -82,6 +89,8 @@ class World:
     """Unix time since which it is watched."""
     devices: dict[DeviceKey, DeviceRecord] = field(default_factory=dict)
     jobs: dict[str, OfflineJobStatus] = field(default_factory=dict)
+    modes: dict[str, Counter[str]] = field(default_factory=dict)
+    """By job, how often it was seen with a place in each mode."""
     observations: int = 0
     lapses: list[str] = field(default_factory=list)
     problem: str = ""
@@ -102,6 +111,16 @@ class World:
             if record.harvest.online is not None and record.harvest.online.service == service
         ]
 
+    @property
+    def riding(self) -> set[str]:
+        """Jobs that are joined with an engine now."""
+        return {
+            tenant.job
+            for record in self.devices.values()
+            for tenant in record.harvest.tenants
+            if tenant.job is not None and tenant.mode == CO_SERVE and tenant.attached
+        }
+
     def job_result(self, name: str) -> JobResult:
         """How a job stands."""
         status = self.jobs.get(name)
@@ -119,6 +138,12 @@ class World:
             completed=status.progress.completed if status.progress else 0,
             total=status.progress.total if status.progress else 0,
         )
+
+    def see_job(self, name: str, status: OfflineJobStatus) -> None:
+        """Takes in a reading of an OfflineJob."""
+        self.jobs[name] = status
+        if status.assignment is not None:
+            self.modes.setdefault(name, Counter())[status.assignment.mode or Mode.PREEMPT.value] += 1
 
     def see_service(self, service: Object | None, pods: list[Object]) -> None:
         """Takes in a reading of the OnlineService and its pods, and notes each lapse of readiness."""
@@ -202,7 +227,7 @@ class Observer:
         for name in self._jobs:
             job = await self._cluster.rowen("offlinejobs", name)
             if job is not None:
-                self.world.jobs[name] = OfflineJobStatus.from_wire(job.get("status", {}))
+                self.world.see_job(name, OfflineJobStatus.from_wire(job.get("status", {})))
         for agent in await self._cluster.pods(namespace=AGENT_NAMESPACE):
             if _ready(agent):
                 await self._see_agent(agent["metadata"]["name"], agent["spec"]["nodeName"])
@@ -210,11 +235,12 @@ class Observer:
     async def _see_agent(self, pod: str, node: str) -> None:
         answer = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, "v1/devices")
         now = time.time()
-        reclaimed = parse_reclaimed(await self._cluster.pod_text(AGENT_NAMESPACE, pod, AGENT_PORT, "metrics"))
+        metrics = await self._cluster.pod_text(AGENT_NAMESPACE, pod, AGENT_PORT, "metrics")
+        reclaimed, ridden = parse_reclaimed(metrics), parse_ridden(metrics)
         for value in answer["devices"]:
             harvest = DeviceDetail.from_wire(value)
             record = self.world.devices.setdefault((node, harvest.id), DeviceRecord(harvest))
-            record.see_harvest(harvest, reclaimed.get(harvest.id, Reclaimed()), now)
+            record.see_harvest(harvest, reclaimed.get(harvest.id, Reclaimed()), ridden.get(harvest.id, Ridden()), now)
             since = max([self.world.since, *(moment / 1000 - _OVERLAP for moment in list(record.transitions)[-1:])])
             path = f"v1/devices/{harvest.id}/timeline?since={since:.3f}"
             history = await self._cluster.pod_get(AGENT_NAMESPACE, pod, AGENT_PORT, path)

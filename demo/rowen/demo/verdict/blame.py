@@ -21,6 +21,7 @@ _CHANCE = 0.05
 _ACCUSED = 0.005
 _MET = "sent before offline work stood still"
 """Requests that met a stop, whether or not they closed the gate themselves."""
+_RODE = "of busy times in which jobs rode in the engine"
 
 
 class Cause(StrEnum):
@@ -134,6 +135,7 @@ def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
     groups = {
         _MET: lambda sample: sample.exposure.met_stop,
         "served with offline work on the device": lambda sample: sample.exposure.tenant,
+        _RODE: lambda sample: sample.exposure.riders,
     }
     doubts = []
     for name, exposed in groups.items():
@@ -146,19 +148,27 @@ def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
         doubts.append(f"{told}: queueing alone may have made that")
     if doubts:
         return Finding(Cause.UNKNOWN, doubts[0])
-    split = _Split.of(samples, target, lambda sample: sample.exposure.met_stop)
-    told = f"above it were {split.told(_MET)}"
-    others = [sample.served - sample.way for sample in samples if not sample.exposure.met_stop]
+    return _apart(samples, target)
+
+
+def _apart(samples: Sequence[Sample], target: Target) -> Finding:
+    """Whether the requests that offline work had no part in miss the target by themselves."""
+    rode = any(sample.exposure.riders for sample in samples)
+    split = _Split.of(samples, target, _touched)
+    told = f"above it were {split.told(_RODE if rode else _MET)}"
+    others = [sample.served - sample.way for sample in samples if not _touched(sample)]
     if len(others) < _least(target):
         return Finding(Cause.UNKNOWN, f"{told}: too few of those to compare with")
     if percentile(others, target.percentile) <= target.seconds:
         return Finding(Cause.UNKNOWN, f"{told}: too few to tell")
     longest = max(sample.exposure.stop for sample in samples)
+    stops = "" if rode else f"stops took at most {_ms(longest)}; "
     waiting = percentile([sample.exposure.others for sample in samples if _above(sample, target)], 50)
-    return Finding(
-        Cause.SERVICE,
-        f"{told}; stops took at most {_ms(longest)}; those above it found {waiting:.0f} others in flight (p50)",
-    )
+    return Finding(Cause.SERVICE, f"{told}; {stops}those above it found {waiting:.0f} others in flight (p50)")
+
+
+def _touched(sample: Sample) -> bool:
+    return sample.exposure.met_stop or sample.exposure.riders
 
 
 def _beyond_queueing(samples: Sequence[Sample], target: Target, exposed: Callable[[Sample], bool]) -> bool:

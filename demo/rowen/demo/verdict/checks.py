@@ -1,15 +1,17 @@
 """What the demo must have shown. Each check is a pure function of evidence; none passes without evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from rowen.crds.job.offline_job_status import CO_SERVE
 from rowen.demo.traffic.replay import Outcome
 from rowen.demo.verdict.blame import Cause, Finding, Sample, blame
 from rowen.demo.verdict.lateness import Lateness
 from rowen.demo.verdict.memory import MIB, MemorySummary
 from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.riding import Ridden
 from rowen.demo.verdict.statistics import percentile
 
 
@@ -203,3 +205,24 @@ def memory_changed_owner(devices: Sequence[MemorySummary | None]) -> Check:
         f"the service or new pods, in {reclaims} reclaims"
     )
     return Check(name, lent > 0 and moved > 0, evidence)
+
+
+def rode_in_engine(modes: Mapping[str, Mapping[str, int]], ridden: Ridden) -> Check:
+    """The engine computed all jobs, a fine-tuning one and a batch among them, and none ran beside it.
+
+    Args:
+        modes: By job, how often it was seen with a place in each mode.
+        ridden: What the service's engines worked through for riders meanwhile.
+    """
+    seen = "; ".join(f"{job}: {_looks(of)}" for job, of in modes.items())
+    evidence = (
+        f"{seen}; the engine worked through {ridden.tuned} tokens of fine-tuning forward, {ridden.forward} of them in "
+        f"its steps, {ridden.backward} backward, and {ridden.rows} tokens of batch rows"
+    )
+    placed = bool(modes) and all(set(of) == {CO_SERVE} for of in modes.values())
+    worked = ridden.tuned > 0 and ridden.backward > 0 and ridden.rows > 0
+    return Check("all jobs rode in the engine", placed and worked, evidence)
+
+
+def _looks(modes: Mapping[str, int]) -> str:
+    return ", ".join(f"{mode} at {count} looks" for mode, count in sorted(modes.items())) or "never seen with a place"

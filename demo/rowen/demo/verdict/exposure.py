@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rowen.demo.traffic.replay import Outcome
-from rowen.demo.verdict.statistics import union
+from rowen.demo.verdict.statistics import Span, union
 from rowen.demo.verdict.timeline import ServedRequest, Transition
 
 # Two counts of the same stops may differ so far: requests that come together share one stop.
@@ -40,6 +40,8 @@ class Exposure:
     """Requests in flight when it was sent."""
     period: int
     """Number of the time with at least one request in flight that it was sent in."""
+    riders: bool = False
+    """A job rode in the engine in that time, up to its end: those before it may have waited for that."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ def sent(outcome: Outcome) -> float:
     return outcome.arrival + max(0.0, outcome.lateness)
 
 
-def exposures(outcomes: Sequence[Outcome], transitions: Iterable[Transition]) -> list[Exposure]:
-    """The exposure of each request, in the given order."""
+def exposures(
+    outcomes: Sequence[Outcome], transitions: Iterable[Transition], riding: Sequence[Span] = ()
+) -> list[Exposure]:
+    """The exposure of each request, in the given order. `riding`: when jobs rode in the engine."""
     bursts = [_burst(transition, outcomes) for transition in transitions]
     starts, ends = sorted(map(sent, outcomes)), sorted(outcome.end for outcome in outcomes)
     periods = [start for start, _ in union((sent(outcome), outcome.end) for outcome in outcomes)]
@@ -77,6 +81,8 @@ def exposures(outcomes: Sequence[Outcome], transitions: Iterable[Transition]) ->
         moment = sent(outcome)
         own = [burst for burst in bursts if _overlap(outcome, burst.transition)]
         stopped = [burst for burst in own if burst.transition.tenants > 0]
+        period = bisect_right(periods, moment)
+        begun = periods[period - 1] if period else moment
         found.append(
             Exposure(
                 recorded=bool(own),
@@ -87,7 +93,8 @@ def exposures(outcomes: Sequence[Outcome], transitions: Iterable[Transition]) ->
                 stop=max((burst.stop for burst in stopped), default=0.0),
                 still=max((burst.still for burst in stopped), default=0.0),
                 others=bisect_left(starts, moment) - bisect_right(ends, moment),
-                period=bisect_right(periods, moment),
+                period=period,
+                riders=any(start < outcome.end and begun < end for start, end in riding),
             )
         )
     return found

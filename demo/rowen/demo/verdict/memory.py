@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from rowen.crds.harvest.node_harvest import PoolOwners
+from rowen.demo.verdict.counters import parse_counters
 
 Owner = Literal["online_used", "online_ahead", "offline", "free"]
 """Whose a part of the pool is. What pods have for themselves is no part of it."""
@@ -67,12 +66,8 @@ class Stack:
 
 def parse_reclaimed(metrics: str) -> dict[str, Reclaimed]:
     """By device, from the agent's metrics. Raises `ValueError` for what are none."""
-    found: dict[str, dict[str, int]] = {}
-    for family in text_string_to_metric_families(metrics):
-        for sample in family.samples:
-            if sample.name in (_RECLAIMS, _RECLAIMED) and "device" in sample.labels:
-                found.setdefault(sample.labels["device"], {})[sample.name] = round(sample.value)
-    return {device: Reclaimed(of.get(_RECLAIMS, 0), of.get(_RECLAIMED, 0)) for device, of in found.items()}
+    found = parse_counters(metrics, (_RECLAIMS, _RECLAIMED))
+    return {device: Reclaimed(of.get((_RECLAIMS, ""), 0), of.get((_RECLAIMED, ""), 0)) for device, of in found.items()}
 
 
 def bytes_of(owners: PoolOwners, owner: Owner) -> int:

@@ -48,8 +48,8 @@ def fit(request: Request, fleet: Fleet, state: DeviceState) -> Candidate:
 
 
 def shared(devices: Devices) -> bool:
-    """Whether each of them is shared with requests: in lockstep one that is not stops all."""
-    return all(state.view.shares for state in devices)
+    """Whether the job runs beside requests: the agent gives a share to a pod on one device alone."""
+    return len(devices) == 1 and devices[0].view.shares
 
 
 def rate_of(rates: Mapping[str, float], devices: Devices) -> float:
