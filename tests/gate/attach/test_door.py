@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import count
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,21 @@ def test_who_leaves_too_much_waits_and_nobody_else(house: House, lingering: Ling
     until(lambda: house.comes_in(0), "it goes on")
     for connection in left:
         connection.close()
+
+
+def test_a_member_that_leaves_too_much_is_heard_later(house: House, lingering: Lingering) -> None:
+    member, other = house.member(0), house.connection(0)
+    with house.held():
+        lingering.send(other, HELLO)
+    house.member(1).close()
+    for _ in range(4):
+        socket.send_fds(member, [HANDS_OVER], [0] * 16)
+        assert answer(member)
+    member.send(HANDS_OVER)
+    assert not wait([member], 0.2)
+    house.member(1).close()
+    lingering.end()
+    assert answer(member)
 
 
 def test_a_disposal_is_full_until_what_it_waits_for_ends(lingering: Lingering) -> None:

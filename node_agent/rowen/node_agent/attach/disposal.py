@@ -43,6 +43,11 @@ class Disposal:
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
                 self._closing = True
 
+    def has_room(self) -> bool:
+        """Whether more may come in this way; tries again to close what is left where there could be no thread."""
+        self.close()
+        return not self.full
+
     def join(self, until: float) -> None:
         """Waits until everything is closed, but no longer than `until` (seconds, monotonic)."""
         while self._closing and time.monotonic() < until:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rowen.node_agent.attach.disposal import Disposal
 from rowen.node_agent.attach.message import LONGEST_HELLO
 from rowen.node_agent.devices.device import Admission
 from rowen.node_agent.memory.loans import Loans
@@ -48,18 +47,6 @@ class Doorway:
     path: Path
     slot: int | None
     vet: Vet = lambda _: None
-
-
-@dataclass
-class Entrance:
-    """A socket that is listened on."""
-
-    listener: socket.socket
-    gate: Gate
-    slot: int | None
-    vet: Vet
-    disposal: Disposal
-    strangers: int = 0
 
 
 def listening_at(path: Path) -> socket.socket:

@@ -21,7 +21,8 @@ class Loop:
     """Runs from `start` until `end`. Any thread may have a file watched; its own alone calls what ends that."""
 
     def __init__(self, name: str, look: Handle) -> None:
-        """`look` is called every second at the latest."""
+        """`name`: its thread's. `look` is called every second at the latest."""
+        self.name = name
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
@@ -76,7 +77,7 @@ class Loop:
             handle()
         except Exception:
             # Nothing that one process does may keep the others out.
-            log.exception("what happened at a socket was not handled", thread=self._thread.name)
+            log.exception("what happened at a socket was not handled", thread=self.name)
 
     def _resume(self) -> None:
         for connection, (rested, handle) in list(self._resting.items()):

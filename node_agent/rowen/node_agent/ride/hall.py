@@ -12,10 +12,10 @@ import structlog
 from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, Welcome
 from rowen.node_agent.attach.disposal import Disposal
 from rowen.node_agent.attach.entrance import AttachRefused
+from rowen.node_agent.attach.loop import Loop
 from rowen.node_agent.attach.peer import Peer
 from rowen.node_agent.devices.counts import TenantCounts
 from rowen.node_agent.ride.account import Account
-from rowen.node_agent.ride.loop import Loop
 from rowen.node_agent.ride.member import Engine, Member, Record, Rider
 from rowen.node_agent.ride.speech import read, receive, say
 from rowen.node_agent.ride.view import EngineView

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from rowen.crds.ride.messages import StepSums
 from rowen.node_agent.attach.disposal import Disposal
+from rowen.node_agent.attach.loop import Handle, Loop
 from rowen.node_agent.attach.peer import Peer
 from rowen.node_agent.ride.account import Account
-from rowen.node_agent.ride.loop import Handle, Loop
 
 
 @dataclass
