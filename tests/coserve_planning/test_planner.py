@@ -105,6 +105,23 @@ def test_a_step_with_a_prompt_is_a_twentieth_longer_at_most_with_all_that_rides(
     assert bound == pytest.approx(1.05 * step_seconds(prompt), rel=0.03)
 
 
+def test_a_step_of_rows_alone_takes_twice_what_the_shortest_one_does() -> None:
+    """Also where that is more than a part may take; as long as a new request may be kept waiting, at most."""
+    rows = Load(row_tokens=4, row_context=400)
+    assert planner(ttft=0.2).bound(rows) == pytest.approx(2 * step_seconds(Load(row_tokens=1)), rel=0.1)
+    assert planner(ttft=0.1).bound(rows) == pytest.approx(0.025)
+    assert planner(ttft=2.0).bound(rows) == pytest.approx(0.2)
+
+
+def test_riders_get_on_beside_rows_alone_whatever_requests_got_before() -> None:
+    """No request comes, so none tells that it is served as promised again."""
+    found, rows = planner(ttft=0.01), Load(row_tokens=4, row_context=400)
+    found.observe_first_token(1.0, 0.0)
+    assert not found.kept
+    assert [found.plan(rows, 100, False).ride_tokens for _ in range(PATIENCE_STEPS)][-2:] == [0, LITTLE_TOKENS]
+    assert all(found.plan(DECODE, 100, False).ride_tokens == 0 for _ in range(2 * PATIENCE_STEPS))
+
+
 def test_a_part_while_idle_takes_a_tenth_of_the_bound() -> None:
     assert planner(ttft=2.0).idle_part_seconds == pytest.approx(0.2)
 

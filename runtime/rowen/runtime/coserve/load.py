@@ -21,6 +21,11 @@ class Load:
     row_context: int = 0
 
     @property
+    def has_requests(self) -> bool:
+        """Whether the service's own requests are in it."""
+        return self.decode_rows > 0 or self.prefill_tokens > 0
+
+    @property
     def online(self) -> "Load":
         """What of it is the service's own requests."""
         return Load(self.decode_rows, self.decode_context, self.prefill_tokens, self.prefill_context)

@@ -31,7 +31,7 @@ class Pacing:
         if found:
             self._dry = 0
             return found
-        if not load.decode_rows and not load.prefill_tokens:
+        if not load.has_requests:
             return 1
         self._dry += 1
         if self._dry < PATIENCE_STEPS or not planner.kept:

@@ -16,6 +16,9 @@ _WAIT_PART = 4
 """Of the TTFT's bound: so long may a step with its parts keep a new request waiting."""
 _IDLE_PART = 10
 """Of the TTFT's bound: so long may a part keep the first request waiting."""
+_ROWS_STRETCH = 2.0
+"""A step of rows alone may take so many times what one with a single token takes: weights are read for either."""
+_ONE_ROW = Load(row_tokens=1)
 _GAPS = 16
 """Gaps of which the mean is one observation: a request's TPOT is the mean of its gaps."""
 _MOST_PLANS = 4096
@@ -96,7 +99,7 @@ class Planner:
         if found.ride_tokens or found.part_seconds:
             self._dry = 0
             return found
-        return self._least(found, turn)
+        return self._least(found, load, turn)
 
     def bound(self, load: Load) -> float:
         """Seconds that the step may take with all that rides in it and after it."""
@@ -106,7 +109,9 @@ class Planner:
         elif load.decode_rows:
             seconds = self._ttft.seconds / _WAIT_PART
         else:
-            return self.idle_part_seconds
+            # A part can be as small as it has to be; a step cannot, and many small ones would be for nothing.
+            step = _ROWS_STRETCH * self.predictor.seconds(_ONE_ROW)
+            return max(self.idle_part_seconds, min(step, self._ttft.seconds / _WAIT_PART))
         return min(seconds, self._tpot.seconds) if load.decode_rows else seconds
 
     def observe(self, load: Load, seconds: float) -> None:
@@ -182,10 +187,13 @@ class Planner:
         tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_more_tokens(load)))
         return Plan(tokens, 0.0, "a window rides" if tokens else "nothing more has room in the step")
 
-    def _least(self, found: Plan, parts_turn: bool) -> Plan:
-        """Nothing has room: after a while a little rides, if requests get what they were promised."""
+    def _least(self, found: Plan, load: Load, parts_turn: bool) -> Plan:
+        """Nothing has room: after a while a little rides, unless requests do not get what they were promised.
+
+        That holds for steps with requests: when none come, nothing tells that they get it again.
+        """
         self._dry += 1
-        if self._dry < PATIENCE_STEPS or not self.kept:
+        if self._dry < PATIENCE_STEPS or (load.has_requests and not self.kept):
             return found
         self._dry = 0
         if parts_turn:

@@ -22,4 +22,4 @@ class IdlePace(Pace):
 
     @override
     def tokens(self, load: Load) -> int:
-        return 0 if load.decode_rows or load.prefill_tokens else _IDLE_TOKENS
+        return 0 if load.has_requests else _IDLE_TOKENS
