@@ -113,6 +113,13 @@ def test_a_step_of_rows_alone_takes_twice_what_the_shortest_one_does() -> None:
     assert planner(ttft=2.0).bound(rows) == pytest.approx(0.2)
 
 
+def test_a_part_while_idle_takes_twice_what_the_smallest_does() -> None:
+    """Or else, where weights alone take a tenth of the bound to read, each token would have them read anew."""
+    assert planner(ttft=0.5).idle_seconds(0.01) == pytest.approx(0.05)
+    assert planner(ttft=0.5).idle_seconds(0.04) == pytest.approx(0.08)
+    assert planner(ttft=0.5).idle_seconds(0.2) == pytest.approx(0.125)
+
+
 def test_riders_get_on_beside_rows_alone_whatever_requests_got_before() -> None:
     """No request comes, so none tells that it is served as promised again."""
     found, rows = planner(ttft=0.01), Load(row_tokens=4, row_context=400)

@@ -97,6 +97,10 @@ class Learner:
 
 class Planner:
     idle_part_seconds = 0.5
+
+    def idle_seconds(self, least_seconds: float) -> float:
+        return max(self.idle_part_seconds, least_seconds)
+
     riders_wait = holds = False
 
     def __init__(self) -> None:

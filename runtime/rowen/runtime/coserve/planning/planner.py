@@ -16,8 +16,9 @@ _WAIT_PART = 4
 """Of the TTFT's bound: so long may a step with its parts keep a new request waiting."""
 _IDLE_PART = 10
 """Of the TTFT's bound: so long may a part keep the first request waiting."""
-_ROWS_STRETCH = 2.0
-"""A step of rows alone may take so many times what one with a single token takes: weights are read for either."""
+_IDLE_STRETCH = 2.0
+"""Without requests a step or part may take so many times what one with a single token takes: weights are read for
+either, and where reading them takes all the time there is, each token would pay for it."""
 _ONE_ROW = Load(row_tokens=1)
 _GAPS = 16
 """Gaps of which the mean is one observation: a request's TPOT is the mean of its gaps."""
@@ -109,9 +110,7 @@ class Planner:
         elif load.decode_rows:
             seconds = self._ttft.seconds / _WAIT_PART
         else:
-            # A part can be as small as it has to be; a step cannot, and many small ones would be for nothing.
-            step = _ROWS_STRETCH * self.predictor.seconds(_ONE_ROW)
-            return max(self.idle_part_seconds, min(step, self._ttft.seconds / _WAIT_PART))
+            return self.idle_seconds(self.predictor.seconds(_ONE_ROW))
         return min(seconds, self._tpot.seconds) if load.decode_rows else seconds
 
     def observe(self, load: Load, seconds: float) -> None:
@@ -156,6 +155,10 @@ class Planner:
     def idle_part_seconds(self) -> float:
         """So long may a part run while the engine has no request: the next one waits for its end."""
         return self._ttft.seconds / _IDLE_PART
+
+    def idle_seconds(self, least_seconds: float) -> float:
+        """The same for one of a kind of which the smallest takes `least_seconds`."""
+        return max(self.idle_part_seconds, min(_IDLE_STRETCH * least_seconds, self._ttft.seconds / _WAIT_PART))
 
     @property
     def first_token_seconds(self) -> float:

@@ -251,7 +251,9 @@ class Conductor:
         learner = self._learner
         while learner is not None and (left := until - self._clock()) > 0 and may_go_on():
             self._take(learner)
-            phase, seconds = learner.upcoming(), min(left, self._planner.idle_part_seconds)
+            phase = learner.upcoming()
+            least_seconds = self._least_seconds(phase) if phase is not None else 0.0
+            seconds = min(left, self._planner.idle_seconds(least_seconds))
             self._planner.riders_wait = phase is not None and self._run_part(learner, phase, seconds, forward=True)
             if not self._planner.riders_wait:
                 break
