@@ -57,7 +57,9 @@ class Passed(nn.Module):
                     # Of vLLM's layers no more than what the hooks look at: all of them need its configuration.
                     linear = LinearBase.__new__(LinearBase)
                     nn.Module.__init__(linear)
-                    linear.weight = nn.Parameter(torch.randn(WIDTH, WIDTH, generator=draw), requires_grad=False)
+                    # Of whole numbers, so that sums are exact in whatever order a CPU's kernels add.
+                    weight = torch.randint(-4, 5, (WIDTH, WIDTH), generator=draw).float()
+                    linear.weight = nn.Parameter(weight, requires_grad=False)
                     linear.quant_method = UnquantizedLinearMethod.__new__(UnquantizedLinearMethod)
                     linear.quant_method._gemm_impl = lambda _, x, weight, bias: nn.functional.linear(x, weight, bias)
                     getattr(layer, block).add_module(name, linear)
