@@ -43,7 +43,7 @@ def _drawing(device: str, record: DeviceRecord, run: Run) -> Drawing:
         outcomes=run.outcomes,
         held=held(record, run),
         ttft=run.objective.ttft,
-        # The demo's engine has a fixed part of the memory where jobs ride.
+        # Where jobs ride none of them takes anything of the pool.
         pool=() if record.rides else record.pool,
         riding=riding_spans(record.rides) if record.rides else None,
         source=ATTRIBUTION,
