@@ -42,7 +42,7 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Traced, dict[str, t
     decoder.config._attn_implementation = "sdpa"
     own = Model.of(folder)
     work = Work(task, own)
-    next_part(work, own, TOKENS, lambda: None).run()
+    next_part(work, own, 3 * TOKENS, lambda: None).run()
     group = work._now
     inputs = group.inputs(1).clone()[None]
     angles = decoder.rotary_emb(inputs, torch.arange(TOKENS)[None])

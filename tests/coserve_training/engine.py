@@ -21,8 +21,8 @@ class Engine:
         self._model = Model.of(folder)
 
     def run(self, window: Window, layers: int | None = None) -> None:
-        """Through so many layers of the model; all of them by default."""
-        for layer in range(layers or self._model.architecture.layers):
+        """Up to a layer of the model; through the last one by default."""
+        for layer in range(window.first_layer, layers or self._model.architecture.layers):
             for linear in Linear:
                 inputs = window.enter(layer, linear)
                 outputs = [self._model.linear(layer, target, inputs) for target in TARGETS[linear]]

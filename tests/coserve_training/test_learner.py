@@ -1,5 +1,6 @@
 """Guests in turn, windows that ride or do not get through, guests that go, memory that is short."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from coserve_training.engine import MEMORY_BYTES, Engine, alone, furthest, result, run_parts
 from coserve_training.models import draw_adapter, draw_sequences, task_of
 
-from rowen.runtime.coserve.learner import Phase
+from rowen.runtime.coserve.learner import Part, Phase
 from rowen.runtime.coserve.task import Target, Task, TaskUnsuitable
 from rowen.runtime.coserve.training import learner as learner_module
 from rowen.runtime.coserve.training.learner import MachineLearner
@@ -28,6 +29,13 @@ def folder(model: Models) -> Path:
 def draw(folder: Path, lengths: tuple[int, ...], seed: int = 1) -> Task:
     targets = [Target.QUERY, Target.VALUE, Target.DOWN]
     return task_of(draw_adapter(folder, targets, rank=2, seed=seed), draw_sequences(lengths, seed), seed)
+
+
+def run(part: Part | None) -> tuple[int, int]:
+    """Its tokens, and those that are through with it."""
+    assert part is not None
+    part.run()
+    return part.tokens, part.through_tokens
 
 
 def test_guests_take_turns_and_do_not_disturb_each_other(folder: Path) -> None:
@@ -97,8 +105,8 @@ def test_what_cannot_ride_is_told_from_what_can(folder: Path) -> None:
         assert part.phase is learner.upcoming()
         part.run()
         phases.append(part.phase)
-    # The head has the six tokens with a label; the way back eight tokens in each of the layers.
-    assert phases == [Phase.FORWARD, Phase.HEAD, *[Phase.BACKWARD] * 3]
+    # Eight tokens in each of the layers, forward and back; the head has the six with a label.
+    assert phases == [*[Phase.FORWARD] * 3, Phase.HEAD, *[Phase.BACKWARD] * 3]
 
 
 def test_what_comes_after_its_group_cannot_ride_yet(folder: Path) -> None:
@@ -117,14 +125,72 @@ def test_what_comes_after_its_group_cannot_ride_yet(folder: Path) -> None:
 def test_a_part_has_as_many_layers_as_fit(folder: Path) -> None:
     learner = MachineLearner(folder, MEMORY_BYTES)
     learner.add(1, draw(folder, (8,)))
-    for _ in range(2):
-        part = learner.part(20)
-        assert part is not None
+    found = []
+    while part := learner.part(20):
         part.run()
-    part = learner.part(20)
-    assert part is not None
-    assert (part.phase, part.tokens, part.context) == (Phase.BACKWARD, 16, 2 * 36)
-    assert part.back_tokens == 0
+        found.append((part.phase, part.tokens, part.context, part.through_tokens))
+    assert found == [
+        (Phase.FORWARD, 16, 2 * 36, 0),
+        (Phase.FORWARD, 8, 36, 8),
+        (Phase.HEAD, 6, 0, 0),
+        (Phase.BACKWARD, 16, 2 * 36, 0),
+        (Phase.BACKWARD, 8, 36, 8),
+    ]
+
+
+def test_a_window_takes_tokens_on_from_where_they_are(folder: Path) -> None:
+    task, engine = draw(folder, (30,)), Engine(folder)
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, task)
+    run(learner.part(12))
+    # Twelve tokens are through the first layer of three.
+    found = []
+    for tokens in (5, 5, 5, 30):
+        window = learner.window(tokens)
+        assert window is not None
+        found.append((window.first_layer, window.tokens, window.whole_tokens, window.context))
+        engine.run(window, 2)
+        window.abandon()
+        window = learner.window(tokens)
+        assert window is not None
+        engine.run(window)
+        window.finish()
+    assert found == [(1, 5, 4, 15 * 2 // 3), (1, 5, 4, 40 * 2 // 3), (1, 2, 2, 23 * 2 // 3), (0, 18, 18, 387)]
+    run_parts(learner, 12)
+    assert furthest(result(learner), alone(folder, task)) <= 1e-5
+
+
+def test_tokens_that_are_half_way_go_on_together_unless_they_have_become_far_too_many(folder: Path) -> None:
+    task = draw(folder, (30,))
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, task)
+    run(learner.part(20))
+    assert run(learner.part(10)) == (20, 0)
+    # Nine of them go on; the others begin anew.
+    assert run(learner.part(9)) == (9, 9)
+    assert learner.waiting_tokens == 21
+    assert run(learner.part(60)) == (42, 0)
+    assert run(learner.part(60)) == (21, 21)
+    run_parts(learner, 30)
+    assert furthest(result(learner), alone(folder, task)) <= 1e-5
+
+
+def test_windows_and_parts_of_any_size_come_to_the_same(folder: Path) -> None:
+    task, engine, draws = draw(folder, (70, 1, 33)), Engine(folder), random.Random(7)
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, task)
+    through = 0
+    while learner.upcoming() is not None:
+        window = learner.window(draws.randint(1, 12)) if draws.random() < 0.4 else None
+        if window is not None:
+            engine.run(window)
+            window.finish()
+            through += window.tokens
+        elif part := learner.part(draws.randint(1, 60)):
+            part.run()
+            through += part.through_tokens if part.phase is Phase.FORWARD else 0
+    assert through == 104
+    assert furthest(result(learner), alone(folder, task)) <= 1e-5
 
 
 def test_a_token_is_through_with_its_way_back_in_the_lowest_layer_that_has_an_adapter(folder: Path) -> None:
@@ -134,7 +200,7 @@ def test_a_token_is_through_with_its_way_back_in_the_lowest_layer_that_has_an_ad
     learner.add(1, replace(task, adapter=replace(task.adapter, pairs=pairs)))
     through = 0
     while part := learner.part(5):
-        through += part.back_tokens
+        through += part.through_tokens if part.phase is Phase.BACKWARD else 0
         part.run()
     assert through == 8
 
@@ -207,7 +273,7 @@ def test_tasks_wait_for_memory_in_their_order(folder: Path) -> None:
         learner = MachineLearner(folder, memory)
         for guest in (1, 2, 3):
             learner.add(guest, draw(folder, (30,)))
-        part = learner.part(30)
+        part = learner.part(90)
         assert part is not None
         part.run()
         # The first one's way forward is through: only another one's can ride.

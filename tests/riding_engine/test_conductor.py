@@ -31,7 +31,7 @@ class Clock:
 
 
 class Window:
-    tokens, context = 5, 25
+    first_layer, tokens, whole_tokens, context = 1, 5, 4, 20
 
     def __init__(self) -> None:
         self.ended = ""
@@ -86,9 +86,11 @@ class Learner:
         def run() -> None:
             self.clock.now += 0.01
 
-        # The last one of the way back is of its lowest layer.
-        back = 0 if Phase.BACKWARD in self.phases or phase is not Phase.BACKWARD else most_tokens
-        return SimpleNamespace(phase=phase, tokens=most_tokens, context=10 * most_tokens, back_tokens=back, run=run)
+        # The last one of a phase ends the way.
+        through = 0 if phase in self.phases else most_tokens
+        return SimpleNamespace(
+            phase=phase, tokens=most_tokens, context=10 * most_tokens, through_tokens=through, run=run
+        )
 
     def finished(self) -> list[tuple[int, Result | TaskUnsuitable]]:
         ended, self.ended = self.ended, []
@@ -205,7 +207,7 @@ def engine() -> Engine:
 
 
 ALONE = Load(decode_rows=1, decode_context=10)
-RIDDEN = Load(decode_rows=1, decode_context=10, ride_tokens=5, ride_context=25)
+RIDDEN = Load(decode_rows=1, decode_context=10, ride_tokens=4, ride_context=20)
 
 
 def test_a_step_without_riders_is_watched(engine: Engine) -> None:
@@ -305,8 +307,8 @@ def test_an_idle_engine_runs_all_parts_until_somebody_comes(engine: Engine) -> N
     engine.conductor.idle(lambda: True)
     assert len(engine.learner.parts) == 5
     sums = engine.guests.sums
-    # A way back through all its layers is one.
-    assert (sums.solo_tokens, sums.backward_tokens, sums.steps) == (1000, 500, 0)
+    # A way forward or back counts where it ends.
+    assert (sums.solo_tokens, sums.backward_tokens, sums.steps) == (500, 500, 0)
     assert sums.riding_seconds == pytest.approx(0.05)
 
 

@@ -16,9 +16,15 @@ LAYERS, WIDTH = 2, 6
 class Window:
     """Its rows are a number and its place's; it keeps what comes back."""
 
-    tokens, context = 3, 6
+    tokens, whole_tokens, context = 3, 3, 6
 
-    def __init__(self, dtype: torch.dtype = torch.float32, fails_at: tuple[int, Linear] | None = None) -> None:
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.float32,
+        fails_at: tuple[int, Linear] | None = None,
+        first_layer: int = 0,
+    ) -> None:
+        self.first_layer = first_layer
         self.left: list[tuple[int, Linear]] = []
         self.outputs: list[torch.Tensor] = []
         self._dtype, self._fails_at = dtype, fails_at
@@ -99,6 +105,18 @@ def test_rows_go_along_and_come_back(model: Passed) -> None:
         assert torch.allclose(outputs, nn.functional.linear(rows, linear.weight, torch.ones(WIDTH)))
     assert hooks.disarm() is None
     assert same(model(X), expected)
+
+
+def test_a_window_may_ride_from_a_later_layer_on(model: Passed) -> None:
+    expected = model(X)
+    hooks = Hooks(model, LAYERS)
+    window = Window(first_layer=1)
+    hooks.arm(window)
+    assert same(model(X), expected)
+    ride = hooks.disarm()
+    assert ride is not None
+    assert ride.is_through
+    assert window.left == [(1, linear) for linear in Linear]
 
 
 @pytest.mark.parametrize("window", [Window(fails_at=(1, Linear.OUTPUT)), Window(torch.float64)])

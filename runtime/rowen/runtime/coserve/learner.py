@@ -20,14 +20,18 @@ class Linear(StrEnum):
 class Window(Protocol):
     """Stretches of one guest's sequences on their way through all layers (FlexLLM, Algorithm 2).
 
-    Rides: for each layer, and in it for each of `Linear` in that order, `enter` and then `leave` with what the linear
-    layer made of it. Then `finish`. A window that did not get through is given up by `abandon`, and nothing of it
-    remains.
+    Rides: for each layer from the first one on, and in it for each of `Linear` in that order, `enter` and then `leave`
+    with what the linear layer made of it. Then `finish`. A window that did not get through is given up by `abandon`, and
+    nothing of it remains.
     """
 
+    first_layer: int
+    """Its tokens have been through those below."""
     tokens: int
+    whole_tokens: int
+    """So many make as much work on their way through all layers."""
     context: int
-    """What its tokens attend to, summed over them."""
+    """What these attend to, summed over them."""
 
     def enter(self, layer: int, linear: Linear) -> torch.Tensor:
         """[tokens, inputs] in the model's type."""
@@ -51,13 +55,16 @@ class Phase(StrEnum):
 
 
 class Part(Protocol):
-    """A piece of work that needs no engine and runs to its end: a window, a stretch of the head or of a way back."""
+    """A piece of work that needs no engine and runs to its end: tokens in some layers, on their way forward or back, or
+    at the head."""
 
     phase: Phase
     tokens: int
+    """Of each layer anew."""
     context: int
-    back_tokens: int
-    """With which the way back is through: those in the lowest layer that it goes down to."""
+    """What these attend to, summed over them."""
+    through_tokens: int
+    """With which the way forward or back is through: those in the last layer of it."""
 
     def run(self) -> None:
         """Works; once."""
@@ -79,9 +86,10 @@ class Learner(Protocol):
         """What the next part belongs to; None: there is none. Without `forward`, what can ride is none."""
 
     def part(self, most_tokens: int, forward: bool = True) -> Part | None:
-        """The next piece of work without the engine, of so many tokens at most (those of one layer count once).
+        """The next piece of work without the engine, of so many tokens at most, those of each layer counted.
 
-        Without `forward` it is none that can ride.
+        Tokens that are on their way forward already go on as long as they are no more than twice as many. Without
+        `forward` it is none that can ride.
         """
 
     def finished(self) -> list[tuple[int, Result | TaskUnsuitable]]:

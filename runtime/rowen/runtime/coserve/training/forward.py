@@ -25,25 +25,28 @@ TARGETS = {
 
 @dataclass
 class Forward:
-    """Tokens `begin` to `end` of a group, in a layer."""
+    """Tokens `begin` to `end` of a group, in a layer; they have been through those below the first one."""
 
     model: Model
     group: Group
     bypasses: Sequence[Bypasses]
     begin: int
     end: int
+    first_layer: int = 0
 
     def __post_init__(self) -> None:
-        embedding = self.model.weights.embedding
-        embedded = functional.embedding(self.group.tokens[self.begin : self.end], embedding)
-        self._stream = embedded.to(self.model.weights.dtype)
+        dtype, rows = self.model.weights.dtype, slice(self.begin, self.end)
+        if self.first_layer:
+            self._stream = self.group.stream[rows].to(dtype)
+        else:
+            self._stream = functional.embedding(self.group.tokens[rows], self.model.weights.embedding).to(dtype)
         self._inputs = self._stream
         self._stretches = self.group.stretches(self.begin, self.end)
         self._angles = self.group.angles.between(self.begin, self.end)
 
     @property
     def context(self) -> int:
-        """As `Window.context`."""
+        """What its tokens attend to in a layer, summed over them."""
         return sum(stretch.context for stretch in self._stretches)
 
     def enter(self, layer: int, linear: Linear) -> torch.Tensor:
@@ -73,7 +76,7 @@ class Forward:
                 saved.residual[:] = self._stream
 
     def finish(self) -> None:
-        """All layers are through: what the last one made of the tokens is kept."""
+        """What the last one made of the tokens is kept, whether or not there are more layers."""
         self.group.stream[self.begin : self.end] = self._stream
 
     def _saved(self, layer: int) -> Saved | None:

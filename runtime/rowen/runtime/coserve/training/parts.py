@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from typing_extensions import override
 
 from rowen.runtime.coserve.learner import Linear, Part, Phase
-from rowen.runtime.coserve.training.forward import TARGETS, Forward
+from rowen.runtime.coserve.training.forward import TARGETS
 from rowen.runtime.coserve.training.model import Model
-from rowen.runtime.coserve.training.work import StepBack, Work
+from rowen.runtime.coserve.training.work import Ahead, StepBack, Work
 
 
 @dataclass
@@ -21,7 +22,7 @@ class WorkPart(Part):
     context: int
     work: Callable[[], None]
     ended: Callable[[], None]
-    back_tokens: int = 0
+    through_tokens: int = 0
 
     @override
     def run(self) -> None:
@@ -33,9 +34,9 @@ class WorkPart(Part):
 def next_part(work: Work, model: Model, most_tokens: int, ended: Callable[[], None]) -> Part:
     """What comes next of a task that has not ended; `ended` is called when the part has run."""
     if work.phase is Phase.FORWARD:
-        forward = work.forward(most_tokens)
-        tokens = forward.end - forward.begin
-        return WorkPart(Phase.FORWARD, tokens, forward.context, lambda: _forward(work, model, forward), ended)
+        ahead = work.ahead(most_tokens)
+        run = partial(_ahead, work, model, ahead)
+        return WorkPart(Phase.FORWARD, ahead.tokens, ahead.context, run, ended, ahead.through)
     if work.phase is Phase.HEAD:
         rows = work.at_head(most_tokens)
         return WorkPart(Phase.HEAD, len(rows), 0, lambda: work.run_head(rows), ended)
@@ -46,15 +47,16 @@ def next_part(work: Work, model: Model, most_tokens: int, ended: Callable[[], No
     return WorkPart(Phase.BACKWARD, tokens, context, lambda: _back(work, steps), ended, through)
 
 
-def _forward(work: Work, model: Model, forward: Forward) -> None:
+def _ahead(work: Work, model: Model, ahead: Ahead) -> None:
     """What rides otherwise, with the linear layers of the model's own."""
-    for layer in range(model.architecture.layers):
+    forward = ahead.forward
+    for layer in range(forward.first_layer, ahead.end_layer):
         for linear in Linear:
             inputs = forward.enter(layer, linear)
             outputs = [model.linear(layer, target, inputs) for target in TARGETS[linear]]
             forward.leave(layer, linear, torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0])
     forward.finish()
-    work.went_forward(forward.end - forward.begin)
+    work.went_ahead(ahead)
 
 
 def _back(work: Work, steps: list[StepBack]) -> None:

@@ -15,8 +15,12 @@ class RidingWindow(Window):
     def __init__(self, forward: Forward, ended: Callable[[bool], None]) -> None:
         self._forward = forward
         self._ended = ended
+        layers = forward.model.architecture.layers
+        left = layers - forward.first_layer
+        self.first_layer = forward.first_layer
         self.tokens = forward.end - forward.begin
-        self.context = forward.context
+        self.whole_tokens = -(-self.tokens * left // layers)
+        self.context = forward.context * left // layers
 
     @override
     def enter(self, layer: int, linear: Linear) -> torch.Tensor:

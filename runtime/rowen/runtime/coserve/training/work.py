@@ -14,6 +14,24 @@ from rowen.runtime.coserve.training.head import Sums, head
 from rowen.runtime.coserve.training.memory import WINDOW_TOKENS, groups_of, lowest_layer
 from rowen.runtime.coserve.training.model import Model
 
+_LATITUDE = 2
+"""How many more tokens than fit may go on together: to begin anew costs what has been done."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Tokens of a group on their way through some layers."""
+
+    forward: Forward
+    end_layer: int
+    """Behind the last one of them."""
+    tokens: int
+    """Of each layer anew."""
+    context: int
+    """What these attend to."""
+    through: int
+    """Tokens that have no more layers before them, then."""
+
 
 @dataclass(frozen=True)
 class StepBack:
@@ -43,6 +61,8 @@ class Work:
         self._group: Group | None = None
         self._forward = self._headed = 0
         """Tokens of the group that are through; of the learned ones those that were at the head."""
+        self._started = self._reached = 0
+        """Up to which token, behind those that are through, the layers below which one are through."""
         self._layer = self._left = 0
         """Where the way back is, and how many tokens of the group it has before it there."""
         self._start_group()
@@ -62,14 +82,34 @@ class Work:
         return 0 if self._group is None else self._group.size - self._forward
 
     def forward(self, most_tokens: int) -> Forward:
-        """The next tokens on their way forward."""
-        begin = self._forward
-        end = begin + _share(self._now.size - begin, most_tokens)
-        return Forward(self._model, self._now, self._bypasses, begin, end)
+        """The next tokens on their way forward; those that are half way first, where they are."""
+        begin, first = self._forward, self._reached
+        left = min(most_tokens, self._started - begin) if first else _share(self._now.size - begin, most_tokens)
+        return Forward(self._model, self._now, self._bypasses, begin, begin + left, first)
+
+    def ahead(self, most_tokens: int) -> Ahead:
+        """The next tokens in as many of the layers before them as fit, one at least.
+
+        Those that are half way go on together, or as many as fit where they have become twice as many as that.
+        """
+        halfway = self._started - self._forward if self._reached else 0
+        forward = self.forward(halfway if 0 < halfway <= _LATITUDE * most_tokens else most_tokens)
+        tokens, layers = forward.end - forward.begin, self._model.architecture.layers
+        end = min(layers, forward.first_layer + max(1, most_tokens // tokens))
+        passed = end - forward.first_layer
+        return Ahead(forward, end, passed * tokens, passed * forward.context, tokens if end == layers else 0)
+
+    def went_ahead(self, ahead: Ahead) -> None:
+        """Its tokens have gone through the layers. What was further behind has to begin anew."""
+        self._started, self._reached = ahead.forward.end, ahead.end_layer
+        if ahead.through:
+            self.went_forward(ahead.through)
 
     def went_forward(self, tokens: int) -> None:
-        """So many more tokens are through."""
+        """So many more tokens are through all layers."""
         self._forward += tokens
+        if self._forward >= self._started:
+            self._reached = 0
 
     def at_head(self, most_tokens: int) -> torch.Tensor:
         """Numbers of the next learned tokens for the head, of its turn."""
@@ -128,7 +168,7 @@ class Work:
 
     def _start_group(self) -> None:
         """The next one that learns something."""
-        self._group, self._forward, self._headed = None, 0, 0
+        self._group, self._forward, self._headed, self._started = None, 0, 0, 0
         while self._groups and self._group is None:
             sequences = [self._task.sequences[number] for number in self._groups.pop(0)]
             if bool((torch.cat([sequence.labels for sequence in sequences]) != IGNORED).any()):

@@ -173,7 +173,7 @@ class Conductor:
         if window is None or self._hooks is None:
             return load
         self._hooks.arm(window)
-        return replace(load, ride_tokens=window.tokens, ride_context=window.context)
+        return replace(load, ride_tokens=window.whole_tokens, ride_context=window.context)
 
     def _finish(self) -> None:
         now, step = self._clock(), self._step
@@ -181,10 +181,10 @@ class Conductor:
             self._give_up_step()
             return
         self._step = None
-        rode = self._settle_ride()
-        load = step.load if rode else replace(step.load, ride_tokens=0, ride_context=0)
-        self._tally.step(load, now - step.begun)
-        if rode:
+        ridden = self._settle_ride()
+        load = replace(step.load, ride_tokens=0, ride_context=0) if ridden is None else step.load
+        self._tally.step(load, now - step.begun, ridden or 0)
+        if ridden is not None:
             self._observe(load, step, now)
         if load.decode_rows and self._last_end is not None:
             self._planner.observe_gap(now - self._last_end)
@@ -203,22 +203,22 @@ class Conductor:
             self._first_tokens.ridden(min(now, step.begun + alone), now)
         self._planner.observe(load, now - step.begun)
 
-    def _settle_ride(self) -> bool:
-        """False: a window rode that did not get through, and the step's time says nothing."""
+    def _settle_ride(self) -> int | None:
+        """Tokens that rode. None: a window did not get through, and the step's time says nothing."""
         ride = self._hooks.disarm() if self._hooks is not None else None
         if ride is None:
-            return True
+            return 0
         if ride.error is not None:
             raise ride.error
         if ride.is_through:
             self._misses = 0
             ride.window.finish()
-            return True
+            return ride.window.tokens
         ride.window.abandon()
         self._misses += 1
         if self._misses == _MOST_MISSES:
             raise RuntimeError("the engine's steps do not pass its linear layers as they should")
-        return False
+        return None
 
     def _give_up_step(self) -> None:
         self._step, self._part_seconds, self._last_end = None, 0.0, None

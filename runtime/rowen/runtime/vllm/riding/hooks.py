@@ -31,18 +31,20 @@ class Ride:
         self.error: Exception | None = None
         """What the window itself ended with."""
         self._linears = linears
-        self._next = 0
+        self._first = self._next = window.first_layer * len(_ORDER)
         self._lost = False
 
     @property
     def is_through(self) -> bool:
-        """All linear layers were passed, each once and in order."""
+        """All linear layers from the window's first one on were passed, each once and in order."""
         return self._next == self._linears and not self._lost
 
     def carry(
         self, index: int, apply: Apply, layer: "Module", own: torch.Tensor, bias: torch.Tensor | None
     ) -> torch.Tensor:
         """[rows, outputs] of the layer's own rows, [rows, inputs], which the window's rows go along with."""
+        if index < self._first:
+            return apply(layer, own, bias)
         if self._lost or index != self._next:
             self._lost = True
             return apply(layer, own, bias)

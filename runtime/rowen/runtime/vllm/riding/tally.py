@@ -22,22 +22,23 @@ class Tally:
     riding_seconds: float = 0.0
     row_tokens: int = 0
 
-    def step(self, load: Load, seconds: float) -> None:
-        """With what rode in it."""
+    def step(self, load: Load, seconds: float, ridden_tokens: int) -> None:
+        """With what rode in it, and the tokens of the window that it brought through."""
         self.steps += 1
         self.seconds += seconds
         self.decode_rows += load.decode_rows
         self.prefill_tokens += load.prefill_tokens
         self.row_tokens += load.row_tokens
-        self.forward_tokens += load.ride_tokens
-        self.riding_steps += load.ride_tokens > 0 or load.row_tokens > 0
+        self.forward_tokens += ridden_tokens
+        self.riding_steps += ridden_tokens > 0 or load.row_tokens > 0
 
     def part(self, part: Part, seconds: float) -> None:
         """Between steps or while idle."""
         self.riding_seconds += seconds
         if part.phase is Phase.FORWARD:
-            self.solo_tokens += part.tokens
-        self.backward_tokens += part.back_tokens
+            self.solo_tokens += part.through_tokens
+        elif part.phase is Phase.BACKWARD:
+            self.backward_tokens += part.through_tokens
 
     def sums(self) -> StepSums:
         """So far."""
