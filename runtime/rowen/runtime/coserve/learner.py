@@ -21,8 +21,8 @@ class Window(Protocol):
     """Stretches of one guest's sequences on their way through all layers (FlexLLM, Algorithm 2).
 
     Rides: for each layer from the first one on, and in it for each of `Linear` in that order, `enter` and then `leave`
-    with what the linear layer made of it. Then `finish`. A window that did not get through is given up by `abandon`, and
-    nothing of it remains.
+    with what the linear layer made of it. Then `finish`. A window that did not get through is given up by `abandon`,
+    and nothing of it remains.
     """
 
     first_layer: int
@@ -55,8 +55,7 @@ class Phase(StrEnum):
 
 
 class Part(Protocol):
-    """A piece of work that needs no engine and runs to its end: tokens in some layers, on their way forward or back, or
-    at the head."""
+    """A piece of work that needs no engine and runs to its end: tokens in some layers, or some at the head."""
 
     phase: Phase
     tokens: int
