@@ -181,10 +181,10 @@ class Conductor:
             self._give_up_step()
             return
         self._step = None
-        ridden = self._settle_ride()
-        load = replace(step.load, ride_tokens=0, ride_context=0) if ridden is None else step.load
-        self._tally.step(load, now - step.begun, ridden or 0)
-        if ridden is not None:
+        tokens = self._settle_ride()
+        load = replace(step.load, ride_tokens=0, ride_context=0) if tokens is None else step.load
+        self._tally.step(load, now - step.begun, tokens or 0)
+        if tokens is not None:
             self._observe(load, step, now)
         if load.decode_rows and self._last_end is not None:
             self._planner.observe_gap(now - self._last_end)
