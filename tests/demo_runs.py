@@ -66,6 +66,7 @@ def run(**changes: Any) -> Run:
         "seconds": 20.0,
         "expected_requests": 2,
         "outcomes": [outcome(1002.0, seconds=2.0), outcome(1010.0, seconds=2.0)],
+        "alone": [],
         "world": world(),
         "found": FOUND,
     }

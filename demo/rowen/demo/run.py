@@ -35,6 +35,8 @@ SERVICE = "chat"
 JOBS = ("support-lora", "nightly-summaries")
 
 _REFRESH = 0.5
+_WARM_UP_SECONDS = 20.0
+"""Of the traffic, sent beforehand: an engine that has just started is slow for the first requests of each size."""
 # After the replay's last answer the agent's last transitions still have to be read.
 _SETTLE = 3.0
 
@@ -70,8 +72,12 @@ async def _run_on(cluster: Cluster, settings: Settings, console: Console) -> boo
     _step(console, "Preparing volumes, model and data")
     await clear_jobs(cluster, JOBS, console)
     await prepare(cluster, images, JOBS, settings.root, console)
-    await _apply(cluster, settings, console)
-    run = await _watch_traffic(cluster, images, settings, console)
+    folder = settings.mode.examples(settings.root)
+    if await _service_comes_first(cluster, settings.mode):
+        await _apply(cluster, folder / "online-service.yaml", settings, console)
+    alone = await _replay_alone(cluster, settings, console) if settings.mode is Mode.CO_SERVE else []
+    await _apply(cluster, folder, settings, console)
+    run = await _watch_traffic(cluster, images, settings, alone, console)
     report = make_report(run)
     _step(console, "Report")
     await asyncio.to_thread(write, run, report, settings.out)
@@ -84,11 +90,13 @@ def _step(console: Console, title: str) -> None:
     console.print(f"[bold]== {title}[/bold]")
 
 
-async def _apply(cluster: Cluster, settings: Settings, console: Console) -> None:
-    """Applies the mode's examples and waits for the service. Raises `DemoError`."""
-    folder = settings.mode.examples(settings.root)
-    # Jobs that come earlier get a place by the mode of before, or beside an engine that takes none in yet.
-    first = settings.mode is Mode.CO_SERVE or await _standing_mode(cluster) not in (None, settings.mode)
+async def _service_comes_first(cluster: Cluster, mode: Mode) -> bool:
+    """Jobs that come earlier get a place by the mode of before, or beside an engine that takes none in yet."""
+    return mode is Mode.CO_SERVE or await _standing_mode(cluster) not in (None, mode)
+
+
+async def _apply(cluster: Cluster, path: Path, settings: Settings, console: Console) -> None:
+    """Applies examples and waits for the service. Raises `DemoError`."""
 
     async def state() -> str:
         waits = await service_state(cluster, SERVICE)
@@ -97,10 +105,9 @@ async def _apply(cluster: Cluster, settings: Settings, console: Console) -> None
     async def why() -> str:
         return await diagnosis(cluster, (cluster.namespace, *NAMESPACES))
 
-    for path in (folder / "online-service.yaml", folder) if first else (folder,):
-        _step(console, f"kubectl apply -f {path.relative_to(settings.root)}")
-        await kubectl("apply", "-n", cluster.namespace, "-f", str(path))
-        await wait_for(f"service {SERVICE}", state, why, console, 300)
+    _step(console, f"kubectl apply -f {path.relative_to(settings.root)}")
+    await kubectl("apply", "-n", cluster.namespace, "-f", str(path))
+    await wait_for(f"service {SERVICE}", state, why, console, 300)
 
 
 async def _standing_mode(cluster: Cluster) -> str | None:
@@ -109,7 +116,31 @@ async def _standing_mode(cluster: Cluster) -> str | None:
     return OnlineServiceSpec.from_wire(found["spec"]).harvest.mode if found else None
 
 
-async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, console: Console) -> Run:
+async def _replay_alone(cluster: Cluster, settings: Settings, console: Console) -> list[Outcome]:
+    """What becomes of the same requests before there is a job. Raises `DemoError`."""
+    requests = scale(load(), DEMO, seconds=settings.seconds)
+    warm_up = [request for request in requests if request.arrival < _WARM_UP_SECONDS]
+    objective = await _objective(cluster)
+    observer = Observer(cluster, SERVICE, ())
+
+    async def no_device() -> str:
+        return "" if observer.world.serving(SERVICE) else "no agent tells of it yet"
+
+    async with observer.watching() as world, service_endpoint(cluster, SERVICE, console) as endpoint:
+        why = partial(diagnosis, cluster, (cluster.namespace, *NAMESPACES))
+        await wait_for(f"device of {SERVICE}", no_device, why, console, 60)
+        if is_this_machine(cluster.host):
+            leave_cores(device_cores(world))
+        _step(console, f"The same traffic before there are jobs, to compare with: {settings.seconds:.0f} s")
+        await replay(warm_up, endpoint=endpoint, model=SERVICE, progress=Progress())
+        progress = Progress()
+        with make_view(console, world, progress, objective) as view:
+            return await _replay(requests, endpoint, progress, view, settings.seconds)
+
+
+async def _watch_traffic(
+    cluster: Cluster, images: Images, settings: Settings, alone: list[Outcome], console: Console
+) -> Run:
     requests = scale(load(), DEMO, seconds=settings.seconds)
     objective = await _objective(cluster)
     observer = Observer(cluster, SERVICE, JOBS)
@@ -138,6 +169,7 @@ async def _watch_traffic(cluster: Cluster, images: Images, settings: Settings, c
         seconds=seconds,
         expected_requests=len(requests),
         outcomes=outcomes,
+        alone=alone,
         world=world,
         found=await _evidence(cluster, images, console),
     )

@@ -131,3 +131,34 @@ def test_report_and_picture_are_written(tmp_path):
     assert written["mode"] == "CoServe"
     assert written["devices"][0]["riding"]["ridden"]["rows"] == 50
     assert (tmp_path / "timeline.png").exists()
+
+
+def some(count, late):
+    return [outcome(START + at / 100, ttft=0.9 if at < late else 0.05) for at in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("late", "alone", "cause"), [(20, 20, Cause.SERVICE), (60, 20, Cause.TENANT), (10, 1, Cause.TENANT)]
+)
+def test_a_missed_objective_is_compared_with_the_same_requests_before_there_were_jobs(late, alone, cause):
+    given = replace(riding(), outcomes=some(300, late), alone=some(300, alone), expected_requests=300)
+    check = check_of(given, LATE)
+    assert (check.passed, check.cause) == (False, cause)
+    assert f"{late} of 300 requests, and {alone} of the 300 that were sent before there were jobs" in check.evidence
+
+
+def test_what_the_service_took_before_there_were_jobs_is_shown_and_written(tmp_path):
+    given = replace(riding(), alone=[outcome(900.0, ttft=0.123, tpot=0.0456)])
+    report = make_report(given)
+    console = Console(width=200, record=True)
+    show(report, given, console)
+    text = console.export_text()
+    assert "before there were jobs" in text
+    assert "123 ms" in text
+    assert "46 ms" in text
+    write(given, report, tmp_path)
+    (written,) = json.loads((tmp_path / "report.json").read_text())["alone"]
+    assert (written["arrival"], written["ttft"], written["tpot"]) == (900.0, 0.123, 0.0456)
+    console = Console(width=200, record=True)
+    show(make_report(riding()), riding(), console)
+    assert "before there were jobs" not in console.export_text()

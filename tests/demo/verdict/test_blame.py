@@ -243,3 +243,49 @@ def test_where_jobs_rode_and_the_others_are_fast_the_service_is_not_to_blame():
     found = blame([*ridden(289, 0.1), *ridden(5, 0.9), *without(100, 0.1)], P99)
     assert found.cause is Cause.UNKNOWN
     assert "too few to tell" in found.because
+
+
+@pytest.mark.parametrize(
+    ("above", "cause"),
+    [
+        # 8 of 400 alone, and 1 % of 400: 12 are as many as the objective allows.
+        (8, Cause.SERVICE),
+        (12, Cause.SERVICE),
+        (13, Cause.UNKNOWN),
+        (16, Cause.UNKNOWN),
+        (19, Cause.TENANT),
+        (40, Cause.TENANT),
+    ],
+)
+def test_beside_the_same_requests_without_jobs_that_miss_it_too(above, cause):
+    alone = [*some(392, 0.1), *some(8, 0.7)]
+    found = blame([*ridden(400 - above, 0.1), *ridden(above, 0.9)], P99, alone=alone)
+    assert found.cause is cause
+    assert f"above it were {above} of 400 requests, and 8 of the 400 " in found.because
+    assert "(p99 700.0 ms)" in found.because
+
+
+@pytest.mark.parametrize(("above", "cause"), [(5, Cause.UNKNOWN), (8, Cause.UNKNOWN), (13, Cause.TENANT)])
+def test_where_the_same_requests_without_jobs_keep_it_the_service_is_not_to_blame(above, cause):
+    alone = [*some(397, 0.1), *some(3, 0.9)]
+    assert blame([*ridden(400 - above, 0.1), *ridden(above, 0.9)], P99, alone=alone).cause is cause
+
+
+def test_of_another_number_of_requests_without_jobs_their_part_counts():
+    alone = [*some(392, 0.1), *some(8, 0.7)]
+    assert blame([*ridden(194, 0.1), *ridden(6, 0.9)], P99, alone=alone).cause is Cause.SERVICE
+    assert blame([*ridden(193, 0.1), *ridden(7, 0.9)], P99, alone=alone).cause is Cause.UNKNOWN
+
+
+def test_the_comparison_leaves_out_what_is_the_replayers():
+    alone = [*some(350, 0.1), *some(50, 0.9, late=0.6)]
+    assert blame([*ridden(360, 0.1), *ridden(40, 0.9)], P99, alone=alone).cause is Cause.TENANT
+    found = blame(some(200, 0.9, late=0.6), P99, alone=some(200, 0.1))
+    assert found.cause is Cause.REPLAYER
+
+
+def test_with_the_same_requests_without_jobs_exposures_need_not_be_relied_on():
+    given = [*some(300, 0.1), *some(100, 0.9, met=True)]
+    assert blame(given, P99, "the agent recorded nothing", alone=given).cause is Cause.SERVICE
+    # Too few of them tell nothing.
+    assert blame(given, P99, "the agent recorded nothing", alone=given[-99:]).cause is Cause.UNKNOWN

@@ -25,6 +25,7 @@ def write(run: Run, report: Report, folder: Path) -> None:
         "seconds": run.seconds,
         "traffic": ATTRIBUTION,
         "outcomes": [dataclasses.asdict(outcome) for outcome in run.outcomes],
+        "alone": [dataclasses.asdict(outcome) for outcome in run.alone],
         "pools": {
             "/".join(key): [_reading(reading) for reading in record.pool]
             for key, record in run.world.serving(run.service)

@@ -35,6 +35,8 @@ class Run:
     """Length of the replay."""
     expected_requests: int
     outcomes: Sequence[Outcome]
+    alone: Sequence[Outcome]
+    """What became of the same requests before there were jobs; empty where they were not sent then."""
     world: World
     found: PodEvidence
 
@@ -168,13 +170,23 @@ def _objective_checks(run: Run, devices: Sequence[DeviceRecord], replayer: Laten
     transitions = [transition for record in devices for transition in record.transitions.values()]
     rides = [span for record in devices for span in riding.riding_spans(record.rides)]
     # Requests that failed were in flight too, and may have met the stop that others waited behind.
-    every = zip(run.outcomes, exposures(run.outcomes, transitions, rides), strict=True)
-    found = [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
+    found = _answered(run.outcomes, exposures(run.outcomes, transitions, rides))
+    alone = _answered(run.alone, exposures(run.alone, ()))
     unsure = _doubt(run, devices, [exposure for _, exposure in found])
-    return (
-        checks.objective_kept("time to first token", ttft_samples(found), run.objective.ttft, unsure, replayer),
-        checks.objective_kept("time per output token", tpot_samples(found), run.objective.tpot, unsure, replayer),
+    latencies = (
+        ("time to first token", ttft_samples, run.objective.ttft),
+        ("time per output token", tpot_samples, run.objective.tpot),
     )
+    ttft, tpot = (
+        checks.objective_kept(name, samples(found), target, unsure, replayer, samples(alone))
+        for name, samples, target in latencies
+    )
+    return ttft, tpot
+
+
+def _answered(outcomes: Sequence[Outcome], exposed: Sequence[Exposure]) -> list[tuple[Outcome, Exposure]]:
+    every = zip(outcomes, exposed, strict=True)
+    return [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
 
 
 def _doubt(run: Run, devices: Sequence[DeviceRecord], found: Sequence[Exposure]) -> str:

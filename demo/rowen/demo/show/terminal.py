@@ -19,14 +19,16 @@ from rowen.demo.verdict.statistics import percentile, tpots, ttfts
 def show(report: Report, run: Run, console: Console) -> None:
     """Prints the figures and the checks."""
     table = Table(title="What the users of the service saw", title_justify="left")
-    for title in ("", "p50", "p99", "at the SLO's percentile", "SLO"):
+    beside = ["before there were jobs"] if run.alone else []
+    for title in ("", "p50", "p99", "at the SLO's percentile", "SLO", *beside):
         table.add_column(title, justify="left" if not title else "right")
-    for name, values, target in (
-        ("time to first token", ttfts(run.outcomes), run.objective.ttft),
-        ("time per output token", tpots(run.outcomes), run.objective.tpot),
+    for name, of, target in (
+        ("time to first token", ttfts, run.objective.ttft),
+        ("time per output token", tpots, run.objective.tpot),
     ):
-        found = (percentile(values, percent) for percent in (50, 99, target.percentile))
-        table.add_row(name, *map(milliseconds, found), bound(target))
+        found = [percentile(of(run.outcomes), percent) for percent in (50, 99, target.percentile)]
+        alone = [milliseconds(percentile(of(run.alone), target.percentile))] if run.alone else []
+        table.add_row(name, *map(milliseconds, found), bound(target), *alone)
     console.print(table)
     if run.outcomes:
         console.print(report.replayer.told().capitalize(), highlight=False, soft_wrap=True)

@@ -90,13 +90,14 @@ def tpot_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
     ]
 
 
-def blame(samples: Sequence[Sample], target: Target, doubt: str = "") -> Finding:
+def blame(samples: Sequence[Sample], target: Target, doubt: str = "", alone: Sequence[Sample] = ()) -> Finding:
     """Who made the samples miss the target.
 
     Args:
         samples: Those of all requests that were answered.
         target: What they miss.
         doubt: Why the exposures cannot be relied on; empty where they can.
+        alone: Those of the same requests without any job; empty where there are none. They need no exposures.
     """
 
     def without(*parts: Callable[[Sample], float]) -> float:
@@ -116,6 +117,8 @@ def blame(samples: Sequence[Sample], target: Target, doubt: str = "") -> Finding
         return Finding(
             Cause.UNKNOWN, f"the replayer's own loop was late; without what that may have taken it is {_ms(prompt)}"
         )
+    if len(alone) >= _least(target):
+        return _compared(samples, alone, target)
     if doubt:
         return Finding(Cause.UNKNOWN, doubt)
     unstopped = without(lambda sample: sample.stop)
@@ -129,6 +132,26 @@ def blame(samples: Sequence[Sample], target: Target, doubt: str = "") -> Finding
             "kept the engine from its device, or the machine was too busy to deliver",
         )
     return _by_groups(samples, target)
+
+
+def _compared(samples: Sequence[Sample], alone: Sequence[Sample], target: Target) -> Finding:
+    """Beside the same requests without jobs. As many more late ones as the objective allows are nobody's fault."""
+    split = _Split(len(samples), _count_above(samples, target), len(alone), _count_above(alone, target))
+    value = percentile([sample.served for sample in alone], target.percentile)
+    told = (
+        f"above it were {split.exposed_above} of {split.exposed} requests, and {split.others_above} of the "
+        f"{split.others} that were sent before there were jobs (p{target.percentile} {_ms(value)})"
+    )
+    if split.concentrated():
+        return Finding(Cause.TENANT, f"{told}, fewer than by chance")
+    allowed = split.others_above / split.others + (1 - target.percentile / 100)
+    if value > target.seconds and split.exposed_above <= allowed * split.exposed:
+        return Finding(Cause.SERVICE, told)
+    return Finding(Cause.UNKNOWN, f"{told}: chance may have made the difference")
+
+
+def _count_above(samples: Iterable[Sample], target: Target) -> int:
+    return sum(_above(sample, target) for sample in samples)
 
 
 def _by_groups(samples: Sequence[Sample], target: Target) -> Finding:
@@ -192,8 +215,7 @@ class _Split:
     def of(cls, samples: Sequence[Sample], target: Target, exposed: Callable[[Sample], bool]) -> "_Split":
         inside = [sample for sample in samples if exposed(sample)]
         outside = [sample for sample in samples if not exposed(sample)]
-        above = [sum(_above(sample, target) for sample in part) for part in (inside, outside)]
-        return cls(len(inside), above[0], len(outside), above[1])
+        return cls(len(inside), _count_above(inside, target), len(outside), _count_above(outside, target))
 
     def told(self, name: str) -> str:
         return (

@@ -114,7 +114,14 @@ def requests_answered(outcomes: Sequence[Outcome], expected: int) -> Check:
     return Check("every request answered", expected > 0 and len(outcomes) == expected and not errors, evidence)
 
 
-def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doubt: str, replayer: Lateness) -> Check:
+def objective_kept(
+    latency: str,
+    samples: Sequence[Sample],
+    target: Target,
+    doubt: str,
+    replayer: Lateness,
+    alone: Sequence[Sample] = (),
+) -> Check:
     """The service kept its objective. Where not, whose fault that is.
 
     Args:
@@ -123,6 +130,7 @@ def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doub
         target: The objective.
         doubt: Why the samples do not tell who is to blame; empty where they do.
         replayer: How late it was itself.
+        alone: It of the same requests without any job; empty where there are none.
     """
     name = f"{latency} within the objective"
     if not samples:
@@ -134,7 +142,7 @@ def objective_kept(latency: str, samples: Sequence[Sample], target: Target, doub
     )
     if value <= target.seconds:
         return Check(name, True, evidence)
-    found = blame(samples, target, doubt)
+    found = blame(samples, target, doubt, alone)
     if found.cause is Cause.UNKNOWN and replayer.busy:
         found = Finding(Cause.BUSY, f"{replayer.told()}; {found.because}")
     return Check(name, False, f"{evidence}. {_VERDICTS[found.cause]}: {found.because}", found.cause)
