@@ -124,17 +124,17 @@ def test_what_comes_after_its_group_cannot_ride_yet(folder: Path) -> None:
 
 def test_a_part_has_as_many_layers_as_fit(folder: Path) -> None:
     learner = MachineLearner(folder, MEMORY_BYTES)
-    learner.add(1, draw(folder, (8,)))
+    learner.add(1, draw(folder, (20,)))
     found = []
-    while part := learner.part(20):
+    while part := learner.part(40):
         part.run()
         found.append((part.phase, part.tokens, part.context, part.through_tokens))
     assert found == [
-        (Phase.FORWARD, 16, 2 * 36, 0),
-        (Phase.FORWARD, 8, 36, 8),
-        (Phase.HEAD, 6, 0, 0),
-        (Phase.BACKWARD, 16, 2 * 36, 0),
-        (Phase.BACKWARD, 8, 36, 8),
+        (Phase.FORWARD, 40, 2 * 210, 0),
+        (Phase.FORWARD, 20, 210, 20),
+        (Phase.HEAD, 14, 0, 0),
+        (Phase.BACKWARD, 40, 2 * 210, 0),
+        (Phase.BACKWARD, 20, 210, 20),
     ]
 
 
@@ -142,10 +142,11 @@ def test_a_window_takes_tokens_on_from_where_they_are(folder: Path) -> None:
     task, engine = draw(folder, (30,)), Engine(folder)
     learner = MachineLearner(folder, MEMORY_BYTES)
     learner.add(1, task)
-    run(learner.part(12))
-    # Twelve tokens are through the first layer of three.
+    run(learner.part(15))
+    run(learner.part(8))
+    # Fifteen tokens are through the first layer of three, eight of them through the second, too.
     found = []
-    for tokens in (5, 5, 5, 30):
+    for tokens in (5, 5, 5, 30, 30):
         window = learner.window(tokens)
         assert window is not None
         found.append((window.first_layer, window.tokens, window.whole_tokens, window.context))
@@ -155,22 +156,25 @@ def test_a_window_takes_tokens_on_from_where_they_are(folder: Path) -> None:
         assert window is not None
         engine.run(window)
         window.finish()
-    assert found == [(1, 5, 4, 15 * 2 // 3), (1, 5, 4, 40 * 2 // 3), (1, 2, 2, 23 * 2 // 3), (0, 18, 18, 387)]
+    assert found == [
+        (2, 5, 2, 15 * 2 // 5),
+        (2, 3, 1, 21 * 1 // 3),
+        (1, 5, 4, (9 + 10 + 11 + 12 + 13) * 4 // 5),
+        (1, 2, 2, 14 + 15),
+        (0, 15, 15, sum(range(16, 31))),
+    ]
     run_parts(learner, 12)
     assert furthest(result(learner), alone(folder, task)) <= 1e-5
 
 
-def test_tokens_that_are_half_way_go_on_together_unless_they_have_become_far_too_many(folder: Path) -> None:
+def test_parts_that_become_smaller_or_larger_go_on_where_the_last_one_was(folder: Path) -> None:
     task = draw(folder, (30,))
     learner = MachineLearner(folder, MEMORY_BYTES)
     learner.add(1, task)
-    run(learner.part(20))
-    assert run(learner.part(10)) == (20, 0)
-    # Nine of them go on; the others begin anew.
-    assert run(learner.part(9)) == (9, 9)
-    assert learner.waiting_tokens == 21
-    assert run(learner.part(60)) == (42, 0)
-    assert run(learner.part(60)) == (21, 21)
+    # Of each: its tokens, and those that are through. One layer of all; the next by pieces; the last one from where the
+    # third was broken off, as pieces are through.
+    found = [run(learner.part(tokens)) for tokens in (30, 10, 1, 16, 100, 7, 22)]
+    assert found == [(30, 0), (10, 0), (1, 0), (16, 0), (3 + 30, 30), (7, 0), (13, 0)]
     run_parts(learner, 30)
     assert furthest(result(learner), alone(folder, task)) <= 1e-5
 

@@ -312,6 +312,13 @@ def test_an_idle_engine_runs_all_parts_until_somebody_comes(engine: Engine) -> N
     assert sums.riding_seconds == pytest.approx(0.05)
 
 
+def test_a_part_of_an_idle_engine_is_larger_where_the_smallest_takes_long(engine: Engine) -> None:
+    engine.planner.predictor.part_seconds = lambda *_: 0.7
+    engine.learner.phases = [Phase.FORWARD]
+    engine.conductor.idle(lambda: True)
+    assert engine.learner.parts == [(Phase.FORWARD, 700, True)]
+
+
 def test_an_idle_engine_answers_tasks_that_have_no_parts(engine: Engine) -> None:
     """Nobody may come for an hour whose step would have them answered."""
     guest = engine.guests.arrive(TASK)

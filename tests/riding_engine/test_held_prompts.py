@@ -48,6 +48,16 @@ def test_with_nothing_else_there_parts_run_until_it_is_asked_again(engine: Engin
     assert len(engine.learner.parts) == 3
 
 
+def test_a_part_for_which_the_time_left_is_too_short_waits(engine: Engine) -> None:
+    engine.planner.idle_part_seconds = 0.013
+    engine.learner.phases = PARTS * 4
+    held(engine, decoding=0)
+    engine.conductor.between(lambda: True)
+    # The smallest takes 0.004 s, and 0.003 are left.
+    assert engine.learner.parts == [(Phase.FORWARD, 13, True)]
+    assert engine.planner.riders_wait
+
+
 def test_who_knocks_is_taken_in_first(engine: Engine) -> None:
     engine.planner.riders_wait = True
     engine.learner.phases = PARTS * 4

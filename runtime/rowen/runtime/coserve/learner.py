@@ -59,7 +59,7 @@ class Part(Protocol):
 
     phase: Phase
     tokens: int
-    """Of each layer anew."""
+    """Of each layer anew; of several layers sixteen at least, since reading weights takes as long."""
     context: int
     """What these attend to, summed over them."""
     through_tokens: int
@@ -87,8 +87,7 @@ class Learner(Protocol):
     def part(self, most_tokens: int, forward: bool = True) -> Part | None:
         """The next piece of work without the engine, of so many tokens at most, those of each layer counted.
 
-        Tokens that are on their way forward already go on as long as they are no more than twice as many. Without
-        `forward` it is none that can ride.
+        Without `forward` it is none that can ride.
         """
 
     def finished(self) -> list[tuple[int, Result | TaskUnsuitable]]:

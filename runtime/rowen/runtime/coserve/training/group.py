@@ -72,7 +72,7 @@ class Group:
         """[layers, tokens, key_heads, head_size], rotated."""
         self.values = torch.empty_like(self.keys)
         self.stream = torch.empty(self.size, hidden)
-        """[tokens, hidden]: what the last layer makes of the tokens; then the gradient on its way down."""
+        """[tokens, hidden]: what the last layer that each was in made of it; then the gradient on its way down."""
         self.key_gradient = torch.zeros(self.size if kept else 0, *keys)
         """[tokens, key_heads, head_size], of the layer that the way back is in."""
         self.value_gradient = torch.zeros_like(self.key_gradient)

@@ -13,6 +13,7 @@ from rowen.runtime.coserve.task import Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.training.memory import saved_bytes, saved_layers, task_bytes, task_workspace_bytes
 from rowen.runtime.coserve.training.model import Model
 from rowen.runtime.coserve.training.parts import next_part
+from rowen.runtime.coserve.training.way_forward import StepAhead
 from rowen.runtime.coserve.training.window import RidingWindow
 from rowen.runtime.coserve.training.work import Work
 
@@ -69,8 +70,9 @@ class MachineLearner(Learner):
             return None
         work, self._riding = self._works[guest], guest
         with torch.inference_mode():
-            forward = work.forward(most_tokens)
-        return RidingWindow(forward, partial(self._rode, guest, work, forward.end - forward.begin))
+            step = work.riding(most_tokens)
+            forward = work.forward(step)
+        return RidingWindow(forward, partial(self._rode, guest, work, step))
 
     @override
     def upcoming(self, forward: bool = True) -> Phase | None:
@@ -143,11 +145,11 @@ class MachineLearner(Learner):
         left: int = self.memory_bytes - sum(held) - max(workspaces)
         return left
 
-    def _rode(self, guest: int, work: Work, tokens: int, through: bool) -> None:
+    def _rode(self, guest: int, work: Work, step: StepAhead, through: bool) -> None:
         """A window's end; by then its guest may have gone."""
         self._riding = None
         if through and self._works.get(guest) is work:
-            work.went_forward(tokens)
+            work.went(step)
             self._settle(guest, work)
 
     def _settle(self, guest: int, work: Work) -> None:

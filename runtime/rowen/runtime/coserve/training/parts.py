@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from typing_extensions import override
@@ -10,7 +9,8 @@ from typing_extensions import override
 from rowen.runtime.coserve.learner import Linear, Part, Phase
 from rowen.runtime.coserve.training.forward import TARGETS
 from rowen.runtime.coserve.training.model import Model
-from rowen.runtime.coserve.training.work import Ahead, StepBack, Work
+from rowen.runtime.coserve.training.way_forward import StepAhead
+from rowen.runtime.coserve.training.work import StepBack, Work
 
 
 @dataclass
@@ -35,8 +35,10 @@ def next_part(work: Work, model: Model, most_tokens: int, ended: Callable[[], No
     """What comes next of a task that has not ended; `ended` is called when the part has run."""
     if work.phase is Phase.FORWARD:
         ahead = work.ahead(most_tokens)
-        run = partial(_ahead, work, model, ahead)
-        return WorkPart(Phase.FORWARD, ahead.tokens, ahead.context, run, ended, ahead.through)
+        tokens = sum(step.work_tokens for step in ahead)
+        context = sum(step.layers * work.context(step.begin, step.end) for step in ahead)
+        through = sum(step.end - step.begin for step in ahead if step.end_layer == model.architecture.layers)
+        return WorkPart(Phase.FORWARD, tokens, context, lambda: _ahead(work, model, ahead), ended, through)
     if work.phase is Phase.HEAD:
         rows = work.at_head(most_tokens)
         return WorkPart(Phase.HEAD, len(rows), 0, lambda: work.run_head(rows), ended)
@@ -47,16 +49,17 @@ def next_part(work: Work, model: Model, most_tokens: int, ended: Callable[[], No
     return WorkPart(Phase.BACKWARD, tokens, context, lambda: _back(work, steps), ended, through)
 
 
-def _ahead(work: Work, model: Model, ahead: Ahead) -> None:
+def _ahead(work: Work, model: Model, steps: list[StepAhead]) -> None:
     """What rides otherwise, with the linear layers of the model's own."""
-    forward = ahead.forward
-    for layer in range(forward.first_layer, ahead.end_layer):
-        for linear in Linear:
-            inputs = forward.enter(layer, linear)
-            outputs = [model.linear(layer, target, inputs) for target in TARGETS[linear]]
-            forward.leave(layer, linear, torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0])
-    forward.finish()
-    work.went_ahead(ahead)
+    for step in steps:
+        forward = work.forward(step)
+        for layer in range(step.first_layer, step.end_layer):
+            for linear in Linear:
+                inputs = forward.enter(layer, linear)
+                outputs = [model.linear(layer, target, inputs) for target in TARGETS[linear]]
+                forward.leave(layer, linear, torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0])
+        forward.finish()
+        work.went(step)
 
 
 def _back(work: Work, steps: list[StepBack]) -> None:

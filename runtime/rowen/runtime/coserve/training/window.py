@@ -20,7 +20,7 @@ class RidingWindow(Window):
         self.first_layer = forward.first_layer
         self.tokens = forward.end - forward.begin
         self.whole_tokens = -(-self.tokens * left // layers)
-        self.context = forward.context * left // layers
+        self.context = forward.context * self.whole_tokens // self.tokens
 
     @override
     def enter(self, layer: int, linear: Linear) -> torch.Tensor:

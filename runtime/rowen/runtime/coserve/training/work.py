@@ -13,24 +13,7 @@ from rowen.runtime.coserve.training.group import Group
 from rowen.runtime.coserve.training.head import Sums, head
 from rowen.runtime.coserve.training.memory import WINDOW_TOKENS, groups_of, lowest_layer
 from rowen.runtime.coserve.training.model import Model
-
-_LATITUDE = 2
-"""How many more tokens than fit may go on together: to begin anew costs what has been done."""
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """Tokens of a group on their way through some layers."""
-
-    forward: Forward
-    end_layer: int
-    """Behind the last one of them."""
-    tokens: int
-    """Of each layer anew."""
-    context: int
-    """What these attend to."""
-    through: int
-    """Tokens that have no more layers before them, then."""
+from rowen.runtime.coserve.training.way_forward import StepAhead, WayForward
 
 
 @dataclass(frozen=True)
@@ -59,10 +42,9 @@ class Work:
         self._sums = Sums()
         self._learned = 0
         self._group: Group | None = None
-        self._forward = self._headed = 0
-        """Tokens of the group that are through; of the learned ones those that were at the head."""
-        self._started = self._reached = 0
-        """Up to which token, behind those that are through, the layers below which one are through."""
+        self._way = WayForward(0, model.architecture.layers)
+        self._headed = 0
+        """Of the learned tokens of the group, how many were at the head."""
         self._layer = self._left = 0
         """Where the way back is, and how many tokens of the group it has before it there."""
         self._start_group()
@@ -72,44 +54,30 @@ class Work:
         """What comes next; None: it has ended."""
         if self._group is None:
             return None
-        if self._forward < self._group.size:
+        if self._way.left:
             return Phase.FORWARD
         return Phase.HEAD if self._headed < len(self._group.learned) else Phase.BACKWARD
 
     @property
     def waiting_tokens(self) -> int:
         """Of the group, whose way forward is not through."""
-        return 0 if self._group is None else self._group.size - self._forward
+        return self._way.left
 
-    def forward(self, most_tokens: int) -> Forward:
-        """The next tokens on their way forward; those that are half way first, where they are."""
-        begin, first = self._forward, self._reached
-        left = min(most_tokens, self._started - begin) if first else _share(self._now.size - begin, most_tokens)
-        return Forward(self._model, self._now, self._bypasses, begin, begin + left, first)
+    def riding(self, most_tokens: int) -> StepAhead:
+        """The next tokens on their way forward, through all layers that they have before them."""
+        return self._way.riding(most_tokens)
 
-    def ahead(self, most_tokens: int) -> Ahead:
-        """The next tokens in as many of the layers before them as fit, one at least.
+    def ahead(self, most_tokens: int) -> list[StepAhead]:
+        """The next steps ahead of a window, as many of them as fit."""
+        return self._way.ahead(most_tokens)
 
-        Those that are half way go on together, or as many as fit where they have become twice as many as that.
-        """
-        halfway = self._started - self._forward if self._reached else 0
-        forward = self.forward(halfway if 0 < halfway <= _LATITUDE * most_tokens else most_tokens)
-        tokens, layers = forward.end - forward.begin, self._model.architecture.layers
-        end = min(layers, forward.first_layer + max(1, most_tokens // tokens))
-        passed = end - forward.first_layer
-        return Ahead(forward, end, passed * tokens, passed * forward.context, tokens if end == layers else 0)
+    def forward(self, step: StepAhead) -> Forward:
+        """What takes it. Changes only what counts once it `went`."""
+        return Forward(self._model, self._now, self._bypasses, step.begin, step.end, step.first_layer)
 
-    def went_ahead(self, ahead: Ahead) -> None:
-        """Its tokens have gone through the layers. What was further behind has to begin anew."""
-        self._started, self._reached = ahead.forward.end, ahead.end_layer
-        if ahead.through:
-            self.went_forward(ahead.through)
-
-    def went_forward(self, tokens: int) -> None:
-        """So many more tokens are through all layers."""
-        self._forward += tokens
-        if self._forward >= self._started:
-            self._reached = 0
+    def went(self, step: StepAhead) -> None:
+        """It was taken."""
+        self._way.went(step)
 
     def at_head(self, most_tokens: int) -> torch.Tensor:
         """Numbers of the next learned tokens for the head, of its turn."""
@@ -168,11 +136,13 @@ class Work:
 
     def _start_group(self) -> None:
         """The next one that learns something."""
-        self._group, self._forward, self._headed, self._started = None, 0, 0, 0
+        layers = self._model.architecture.layers
+        self._group, self._way, self._headed = None, WayForward(0, layers), 0
         while self._groups and self._group is None:
             sequences = [self._task.sequences[number] for number in self._groups.pop(0)]
             if bool((torch.cat([sequence.labels for sequence in sequences]) != IGNORED).any()):
                 self._group = Group(sequences, self._model, self._lowest, self._saved)
+                self._way = WayForward(self._group.size, layers)
                 self._learned += len(self._group.learned)
 
     def _turn_back(self) -> None:

@@ -248,11 +248,14 @@ class Conductor:
         self._tell(self._clock(), now_or_never=True)
 
     def _run_alone(self, may_go_on: Callable[[], bool], until: float) -> None:
-        learner = self._learner
+        learner, first = self._learner, True
         while learner is not None and (left := until - self._clock()) > 0 and may_go_on():
             self._take(learner)
             phase = learner.upcoming()
             least_seconds = self._least_seconds(phase) if phase is not None else 0.0
+            if left < least_seconds and not first:
+                break
+            first = False
             seconds = min(left, self._planner.idle_seconds(least_seconds))
             self._planner.riders_wait = phase is not None and self._run_part(learner, phase, seconds, forward=True)
             if not self._planner.riders_wait:
