@@ -22,10 +22,11 @@ class Checked:
         assert all(before >= step.end_layer for before in self.reached[: step.begin])
         assert self.reached[step.begin : step.end] == [step.first_layer] * (step.end - step.begin)
         self.reached[step.begin : step.end] = [step.end_layer] * (step.end - step.begin)
-        through = self.way.went(step)
+        before = self.way.through
+        self.way.went(step)
         assert self.way.through == sum(layers == self.layers for layers in self.reached)
         assert self.way.left == len(self.reached) - self.way.through
-        return through
+        return self.way.through - before
 
 
 def part(way: WayForward, most_tokens: int) -> list[StepAhead]:

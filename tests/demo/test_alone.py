@@ -10,6 +10,8 @@ from rich.console import Console
 from rowen.demo import run as module
 from rowen.demo.mode import Mode
 from rowen.demo.run import Settings
+from rowen.demo.traffic.excerpt import load
+from rowen.demo.traffic.scaling import DEMO, scale
 from rowen.demo.verdict.objective import Objective, Target
 
 
@@ -52,8 +54,10 @@ async def test_the_same_requests_are_sent_to_an_engine_that_is_warm(monkeypatch,
     monkeypatch.setattr(module, "_objective", objective)
     console = Console(width=200, record=True)
     settings = Settings(Mode.CO_SERVE, Path(), tmp_path, None, 40.0, 60.0)
-    found = await module._replay_alone(Elsewhere(), settings, console)
+    traffic = scale(load(), DEMO, seconds=40.0)
+    found = await module._replay_alone(Elsewhere(), settings, traffic, console)
     warm_up, requests = sent
+    assert requests == traffic
     assert [one.arrival for one in found] == [request.arrival for request in requests]
     assert max(request.arrival for request in requests) > 20.0
     assert warm_up == [request for request in requests if request.arrival < 20.0]

@@ -72,12 +72,12 @@ async def _run_on(cluster: Cluster, settings: Settings, console: Console) -> boo
     _step(console, "Preparing volumes, model and data")
     await clear_jobs(cluster, JOBS, console)
     await prepare(cluster, images, JOBS, settings.root, console)
-    folder = settings.mode.examples(settings.root)
+    folder, requests = settings.mode.examples(settings.root), scale(load(), DEMO, seconds=settings.seconds)
     if await _service_comes_first(cluster, settings.mode):
         await _apply(cluster, folder / "online-service.yaml", settings, console)
-    alone = await _replay_alone(cluster, settings, console) if settings.mode is Mode.CO_SERVE else []
+    alone = await _replay_alone(cluster, settings, requests, console) if settings.mode is Mode.CO_SERVE else []
     await _apply(cluster, folder, settings, console)
-    run = await _watch_traffic(cluster, images, settings, alone, console)
+    run = await _watch_traffic(cluster, images, settings, requests, alone, console)
     report = make_report(run)
     _step(console, "Report")
     await asyncio.to_thread(write, run, report, settings.out)
@@ -102,12 +102,13 @@ async def _apply(cluster: Cluster, path: Path, settings: Settings, console: Cons
         waits = await service_state(cluster, SERVICE)
         return waits or (await seats_state(cluster, SERVICE) if settings.mode is Mode.CO_SERVE else "")
 
-    async def why() -> str:
-        return await diagnosis(cluster, (cluster.namespace, *NAMESPACES))
-
     _step(console, f"kubectl apply -f {path.relative_to(settings.root)}")
     await kubectl("apply", "-n", cluster.namespace, "-f", str(path))
-    await wait_for(f"service {SERVICE}", state, why, console, 300)
+    await wait_for(f"service {SERVICE}", state, partial(_why_not, cluster), console, 300)
+
+
+async def _why_not(cluster: Cluster) -> str:
+    return await diagnosis(cluster, (cluster.namespace, *NAMESPACES))
 
 
 async def _standing_mode(cluster: Cluster) -> str | None:
@@ -116,9 +117,10 @@ async def _standing_mode(cluster: Cluster) -> str | None:
     return OnlineServiceSpec.from_wire(found["spec"]).harvest.mode if found else None
 
 
-async def _replay_alone(cluster: Cluster, settings: Settings, console: Console) -> list[Outcome]:
-    """What becomes of the same requests before there is a job. Raises `DemoError`."""
-    requests = scale(load(), DEMO, seconds=settings.seconds)
+async def _replay_alone(
+    cluster: Cluster, settings: Settings, requests: list[Request], console: Console
+) -> list[Outcome]:
+    """What becomes of the requests before there is a job. Raises `DemoError`."""
     warm_up = [request for request in requests if request.arrival < _WARM_UP_SECONDS]
     objective = await _objective(cluster)
     observer = Observer(cluster, SERVICE, ())
@@ -127,10 +129,8 @@ async def _replay_alone(cluster: Cluster, settings: Settings, console: Console) 
         return "" if observer.world.serving(SERVICE) else "no agent tells of it yet"
 
     async with observer.watching() as world, service_endpoint(cluster, SERVICE, console) as endpoint:
-        why = partial(diagnosis, cluster, (cluster.namespace, *NAMESPACES))
-        await wait_for(f"device of {SERVICE}", no_device, why, console, 60)
-        if is_this_machine(cluster.host):
-            leave_cores(device_cores(world))
+        await wait_for(f"device of {SERVICE}", no_device, partial(_why_not, cluster), console, 60)
+        _leave_devices(cluster, world)
         _step(console, f"The same traffic before there are jobs, to compare with: {settings.seconds:.0f} s")
         await replay(warm_up, endpoint=endpoint, model=SERVICE, progress=Progress())
         progress = Progress()
@@ -139,15 +139,18 @@ async def _replay_alone(cluster: Cluster, settings: Settings, console: Console) 
 
 
 async def _watch_traffic(
-    cluster: Cluster, images: Images, settings: Settings, alone: list[Outcome], console: Console
+    cluster: Cluster,
+    images: Images,
+    settings: Settings,
+    requests: list[Request],
+    alone: list[Outcome],
+    console: Console,
 ) -> Run:
-    requests = scale(load(), DEMO, seconds=settings.seconds)
     objective = await _objective(cluster)
     observer = Observer(cluster, SERVICE, JOBS)
     async with observer.watching() as world, service_endpoint(cluster, SERVICE, console) as endpoint:
         await _wait_until_they_run(cluster, world, settings.mode, console)
-        if is_this_machine(cluster.host):
-            leave_cores(device_cores(world))
+        _leave_devices(cluster, world)
         _step(console, f"Live traffic: {len(requests)} requests in {settings.seconds:.0f} s. {ATTRIBUTION}")
         progress = Progress()
         with make_view(console, world, progress, objective) as view:
@@ -197,6 +200,12 @@ async def _objective(cluster: Cluster) -> Objective:
     if found is None:
         raise DemoError(f"OnlineService {SERVICE} is gone")
     return Objective.from_spec(OnlineServiceSpec.from_wire(found["spec"]).slo)
+
+
+def _leave_devices(cluster: Cluster, world: World) -> None:
+    """This process computes beside the service's devices, where they are this machine's."""
+    if is_this_machine(cluster.host):
+        leave_cores(device_cores(world))
 
 
 def device_cores(world: World) -> set[int]:

@@ -70,7 +70,7 @@ class MachineLearner(Learner):
             return None
         work, self._riding = self._works[guest], guest
         with torch.inference_mode():
-            step = work.riding(most_tokens)
+            step = work.way.riding(most_tokens)
             forward = work.forward(step)
         return RidingWindow(forward, partial(self._rode, guest, work, step))
 
@@ -97,7 +97,7 @@ class MachineLearner(Learner):
     @override
     def waiting_tokens(self) -> int:
         self._admit()
-        return sum(work.waiting_tokens for work in self._works.values())
+        return sum(work.way.left for work in self._works.values())
 
     def _next(self, forward: bool) -> int | None:
         """Whose part is next. What cannot ride comes first: it makes room, and the rest may ride yet."""
@@ -149,7 +149,7 @@ class MachineLearner(Learner):
         """A window's end; by then its guest may have gone."""
         self._riding = None
         if through and self._works.get(guest) is work:
-            work.went(step)
+            work.way.went(step)
             self._settle(guest, work)
 
     def _settle(self, guest: int, work: Work) -> None:

@@ -66,23 +66,22 @@ class WayForward:
         """A layer of a window as far as it goes, and as many more layers of all of it as fit."""
         begin, end, first, passed = self.through, self._end, self._reached, self._passed
         if end <= begin:
-            passed, end = begin, begin + _even(self.left, min(most_tokens, WINDOW_TOKENS))
+            passed, end = begin, begin + even_share(self.left, min(most_tokens, WINDOW_TOKENS))
         each = max(end - begin, LAYER_TOKENS)
         if passed == begin and end - begin <= most_tokens:
-            return [self._through(begin, end, first, most_tokens // each)]
+            return [self._whole(begin, end, first, most_tokens // each)]
         step = StepAhead(passed, min(end, passed + most_tokens), first, first + 1)
         more = (most_tokens - (step.end - passed)) // each
         if step.end < end or not more or step.end_layer == self._layers:
             return [step]
-        return [step, self._through(begin, end, first + 1, more)]
+        return [step, self._whole(begin, end, first + 1, more)]
 
-    def _through(self, begin: int, end: int, first: int, layers: int) -> StepAhead:
+    def _whole(self, begin: int, end: int, first: int, layers: int) -> StepAhead:
         """One layer at least."""
         return StepAhead(begin, end, first, min(self._layers, first + max(1, layers)))
 
-    def went(self, step: StepAhead) -> int:
-        """It was taken. Returns how many tokens are through all layers by it."""
-        before = self.through
+    def went(self, step: StepAhead) -> None:
+        """It was taken."""
         if step.end_layer == self._layers:
             self.through = step.end
             self._passed = max(self._passed, step.end)
@@ -92,10 +91,9 @@ class WayForward:
             self._passed = step.end
         else:
             self._end, self._reached, self._passed = step.end, step.end_layer, self.through
-        return self.through - before
 
 
-def _even(left: int, most_tokens: int) -> int:
+def even_share(left: int, most_tokens: int) -> int:
     """Tokens of the next of equally large windows: one of a few tokens takes nearly as long as a large one."""
     windows = -(-left // most_tokens)
     return -(-left // windows)

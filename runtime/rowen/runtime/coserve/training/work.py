@@ -13,7 +13,7 @@ from rowen.runtime.coserve.training.group import Group
 from rowen.runtime.coserve.training.head import Sums, head
 from rowen.runtime.coserve.training.memory import WINDOW_TOKENS, groups_of, lowest_layer
 from rowen.runtime.coserve.training.model import Model
-from rowen.runtime.coserve.training.way_forward import StepAhead, WayForward
+from rowen.runtime.coserve.training.way_forward import StepAhead, WayForward, even_share
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Work:
         self._sums = Sums()
         self._learned = 0
         self._group: Group | None = None
-        self._way = WayForward(0, model.architecture.layers)
+        self.way = WayForward(0, model.architecture.layers)
+        """Of the group."""
         self._headed = 0
         """Of the learned tokens of the group, how many were at the head."""
         self._layer = self._left = 0
@@ -54,30 +55,13 @@ class Work:
         """What comes next; None: it has ended."""
         if self._group is None:
             return None
-        if self._way.left:
+        if self.way.left:
             return Phase.FORWARD
         return Phase.HEAD if self._headed < len(self._group.learned) else Phase.BACKWARD
 
-    @property
-    def waiting_tokens(self) -> int:
-        """Of the group, whose way forward is not through."""
-        return self._way.left
-
-    def riding(self, most_tokens: int) -> StepAhead:
-        """The next tokens on their way forward, through all layers that they have before them."""
-        return self._way.riding(most_tokens)
-
-    def ahead(self, most_tokens: int) -> list[StepAhead]:
-        """The next steps ahead of a window, as many of them as fit."""
-        return self._way.ahead(most_tokens)
-
     def forward(self, step: StepAhead) -> Forward:
-        """What takes it. Changes only what counts once it `went`."""
+        """What takes a step of its `way`. Changes only what counts once that `went`."""
         return Forward(self._model, self._now, self._bypasses, step.begin, step.end, step.first_layer)
-
-    def went(self, step: StepAhead) -> None:
-        """It was taken."""
-        self._way.went(step)
 
     def at_head(self, most_tokens: int) -> torch.Tensor:
         """Numbers of the next learned tokens for the head, of its turn."""
@@ -137,12 +121,12 @@ class Work:
     def _start_group(self) -> None:
         """The next one that learns something."""
         layers = self._model.architecture.layers
-        self._group, self._way, self._headed = None, WayForward(0, layers), 0
+        self._group, self.way, self._headed = None, WayForward(0, layers), 0
         while self._groups and self._group is None:
             sequences = [self._task.sequences[number] for number in self._groups.pop(0)]
             if bool((torch.cat([sequence.labels for sequence in sequences]) != IGNORED).any()):
                 self._group = Group(sequences, self._model, self._lowest, self._saved)
-                self._way = WayForward(self._group.size, layers)
+                self.way = WayForward(self._group.size, layers)
                 self._learned += len(self._group.learned)
 
     def _turn_back(self) -> None:
@@ -167,5 +151,4 @@ class Work:
 
 def _share(left: int, most_tokens: int) -> int:
     """Tokens of the next of about equally large windows, of so many at most."""
-    windows = -(-left // WINDOW_TOKENS)
-    return min(most_tokens, -(-left // windows))
+    return min(most_tokens, even_share(left, WINDOW_TOKENS))
