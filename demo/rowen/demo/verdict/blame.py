@@ -143,7 +143,7 @@ def _compared(samples: Sequence[Sample], alone: Sequence[Sample], target: Target
         f"{split.others} that were sent before there were jobs (p{target.percentile} {_ms(value)})"
     )
     if split.concentrated():
-        return Finding(Cause.TENANT, f"{told}, fewer than by chance")
+        return Finding(Cause.TENANT, f"{told}: more than chance explains")
     allowed = split.others_above / split.others + (1 - target.percentile / 100)
     if value > target.seconds and split.exposed_above <= allowed * split.exposed:
         return Finding(Cause.SERVICE, told)
