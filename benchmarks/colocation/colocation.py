@@ -24,8 +24,9 @@ from pathlib import Path
 from colocation.device_gate import Gate
 from colocation.flags import FLAGS_ENV, Flags
 from colocation.sharing import members, pin
-from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
+from rig.processes import MODEL_PROCESS, answers, every_core, start
 
+from rowen.cluster.bare.server import free_port
 from rowen.crds.job.fine_tune import Lora
 from rowen.crds.job.worker import BatchSpec, Location, ModelLocation, TuningSpec
 from rowen.crds.names import JOB_SPEC_ENV

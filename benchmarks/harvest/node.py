@@ -15,9 +15,10 @@ from colocation.sharing import members, pin
 from harvest.arms import Division, Shares
 from harvest.load import MAX_TOKENS, SEQUENCES, SPEED, STEP_TOKENS, Memory
 from harvest.tally import Counts, Order, Tally
-from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start, with_plugin
+from rig.processes import MODEL_PROCESS, answers, every_core, start, with_plugin
 from rig.served_device import ServedDevice
 
+from rowen.cluster.bare.server import free_port
 from rowen.crds.names import POOL_BYTES_ENV
 from rowen.demo import samples
 from rowen.node_agent.memory.pool import Pool

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,10 +66,3 @@ def with_plugin(folder: Path) -> dict[str, str]:
     """For engines: as on a node, Rowen's plugin for vLLM, which is put into the folder, before all else."""
     install_plugin(folder)
     return {PYTHON_PATH_ENV: os.pathsep.join([str(folder / PLUGIN), *python_path().values()])}
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

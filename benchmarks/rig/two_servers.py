@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from colocation.sharing import members, pin
-from rig.processes import MODEL_PROCESS, answers, every_core, free_port, start
+from rig.processes import MODEL_PROCESS, answers, every_core, start
 
+from rowen.cluster.bare.server import free_port
 from rowen.demo import samples
 
 CORE = 1

@@ -1,7 +1,6 @@
 """A real vLLM API server, on a device or not."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import httpx
 
+from rowen.cluster.bare.server import free_port
 from rowen.node_agent.devices.plugin_files import install_plugin
 from rowen.node_agent.native import library_path
 
@@ -48,7 +48,7 @@ def on_device(door: Path | str, folder: Path) -> dict[str, str]:
 @contextmanager
 def serving(model: Path, log: Path, arguments: list[str], **more: str) -> Iterator[httpx.Client]:
     """A client of a server that is ready; the server is ended afterwards."""
-    port = _free_port()
+    port = free_port()
     # Of the environment that this process runs in only what PYTHONPATH names.
     command = [sys.executable, "-S", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
@@ -81,9 +81,3 @@ def _wait_ready(process: "subprocess.Popen[bytes]", client: httpx.Client, log: P
         except httpx.TransportError:
             time.sleep(0.2)
     raise AssertionError(f"the server is not ready:\n{log.read_text()[-4000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

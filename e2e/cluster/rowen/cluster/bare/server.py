@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import shutil
 import socket
 import ssl
@@ -23,6 +24,9 @@ from rowen.kube.client import Client, open_client
 BINARIES = Path("/var/lib/rowen-dev/bin")
 START_SECONDS = 90.0
 _STOP_SECONDS = 10.0
+_PORTS = range(12000, 30000)
+"""Below those of Kubernetes' services and of connections (`ip_local_port_range`, from 32768 on by default)."""
+_TRIES = 50
 
 Process = subprocess.Popen[bytes]
 
@@ -133,10 +137,16 @@ def end(process: Process) -> None:
 
 
 def free_port() -> int:
-    """A loopback TCP port that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A TCP port that nobody listens on now.
+
+    None that the kernel would choose: it gives those to connections, at any time until a server takes the port.
+    Raises `ClusterError` where all that were tried are taken.
+    """
+    for port in random.SystemRandom().sample(_PORTS, _TRIES):
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("", port))
+            return port
+    raise ClusterError(f"{_TRIES} TCP ports of {_PORTS.start} to {_PORTS.stop - 1} that were tried are all taken")
 
 
 def _write_kubeconfig(folder: Path, file: str, url: str) -> Path:
