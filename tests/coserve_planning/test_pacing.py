@@ -24,14 +24,14 @@ def taught(**changed: float) -> Pacing:
 
 def test_rows_get_what_the_step_leaves() -> None:
     tokens = taught().tokens(DECODE)
-    # 50 ms less 16.6: 0.6 ms for each with 100 before it.
-    assert tokens == pytest.approx(55, abs=4)
+    # 48.5 ms less 16.6: 0.6 ms for each with 100 before it.
+    assert tokens == pytest.approx(52, abs=4)
 
 
 def test_rows_get_half_of_it_while_riders_wait() -> None:
     pacing = taught()
     pacing._planner.plan(DECODE, 100, False)
-    assert pacing.tokens(DECODE) == pytest.approx(28, abs=3)
+    assert pacing.tokens(DECODE) == pytest.approx(26, abs=3)
 
 
 def test_a_token_at_least_without_requests() -> None:
@@ -59,6 +59,11 @@ def test_what_had_room_in_between_puts_that_off() -> None:
 
 def test_nothing_regardless_while_requests_do_not_get_what_they_were_promised() -> None:
     pacing = taught(tpot=0.01)
-    for _ in range(16):
-        pacing._planner.observe_gap(0.07)
+    pacing._planner.observe_tpot(0.07, 0.0)
     assert all(pacing.tokens(DECODE) == 0 for _ in range(3 * PATIENCE_STEPS))
+
+
+def test_none_while_somebody_is_behind() -> None:
+    pacing = taught()
+    pacing._planner.due_in = 0.01
+    assert pacing.tokens(DECODE) == 0

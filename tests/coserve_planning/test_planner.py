@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from rowen.runtime.coserve.planning.planner import LITTLE_TOKENS, PATIENCE_STEPS
 from rowen.runtime.coserve.planning.predictor import Predictor
 
 DECODE = Load(4, 800)
+TOKEN = 0.97 * 0.05
+"""What of a bound of 50 ms is planned for."""
 
 
 def test_nothing_waits() -> None:
@@ -23,15 +26,15 @@ def test_as_many_tokens_ride_as_the_tpot_has_room_for() -> None:
     assert found.riders_wait
     assert plan.part_seconds == 0
     assert plan.reason == "a window rides"
-    # 50 ms less 15.0 for the weights, 0.8 for the rows, 0.8 for their context and 2 for the ride: 0.6 ms for each.
-    assert plan.ride_tokens == pytest.approx(52, abs=4)
-    assert step_seconds(riding(DECODE, plan.ride_tokens)) == pytest.approx(0.05, rel=0.05)
+    # 48.5 ms less 15.0 for the weights, 0.8 for the rows, 0.8 for their context and 2 for the ride: 0.6 ms for each.
+    assert plan.ride_tokens == pytest.approx(49, abs=4)
+    assert step_seconds(riding(DECODE, plan.ride_tokens)) == pytest.approx(TOKEN, rel=0.05)
 
 
 def test_parts_get_what_the_step_leaves() -> None:
     plan = planner().plan(DECODE, 0, True)
     assert plan.ride_tokens == 0
-    assert plan.part_seconds == pytest.approx(0.05 - step_seconds(DECODE), rel=0.05)
+    assert plan.part_seconds == pytest.approx(TOKEN - step_seconds(DECODE), rel=0.05)
     assert plan.reason == "parts run after the step"
 
 
@@ -82,8 +85,8 @@ def test_what_decodes_beside_a_prompt_has_its_bound() -> None:
 @pytest.mark.parametrize(
     ("load", "bound"),
     [
-        (Load(2, 100), 0.05),
-        (Load(2, 100, 256, 256 * 128), 0.05),
+        (Load(2, 100), TOKEN),
+        (Load(2, 100, 256, 256 * 128), TOKEN),
         (Load(0, 0, 256, 256 * 128), 0.125),
         (Load(), 0.1),
         (Load(row_tokens=4), 0.1),
@@ -174,9 +177,8 @@ def test_what_had_room_in_between_puts_that_off() -> None:
     assert found.plan(DECODE, 100, False).ride_tokens == 0
 
 
-def late(found: Planner, gaps: int = 16, seconds: float = 0.07) -> None:
-    for _ in range(gaps):
-        found.observe_gap(seconds)
+def late(found: Planner) -> None:
+    found.observe_tpot(0.07, 0.0)
 
 
 def test_nothing_rides_regardless_while_requests_do_not_get_what_they_were_promised() -> None:
@@ -186,72 +188,75 @@ def test_nothing_rides_regardless_while_requests_do_not_get_what_they_were_promi
     assert all(found.plan(DECODE, 100, False).ride_tokens == 0 for _ in range(3 * PATIENCE_STEPS))
 
 
-def test_gaps_count_by_sixteen() -> None:
+def test_requests_that_riders_made_late_leave_them_less() -> None:
     found = planner()
-    late(found, 15)
-    assert found.kept
-    late(found, 1)
+    before = found.plan(DECODE, 0, True).part_seconds
+    found.observe_tpot(0.06, 0.02)
+    assert found.bound(DECODE) == pytest.approx(TOKEN * math.exp(-0.2 * 0.99))
+    assert found.plan(DECODE, 0, True).part_seconds < before - TOKEN * 0.17
+
+
+def test_requests_that_were_late_by_themselves_leave_riders_what_they_have() -> None:
+    found = planner()
+    found.observe_tpot(0.06, 0.005)
+    assert found.bound(DECODE) == pytest.approx(TOKEN)
     assert not found.kept
 
 
-def test_gaps_are_averaged_as_a_tpot_is() -> None:
+def test_what_riders_take_is_counted() -> None:
+    found, alone = planner(), planner().predictor.seconds(DECODE)
+    found.observe(DECODE, 5.0)
+    assert found.rider_seconds == 0
+    found.observe_part("Backward", 8, 800, 0.04)
+    assert found.rider_seconds == pytest.approx(0.04)
+    for ridden in (riding(DECODE, 64), replace(DECODE, row_tokens=64, row_context=6400)):
+        found = planner()
+        found.observe(ridden, 0.06)
+        assert found.rider_seconds == pytest.approx(0.06 - alone)
+        # A step that took less than it was predicted to take without riders took none of theirs.
+        found.observe(ridden, 0.001)
+        assert found.rider_seconds == pytest.approx(0.06 - alone)
+
+
+@pytest.mark.parametrize("load", [DECODE, replace(DECODE, prefill_tokens=8, prefill_context=36)])
+def test_a_step_ends_when_the_next_token_is_due(load: Load) -> None:
+    found = planner(tpot=0.05, ttft=10.0)
+    found.due_in = 0.75 * TOKEN
+    assert found.bound(load) == pytest.approx(0.75 * TOKEN if load == DECODE else 1.05 * step_seconds(load), rel=0.03)
+    found.due_in = 0.25 * TOKEN
+    assert found.bound(load) == pytest.approx(0.25 * TOKEN)
+
+
+def test_a_step_never_takes_longer_than_a_token_may() -> None:
     found = planner()
-    late(found, 1, 0.4)
-    late(found, 15, 0.02)
-    assert found.kept
+    found.due_in = 3.0
+    assert found.bound(DECODE) == pytest.approx(TOKEN)
 
 
-def test_gaps_that_parts_made_late_leave_riders_less() -> None:
+def test_when_a_token_is_due_is_rounded_down() -> None:
     found = planner()
-    before = found.plan(DECODE, 0, True).part_seconds
-    for _ in range(16):
-        found.observe_part("Backward", 8, 800, 0.04)
-        found.observe_gap(0.06)
-    assert found.bound(DECODE) < 0.05 * 0.83
-    assert found.plan(DECODE, 0, True).part_seconds < before - 0.05 * 0.17
+    found.due_in = 0.99 * TOKEN
+    assert found.bound(DECODE) == pytest.approx(31 / 32 * TOKEN)
 
 
-def test_gaps_that_windows_made_late_leave_riders_less() -> None:
+def test_who_waits_for_its_first_token_is_not_behind() -> None:
     found = planner()
-    for _ in range(16):
-        found.observe(riding(DECODE, 64), 0.06)
-        found.observe_gap(0.06)
-    assert found.bound(DECODE) < 0.05 * 0.83
+    found.due_in = 0.0
+    assert found.bound(Load(0, 0, 256, 256 * 128)) == pytest.approx(0.125)
+    assert found.bound(Load()) == pytest.approx(0.1)
 
 
-def test_gaps_that_batch_rows_made_late_leave_riders_less() -> None:
+def test_nothing_rides_while_somebody_is_behind() -> None:
     found = planner()
-    for _ in range(16):
-        found.observe(replace(DECODE, row_tokens=64, row_context=6400), 0.06)
-        found.observe_gap(0.06)
-    assert found.bound(DECODE) < 0.05 * 0.83
-
-
-def test_gaps_that_were_late_by_themselves_leave_riders_what_they_have() -> None:
-    found = planner()
-    for _ in range(16):
-        found.observe_part("Backward", 8, 800, 0.001)
-        found.observe(DECODE, 0.06)
-        found.observe_gap(0.06)
-    assert found.bound(DECODE) == pytest.approx(0.05)
-
-
-def test_what_riders_took_is_of_one_gap() -> None:
-    found = planner()
-    found.observe_part("Backward", 8, 800, 10.0)
-    for _ in range(16):
-        found.observe_gap(0.06)
-    # The first gap was theirs, the other fifteen were not.
-    assert found.bound(DECODE) == pytest.approx(0.05)
-
-
-def test_what_riders_took_before_a_gap_is_not_of_it() -> None:
-    found = planner()
-    for _ in range(16):
-        found.observe_part("Backward", 8, 800, 0.04)
-        found.begin_gap()
-        found.observe_gap(0.06)
-    assert found.bound(DECODE) == pytest.approx(0.05)
+    assert found.plan(DECODE, 100, False).ride_tokens > 0
+    for due_in in (0.0, -1.0, 0.01):
+        found.due_in = due_in
+        assert found.plan(DECODE, 100, False).reason == "the step alone takes all the time there is"
+        assert found.plan(DECODE, 0, True).part_seconds == 0
+    found.due_in = 0.8 * TOKEN
+    some = found.plan(DECODE, 100, False).ride_tokens
+    found.due_in = math.inf
+    assert 0 < some < found.plan(DECODE, 100, False).ride_tokens
 
 
 def test_first_tokens_that_riders_made_late_leave_them_less() -> None:

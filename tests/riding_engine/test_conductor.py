@@ -1,5 +1,6 @@
 """What is asked of planner and learner around an engine's steps, and what of it the guests are told."""
 
+import math
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -104,36 +105,39 @@ class Planner:
         return max(self.idle_part_seconds, least_seconds)
 
     riders_wait = holds = False
+    token_seconds = 0.05
+    rider_seconds = 0.0
 
     def __init__(self) -> None:
+        self.due_in = math.inf
+        self.due: list[float] = []
+        """When it was asked for a plan."""
         self.next = Plan(8, 0.0, "")
         self.asked: list[tuple[Load, int, bool]] = []
         self.seen: list[tuple[Load, float]] = []
-        self.gaps: list[float] = []
-        self.begun_gaps = 0
+        self.tpots: list[tuple[float, float]] = []
         self.parts: list[tuple[str, int, int, float]] = []
         self.first_tokens: list[tuple[float, float]] = []
         self.predictor = SimpleNamespace(part_seconds=lambda *_: 0.004, seconds=lambda _: 0.012)
 
     def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
         self.asked.append((load, waiting_tokens, has_parts))
+        self.due.append(round(self.due_in, 6))
         self.least_part_seconds = least_part_seconds
         return self.next
 
     def observe(self, load: Load, seconds: float) -> None:
         self.seen.append((load, round(seconds, 6)))
 
-    def observe_gap(self, seconds: float) -> None:
-        self.gaps.append(round(seconds, 6))
-
-    def begin_gap(self) -> None:
-        self.begun_gaps += 1
+    def observe_tpot(self, seconds: float, rider_seconds: float) -> None:
+        self.tpots.append((round(seconds, 6), round(rider_seconds, 6)))
 
     def observe_first_token(self, seconds: float, rider_seconds: float) -> None:
         self.first_tokens.append((round(seconds, 6), round(rider_seconds, 6)))
 
     def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
         self.parts.append((phase, tokens, context, round(seconds, 6)))
+        self.rider_seconds += seconds
 
     def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
         return max(1, round(seconds * 1000))
@@ -186,9 +190,13 @@ class Engine:
         decoding: int = 1,
         end: Callable[[Conductor], None] = Conductor.finish,
         finished: tuple[str, ...] = (),
+        tokens: int = 1,
     ) -> None:
+        """`tokens`: that each of the requests has by now."""
         names = [f"request-{number}" for number in range(decoding)]
-        cached = SimpleNamespace(req_ids=names, num_computed_tokens=[9] * decoding, num_output_tokens=[1] * decoding)
+        cached = SimpleNamespace(
+            req_ids=names, num_computed_tokens=[9] * decoding, num_output_tokens=[tokens] * decoding
+        )
         output: Any = SimpleNamespace(
             total_num_scheduled_tokens=decoding,
             num_scheduled_tokens=dict.fromkeys(names, 1),
@@ -216,8 +224,8 @@ def test_a_step_without_riders_is_watched(engine: Engine) -> None:
     engine.step(0.03)
     assert engine.planner.asked == [(ALONE, 0, False)] * 2
     assert engine.planner.seen == [(ALONE, 0.02), (ALONE, 0.03)]
-    # From the end of a step to the end of the next; before the first there is none.
-    assert (engine.planner.gaps, engine.planner.begun_gaps) == ([0.031], 1)
+    # Of a request whose first token it did not see it knows nothing.
+    assert engine.planner.due == [math.inf] * 2
 
 
 def test_a_window_rides_in_a_step_and_is_done_after_it(engine: Engine) -> None:
@@ -327,12 +335,58 @@ def test_an_idle_engine_answers_tasks_that_have_no_parts(engine: Engine) -> None
     assert engine.guests.answers == {guest: RESULT}
 
 
-def test_requests_that_waited_while_nothing_ran_do_not_count_as_gaps(engine: Engine) -> None:
-    engine.step()
-    engine.clock.now += 5.0
+def with_first_token(engine: Engine) -> None:
+    engine.conductor._first_tokens.arrived("request-0", engine.clock.now, 10)
+    engine.step(tokens=0)
+
+
+def test_when_the_next_token_is_due_is_known_before_each_step(engine: Engine) -> None:
+    with_first_token(engine)
+    assert engine.planner.due_in == pytest.approx(0.05)
+    engine.clock.now += 0.001
+    engine.step(0.03)
+    assert engine.planner.due == [math.inf, 0.049]
+    # The rows of the next step are planned before it begins.
+    assert engine.planner.due_in == pytest.approx(0.069)
+
+
+def test_what_parts_take_between_two_tokens_is_of_the_gap(engine: Engine) -> None:
+    engine.planner.next = Plan(0, 0.015, "")
+    engine.learner.phases = [Phase.BACKWARD]
+    with_first_token(engine)
+    engine.conductor.between(lambda: True)
+    assert engine.planner.due_in == pytest.approx(0.04)
+    engine.step(0.03)
+    engine.step(decoding=0, finished=("request-0",))
+    assert engine.planner.tpots == [(0.04, 0.01)]
+
+
+def test_who_has_ended_holds_nobody_back(engine: Engine) -> None:
+    with_first_token(engine)
+    engine.step(0.2)
+    assert engine.planner.due_in == pytest.approx(-0.1)
     engine.conductor.idle(lambda: True)
-    engine.step()
-    assert engine.planner.gaps == []
+    engine.clock.now += 9.0
+    # It had its last token before all that.
+    engine.step(decoding=0, finished=("request-0",))
+    assert engine.planner.due_in == math.inf
+    assert engine.planner.tpots == [(0.2, 0.0)]
+
+
+def test_who_waits_in_the_batch_has_no_token_by_the_step(engine: Engine) -> None:
+    with_first_token(engine)
+    names = ["request-0"]
+    output: Any = SimpleNamespace(
+        total_num_scheduled_tokens=1,
+        num_scheduled_tokens={"request-1": 1},
+        scheduled_new_reqs=[],
+        scheduled_cached_reqs=SimpleNamespace(req_ids=names, num_computed_tokens=[9], num_output_tokens=[1]),
+        finished_req_ids=(),
+    )
+    engine.conductor.begin(output)
+    engine.clock.now += 0.03
+    engine.conductor.finish()
+    assert engine.planner.due_in == pytest.approx(0.02)
 
 
 def test_what_requests_wait_for_their_first_token_is_told_with_what_of_it_was_riders(engine: Engine) -> None:

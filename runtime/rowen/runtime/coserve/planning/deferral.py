@@ -89,7 +89,8 @@ class Deferral:
         outlook = Outlook(
             riding=planner.riders_wait,
             kept=planner.kept,
-            step=planner.bound(waiting.load),
+            # Somebody may be behind, so that no rider has time: the step takes what it takes all the same.
+            step=max(planner.bound(waiting.load), planner.predictor.seconds(waiting.load)),
             prefill=planner.prefill_seconds(together),
             bound=planner.first_token_seconds,
         )

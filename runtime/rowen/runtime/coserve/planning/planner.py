@@ -1,5 +1,6 @@
 """How much rides in the next step, and how long parts may run after it."""
 
+import math
 from dataclasses import dataclass
 
 from rowen.crds.ride.terms import RideTerms
@@ -20,8 +21,10 @@ _IDLE_STRETCH = 2.0
 """Without requests a step or part may take so many times what one with a single token takes: weights are read for
 either, and where reading them takes all the time there is, each token would pay for it."""
 _ONE_ROW = Load(row_tokens=1)
-_GAPS = 16
-"""Gaps of which the mean is one observation: a request's TPOT is the mean of its gaps."""
+_TPOT_RESERVE = 0.03
+"""Part of the TPOT's bound that is not planned for: a request's last gap has none after it that could make up for it."""
+_DUE_PARTS = 32
+"""Parts of the time for a token in which it is told when the next one is due: plans are kept for each."""
 _MOST_PLANS = 4096
 _MOST_TOKENS = 1024
 PATIENCE_STEPS = 16
@@ -51,7 +54,8 @@ class Planner:
 
     `s = argmax {s : f(c, s) <= SLO}` (FlexLLM, section 6.2) in steps that a window rides in. Parts run one after the
     other with steps on one thread, so LLMStation's Eq. 1 comes down to `N_p * l_p <= SLO_d - l_d0`. Where both wait
-    they take turns. The SLO is the terms' bound times a margin that feedback keeps (`Margin`).
+    they take turns. The SLO is the terms' bound times a margin that feedback keeps (`Margin`); where the TPOT of a
+    running request is above it so far, steps are shorter until it is not.
     """
 
     def __init__(self, terms: RideTerms, predictor: Predictor) -> None:
@@ -62,10 +66,10 @@ class Planner:
         self._version = -1
         self._parts_turn = False
         self._dry = 0
-        self._gaps = 0
-        self._gap_seconds = 0.0
-        self._rider_seconds = 0.0
-        self._since_gap = 0.0
+        self.rider_seconds = 0.0
+        """What riders have made requests wait for so far, all together."""
+        self.due_in = math.inf
+        """Seconds in which a running request needs its next token (`NextTokens`); whoever follows them keeps it."""
         self.riders_wait = False
         """Whether, when it was asked last, a window or a part waited."""
         self.holds = False
@@ -84,6 +88,7 @@ class Planner:
             self._version = self.predictor.version
         turn = self._parts_turn = has_parts and (not waiting_tokens or not self._parts_turn)
         key = (
+            self._due_parts() if load.decode_rows else 0,
             load.decode_rows,
             load.decode_context >> 9,
             load.prefill_tokens,
@@ -111,34 +116,29 @@ class Planner:
             seconds = self._ttft.seconds / _WAIT_PART
         else:
             return self.idle_seconds(self.predictor.seconds(_ONE_ROW))
-        return min(seconds, self._tpot.seconds) if load.decode_rows else seconds
+        return min(seconds, self._due_parts() / _DUE_PARTS * self.token_seconds) if load.decode_rows else seconds
+
+    @property
+    def token_seconds(self) -> float:
+        """So long may a request wait for each token, on average, for all that is planned."""
+        return self._tpot.seconds * (1 - _TPOT_RESERVE)
 
     def observe(self, load: Load, seconds: float) -> None:
         """A step was measured, with what rode in it."""
         if load.ride_tokens or load.row_tokens:
-            self._since_gap += max(0.0, seconds - self.predictor.seconds(load.online))
+            self.rider_seconds += max(0.0, seconds - self.predictor.seconds(load.online))
         self.predictor.observe(load, seconds)
 
     def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
         """A part was measured; `context` is what its tokens attend to, summed."""
-        self._since_gap += seconds
+        self.rider_seconds += seconds
         self.predictor.observe_part(phase, tokens, context, seconds)
 
-    def observe_gap(self, seconds: float) -> None:
-        """What decoding requests waited from one token to the next: a step, and the parts before it."""
-        self._gap_seconds += seconds
-        self._rider_seconds += min(seconds, self._since_gap)
-        self._since_gap = 0.0
-        self._gaps += 1
-        if self._gaps == _GAPS:
-            before = self._tpot.value
-            self._tpot.observe(self._gap_seconds / _GAPS, self._rider_seconds / _GAPS)
-            self._gaps, self._gap_seconds, self._rider_seconds = 0, 0.0, 0.0
-            self._moved(before, self._tpot.value)
-
-    def begin_gap(self) -> None:
-        """A step has ended that was of no gap: nor is what riders took until now."""
-        self._since_gap = 0.0
+    def observe_tpot(self, seconds: float, rider_seconds: float) -> None:
+        """What a request that has ended waited for each token, and how much of it was riders' doing."""
+        before = self._tpot.value
+        self._tpot.observe(seconds, rider_seconds)
+        self._moved(before, self._tpot.value)
 
     def observe_first_token(self, seconds: float, rider_seconds: float) -> None:
         """What a request waited for its first token, and how much of it was riders' doing."""
@@ -172,6 +172,9 @@ class Planner:
     def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
         """How large a part ends in time, 1 at least; `token_context` is what each of its tokens attends to."""
         return self.predictor.part_tokens(phase, seconds, token_context)
+
+    def _due_parts(self) -> int:
+        return max(0, int(_DUE_PARTS * min(1.0, self.due_in / self.token_seconds)))
 
     def _moved(self, before: float, after: float) -> None:
         if before != after:

@@ -13,6 +13,7 @@ import torch
 
 from rowen.runtime.coserve.learner import Learner, Phase
 from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.next_tokens import NextTokens
 from rowen.runtime.coserve.planning.planner import Planner
 from rowen.runtime.coserve.seat.seat import Departure
 from rowen.runtime.coserve.task import Result, TaskUnsuitable
@@ -66,7 +67,7 @@ class Conductor:
         """Prompts are held back from the step, and nothing else was there."""
         self._contexts: dict[Phase, float] = {}
         self._first_tokens = FirstTokens()
-        self._last_end: float | None = None
+        self._next_tokens = NextTokens()
         self._told = clock()
         self._misses = 0
         self._watching = True
@@ -100,7 +101,6 @@ class Conductor:
 
     def idle(self, may_go_on: Callable[[], bool]) -> None:
         """The engine has nothing to do. Parts run until they may no more, or there are none."""
-        self._last_end = None
         self._attempt(self._run_idle, may_go_on)
 
     def end(self, reason: str) -> None:
@@ -149,7 +149,7 @@ class Conductor:
     def _begin(self, output: "SchedulerOutput") -> None:
         self._step, self._part_seconds = None, 0.0
         held, self._planner.holds = self._planner.holds, False
-        self._first_tokens.begin(output)
+        self._follow(output)
         self._only_held = held and output.total_num_scheduled_tokens == 0
         if output.total_num_scheduled_tokens == 0:
             return
@@ -166,6 +166,19 @@ class Conductor:
             if plan.ride_tokens > 0:
                 load = self._arm(learner, plan.ride_tokens, load)
         self._step = _Step(load, self._clock(), held)
+
+    def _follow(self, output: "SchedulerOutput") -> None:
+        """Who has ended, and who gets a token."""
+        self._first_tokens.begin(output)
+        cached, counts = output.scheduled_cached_reqs, output.num_scheduled_tokens
+        running = zip(cached.req_ids, cached.num_output_tokens, strict=True)
+        ended = self._next_tokens.begin(output.finished_req_ids, (each for each in running if each[0] in counts))
+        for seconds, rider_seconds in ended:
+            self._planner.observe_tpot(seconds, rider_seconds)
+        self._look()
+
+    def _look(self) -> None:
+        self._planner.due_in = self._next_tokens.due_in(self._clock(), self._planner.token_seconds)
 
     def _arm(self, learner: Learner, most_tokens: int, load: Load) -> Load:
         self._check_files()
@@ -186,13 +199,11 @@ class Conductor:
         self._tally.step(load, now - step.begun, tokens or 0)
         if tokens is not None:
             self._observe(load, step, now)
-        if load.decode_rows and self._last_end is not None:
-            self._planner.observe_gap(now - self._last_end)
-        else:
-            self._planner.begin_gap()
-        for waited, ridden in self._first_tokens.finish(now):
+        self._next_tokens.finish(now, self._planner.rider_seconds)
+        for name, (waited, ridden) in self._first_tokens.finish(now).items():
             self._planner.observe_first_token(waited, ridden)
-        self._last_end = now
+            self._next_tokens.first(name)
+        self._look()
         self._deliver()
         self._tell(now)
 
@@ -221,7 +232,7 @@ class Conductor:
         return None
 
     def _give_up_step(self) -> None:
-        self._step, self._part_seconds, self._last_end = None, 0.0, None
+        self._step, self._part_seconds = None, 0.0
         ride = self._hooks.disarm() if self._hooks is not None else None
         if ride is not None:
             ride.window.abandon()
@@ -237,6 +248,7 @@ class Conductor:
             if not self._run_part(learner, phase, left, forward=False):
                 break
             first = False
+        self._look()
         self._tell(self._clock())
 
     def _least_seconds(self, phase: Phase) -> float:

@@ -1,0 +1,69 @@
+"""By when running requests need their next token, so that none waits longer for one, on average, than it may; pure."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_LOST_TOKENS = 32
+"""A request that is further behind than so many tokens is late whatever rides: riders do not wait for it."""
+
+
+@dataclass(slots=True)
+class _Running:
+    first_at: float
+    ridden: float
+    """Seconds that riders had taken by then."""
+    tokens: int = 1
+    """That it has."""
+
+
+class NextTokens:
+    """Follows requests from their first token to their last. Times are seconds of one clock.
+
+    A request's TPOT is the mean of its gaps. So what one gap took too long, because a prompt was computed or a step
+    took longer than was predicted, can be made up for in the next ones, and is before the request ends.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[str, _Running] = {}
+        self._stepping: list[_Running] = []
+        self._last = 0.0
+        self._ridden = 0.0
+
+    def first(self, name: str) -> None:
+        """The step that has ended gave a request its first token."""
+        self._running[name] = _Running(self._last, self._ridden)
+
+    def begin(self, ended: Iterable[str], stepping: Iterable[tuple[str, int]]) -> list[tuple[float, float]]:
+        """A step begins: who has ended since, and who gets a token by it, with how many they have.
+
+        Returns the TPOT of each that ended, and how much of it riders took.
+        """
+        found = [self._tpot(each) for name in ended if (each := self._running.pop(name, None)) and each.tokens > 1]
+        self._stepping = []
+        for name, tokens in stepping:
+            each = self._running.get(name)
+            if each is not None:
+                each.tokens = tokens
+                self._stepping.append(each)
+        return found
+
+    def finish(self, now: float, ridden: float) -> None:
+        """The step has ended; riders have taken so many seconds so far, since whenever."""
+        self._last, self._ridden = now, ridden
+        for each in self._stepping:
+            each.tokens += 1
+        self._stepping = []
+
+    def due_in(self, now: float, token_seconds: float) -> float:
+        """Seconds until somebody is behind `token_seconds` for each token; below 0: somebody is, infinite: nobody."""
+        soonest, lost = math.inf, -_LOST_TOKENS * token_seconds
+        for each in self._running.values():
+            left = each.first_at + each.tokens * token_seconds - now
+            if lost < left < soonest:
+                soonest = left
+        return soonest
+
+    def _tpot(self, each: _Running) -> tuple[float, float]:
+        gaps = each.tokens - 1
+        return (self._last - each.first_at) / gaps, (self._ridden - each.ridden) / gaps

@@ -1,0 +1,98 @@
+"""When running requests need their next token, and what became of those that have ended."""
+
+import math
+
+import pytest
+
+from rowen.runtime.coserve.planning.next_tokens import NextTokens
+
+
+def begun(*names: str, at: float = 10.0, ridden: float = 0.0) -> NextTokens:
+    """Requests that got their first token just now."""
+    found = NextTokens()
+    found.finish(at, ridden)
+    for name in names:
+        found.first(name)
+    return found
+
+
+def step(found: NextTokens, end: float, ridden: float = 0.0, **tokens: int) -> None:
+    """One that gives each of these a token beyond those that it has."""
+    assert found.begin((), tokens.items()) == []
+    found.finish(end, ridden)
+
+
+def test_without_requests_nothing_is_due() -> None:
+    assert NextTokens().due_in(5.0, 0.1) == math.inf
+
+
+def test_the_second_token_is_due_a_gap_after_the_first() -> None:
+    assert begun("a").due_in(10.0, 0.1) == pytest.approx(0.1)
+    assert begun("a").due_in(10.03, 0.1) == pytest.approx(0.07)
+
+
+def test_what_was_early_may_come_later_next_time() -> None:
+    found = begun("a")
+    step(found, 10.02, a=1)
+    assert found.due_in(10.02, 0.1) == pytest.approx(0.18)
+
+
+def test_what_was_late_is_due_earlier() -> None:
+    found = begun("a")
+    step(found, 10.25, a=1)
+    assert found.due_in(10.25, 0.1) == pytest.approx(-0.05)
+
+
+def test_who_is_most_behind_counts() -> None:
+    found = begun("a")
+    step(found, 10.15, a=1)
+    found.first("b")
+    assert found.due_in(10.15, 0.1) == pytest.approx(0.05)
+    step(found, 10.16, a=2, b=1)
+    step(found, 10.35, a=3, b=2)
+    # The first has four tokens after 0.35 s, the second three after 0.2.
+    assert found.due_in(10.35, 0.1) == pytest.approx(0.05)
+    assert found.begin(["a"], [("b", 3)]) == [(pytest.approx(0.35 / 3), 0.0)]
+    assert found.due_in(10.35, 0.1) == pytest.approx(0.1)
+
+
+def test_who_was_no_part_of_a_step_is_behind_for_it() -> None:
+    found = begun("a", "b")
+    step(found, 10.1, a=1)
+    assert found.due_in(10.1, 0.1) == pytest.approx(0.0)
+
+
+def test_for_who_cannot_be_in_time_any_more_nobody_waits() -> None:
+    found = begun("a")
+    step(found, 13.1, a=1)
+    found.first("b")
+    assert found.due_in(13.1, 0.1) == pytest.approx(-2.9)
+    assert found.due_in(13.5, 0.1) == pytest.approx(-0.3)
+
+
+def test_who_has_ended_had_its_tpot_and_riders_their_part_of_it() -> None:
+    found = begun("a", "other", at=10.0, ridden=3.0)
+    step(found, 10.3, ridden=3.1, a=1, other=1)
+    step(found, 10.4, ridden=3.3, a=2, other=2)
+    assert found.begin(["a", "unknown"], ()) == [(pytest.approx(0.2), pytest.approx(0.15))]
+    # Once.
+    assert found.begin(["a"], ()) == []
+
+
+def test_a_request_of_one_token_has_no_tpot() -> None:
+    assert begun("a").begin(["a"], ()) == []
+
+
+def test_a_step_that_failed_gives_no_token() -> None:
+    found = begun("a")
+    found.begin((), [("a", 1)])
+    found.begin((), [("a", 1)])
+    found.finish(10.2, 0.0)
+    assert found.begin(["a"], ()) == [(pytest.approx(0.2), 0.0)]
+
+
+def test_who_came_before_it_was_looked_at_is_none_of_its_business() -> None:
+    found = NextTokens()
+    step(found, 10.0, a=5)
+    assert found.due_in(10.0, 0.1) == math.inf
+    assert found.begin(["a"], ()) == []
