@@ -82,8 +82,8 @@ def longest(deferral: Deferral, waiting: Waiting) -> float:
 
 
 def test_the_slack_is_the_bound_less_the_next_step_and_the_prompts() -> None:
-    # 900 ms, less 97 % of the TPOT's 50 ms for the next step, and 105 % of 15 ms for the weights, 40 for the tokens, 0.8 for
-    # the rows and 2.4 for what is attended to.
+    # 900 ms, less 97 % of the TPOT's 50 ms for the next step, and 105 % of 15 ms for the weights, 40 for the tokens,
+    # 0.8 for the rows and 2.4 for what is attended to.
     assert longest(Deferral(taught()), WAITING) == pytest.approx(0.9 - 0.0485 - 1.05 * 0.0582, abs=0.005)
 
 

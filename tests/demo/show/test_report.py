@@ -13,8 +13,8 @@ from rowen.demo.show.files import write
 from rowen.demo.show.report import make_report
 from rowen.demo.show.terminal import show, show_next
 from rowen.demo.show.world import World
-from rowen.demo.verdict.blame import Cause
 from rowen.demo.verdict.checks import PodEvidence
+from rowen.demo.verdict.finding import Cause
 from rowen.demo.verdict.objective import Objective, Target
 from rowen.demo.verdict.timeline import ServedRequest, Transition
 

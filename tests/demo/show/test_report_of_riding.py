@@ -13,7 +13,7 @@ from rowen.demo.mode import Mode
 from rowen.demo.show.files import write
 from rowen.demo.show.report import make_report
 from rowen.demo.show.terminal import show, show_next
-from rowen.demo.verdict.blame import Cause
+from rowen.demo.verdict.finding import Cause
 from rowen.demo.verdict.riding import Ridden
 from rowen.demo.verdict.timeline import ServedRequest, Transition
 
@@ -134,7 +134,7 @@ def test_report_and_picture_are_written(tmp_path):
 
 
 def some(count, late):
-    return [outcome(START + at / 100, ttft=0.9 if at < late else 0.05) for at in range(count)]
+    return [outcome(START + 2 * at, seconds=1.0, ttft=0.9 if at < late else 0.05) for at in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,31 @@ def test_a_missed_objective_is_compared_with_the_same_requests_before_there_were
     given = replace(riding(), outcomes=some(300, late), alone=some(300, alone), expected_requests=300)
     check = check_of(given, LATE)
     assert (check.passed, check.cause) == (False, cause)
-    assert f"{late} of 300 requests, and {alone} of the 300 that were sent before there were jobs" in check.evidence
+    assert f"{late} of 300 requests, and {alone} of the same ones before there were jobs" in check.evidence
+
+
+def test_a_request_is_compared_with_itself_where_it_was_answered_both_times():
+    alone = some(300, 20)
+    # Were the others not left out one by one, none of those that are late would be compared with itself.
+    alone[0], alone[299] = (replace(one, error="gone") for one in (alone[0], alone[299]))
+    outcomes = some(300, 20)
+    outcomes[150] = replace(outcomes[150], error="gone too")
+    check = check_of(replace(riding(), outcomes=outcomes, alone=alone, expected_requests=300), LATE)
+    assert check.cause is Cause.SERVICE
+    assert "19 of 297 requests, and 19 of the same ones" in check.evidence
+    assert "2 were not answered then" in check.evidence
+
+
+def test_requests_of_before_that_are_others_are_not_compared():
+    given = replace(riding(), outcomes=some(300, 20), alone=some(299, 20), expected_requests=300)
+    assert "before there were jobs" not in check_of(given, LATE).evidence
+
+
+def test_a_replayer_that_had_no_time_before_leaves_it_open():
+    alone = [replace(one, lateness=0.2) for one in some(300, 0)]
+    check = check_of(replace(riding(), outcomes=some(300, 60), alone=alone, expected_requests=300), LATE)
+    assert check.cause is Cause.BUSY
+    assert "before there were jobs the replayer sent its requests 200.0 ms (p50)" in check.evidence
 
 
 def test_what_the_service_took_before_there_were_jobs_is_shown_and_written(tmp_path):
@@ -156,6 +180,7 @@ def test_what_the_service_took_before_there_were_jobs_is_shown_and_written(tmp_p
     assert "before there were jobs" in text
     assert "123 ms" in text
     assert "46 ms" in text
+    assert "Before there were jobs 1 of 1 requests were answered; the replayer sent" in text
     write(given, report, tmp_path)
     (written,) = json.loads((tmp_path / "report.json").read_text())["alone"]
     assert (written["arrival"], written["ttft"], written["tpot"]) == (900.0, 0.123, 0.0456)

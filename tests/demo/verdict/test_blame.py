@@ -8,9 +8,13 @@ import pytest
 from outcomes import outcome
 from queueing import SECONDS, queue
 
-from rowen.demo.verdict.blame import Cause, Sample, blame, tpot_samples, ttft_samples
+from rowen.demo.verdict.before import Before, Pair
+from rowen.demo.verdict.blame import blame
 from rowen.demo.verdict.exposure import Exposure, exposures
+from rowen.demo.verdict.finding import Cause
+from rowen.demo.verdict.lateness import Lateness
 from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.sample import Sample, tpot_samples, ttft_samples
 
 PERIODS = count(1)
 P99 = Target(99, 0.5)
@@ -245,47 +249,32 @@ def test_where_jobs_rode_and_the_others_are_fast_the_service_is_not_to_blame():
     assert "too few to tell" in found.because
 
 
-@pytest.mark.parametrize(
-    ("above", "cause"),
-    [
-        # 8 of 400 alone, and 1 % of 400: 12 are as many as the objective allows.
-        (8, Cause.SERVICE),
-        (12, Cause.SERVICE),
-        (13, Cause.UNKNOWN),
-        (16, Cause.UNKNOWN),
-        (19, Cause.TENANT),
-        (40, Cause.TENANT),
-    ],
-)
-def test_beside_the_same_requests_without_jobs_that_miss_it_too(above, cause):
-    alone = [*some(392, 0.1), *some(8, 0.7)]
-    found = blame([*ridden(400 - above, 0.1), *ridden(above, 0.9)], P99, alone=alone)
-    assert found.cause is cause
-    assert f"above it were {above} of 400 requests, and 8 of the 400 " in found.because
-    assert "(p99 700.0 ms)" in found.because
+def before(alone, jobs, *, busy=False):
+    sent = 200.0 if busy else 1.0
+    pairs = [Pair(one, other) for one, other in zip(jobs, alone, strict=True)]
+    return Before(pairs, 0, Lateness(sent, sent, 1.0))
 
 
-@pytest.mark.parametrize(("above", "cause"), [(5, Cause.UNKNOWN), (8, Cause.UNKNOWN), (13, Cause.TENANT)])
-def test_where_the_same_requests_without_jobs_keep_it_the_service_is_not_to_blame(above, cause):
-    alone = [*some(397, 0.1), *some(3, 0.9)]
-    assert blame([*ridden(400 - above, 0.1), *ridden(above, 0.9)], P99, alone=alone).cause is cause
+def test_the_same_requests_before_there_were_jobs_tell_whose_fault_it_is():
+    jobs = [*ridden(300, 0.1), *ridden(100, 0.9)]
+    assert blame(jobs, P99, before=before(jobs, jobs)).cause is Cause.SERVICE
+    assert blame(jobs, P99, before=before(some(400, 0.1), jobs)).cause is Cause.TENANT
 
 
-def test_of_another_number_of_requests_without_jobs_their_part_counts():
-    alone = [*some(392, 0.1), *some(8, 0.7)]
-    assert blame([*ridden(194, 0.1), *ridden(6, 0.9)], P99, alone=alone).cause is Cause.SERVICE
-    assert blame([*ridden(193, 0.1), *ridden(7, 0.9)], P99, alone=alone).cause is Cause.UNKNOWN
-
-
-def test_the_comparison_leaves_out_what_is_the_replayers():
-    alone = [*some(350, 0.1), *some(50, 0.9, late=0.6)]
-    assert blame([*ridden(360, 0.1), *ridden(40, 0.9)], P99, alone=alone).cause is Cause.TENANT
-    found = blame(some(200, 0.9, late=0.6), P99, alone=some(200, 0.1))
-    assert found.cause is Cause.REPLAYER
-
-
-def test_with_the_same_requests_without_jobs_exposures_need_not_be_relied_on():
-    given = [*some(300, 0.1), *some(100, 0.9, met=True)]
-    assert blame(given, P99, "the agent recorded nothing", alone=given).cause is Cause.SERVICE
+def test_with_them_exposures_need_not_be_relied_on():
+    jobs = [*some(300, 0.1), *some(100, 0.9, met=True)]
+    assert blame(jobs, P99, "the agent recorded nothing", before(jobs, jobs)).cause is Cause.SERVICE
     # Too few of them tell nothing.
-    assert blame(given, P99, "the agent recorded nothing", alone=given[-99:]).cause is Cause.UNKNOWN
+    found = blame(jobs, P99, "the agent recorded nothing", before(jobs[-99:], jobs[-99:]))
+    assert (found.cause, found.because) == (Cause.UNKNOWN, "the agent recorded nothing")
+
+
+def test_a_replayer_that_was_late_is_asked_first():
+    assert blame(some(200, 0.9, late=0.6), P99, before=before(some(200, 0.1), some(200, 0.9))).cause is Cause.REPLAYER
+
+
+@pytest.mark.parametrize(("doubt", "cause"), [("", Cause.TENANT), ("clocks differ", Cause.SERVICE)])
+def test_what_stops_took_is_offline_works_whatever_was_before(doubt, cause):
+    """Where the record of them can be relied on."""
+    jobs = some(200, 0.9, stop=0.026)
+    assert blame(jobs, P99, doubt, before(jobs, jobs)).cause is cause

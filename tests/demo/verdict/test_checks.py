@@ -6,12 +6,13 @@ import pytest
 from outcomes import outcome
 
 from rowen.demo.verdict import checks
-from rowen.demo.verdict.blame import Cause, Sample
 from rowen.demo.verdict.checks import JobResult, PodEvidence, Readiness
 from rowen.demo.verdict.exposure import Exposure
+from rowen.demo.verdict.finding import Cause
 from rowen.demo.verdict.lateness import Lateness
 from rowen.demo.verdict.objective import Target
 from rowen.demo.verdict.riding import Ridden
+from rowen.demo.verdict.sample import Sample
 
 READY = Readiness(observations=180, seconds=200.0, lapses=())
 DONE = JobResult("support-lora", True, True, "Succeeded", "loss fell", 162, 162)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowen.demo.mode import Mode
@@ -10,13 +10,14 @@ from rowen.demo.show.picture import shares
 from rowen.demo.show.world import DeviceRecord, World
 from rowen.demo.traffic.replay import Outcome
 from rowen.demo.verdict import checks, riding
-from rowen.demo.verdict.blame import tpot_samples, ttft_samples
+from rowen.demo.verdict.before import Before, Pair
 from rowen.demo.verdict.checks import Check, PodEvidence
 from rowen.demo.verdict.exposure import Exposure, doubt, exposures
 from rowen.demo.verdict.lateness import Lateness, lateness
 from rowen.demo.verdict.memory import MemorySummary, summarize
 from rowen.demo.verdict.objective import Objective
 from rowen.demo.verdict.riding import Ridden, RideSummary
+from rowen.demo.verdict.sample import Sample, tpot_samples, ttft_samples
 from rowen.demo.verdict.statistics import Latency, Span, latency, percentile, union
 from rowen.demo.verdict.timeline import Holder, ServedRequest, Transition, holder_spans, offline_spans
 
@@ -68,6 +69,8 @@ class Report:
 
     latency: Latency
     replayer: Lateness
+    replayer_before: Lateness | None
+    """Before there were jobs; None where nothing was sent then."""
     devices: tuple[DeviceSummary, ...]
     checks: tuple[Check, ...]
 
@@ -128,6 +131,7 @@ def make_report(run: Run) -> Report:
     return Report(
         latency=latency(run.outcomes),
         replayer=replayer,
+        replayer_before=lateness(run.alone) if run.alone else None,
         devices=devices,
         checks=(
             checks.service_ready(run.world.readiness),
@@ -170,23 +174,35 @@ def _objective_checks(run: Run, devices: Sequence[DeviceRecord], replayer: Laten
     transitions = [transition for record in devices for transition in record.transitions.values()]
     rides = [span for record in devices for span in riding.riding_spans(record.rides)]
     # Requests that failed were in flight too, and may have met the stop that others waited behind.
-    found = _answered(run.outcomes, exposures(run.outcomes, transitions, rides))
-    alone = _answered(run.alone, exposures(run.alone, ()))
+    every = list(zip(run.outcomes, exposures(run.outcomes, transitions, rides), strict=True))
+    found = [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
     unsure = _doubt(run, devices, [exposure for _, exposure in found])
     latencies = (
         ("time to first token", ttft_samples, run.objective.ttft),
         ("time per output token", tpot_samples, run.objective.tpot),
     )
     ttft, tpot = (
-        checks.objective_kept(name, samples(found), target, unsure, replayer, samples(alone))
+        checks.objective_kept(name, samples(found), target, unsure, replayer, _before(run, every, samples))
         for name, samples, target in latencies
     )
     return ttft, tpot
 
 
-def _answered(outcomes: Sequence[Outcome], exposed: Sequence[Exposure]) -> list[tuple[Outcome, Exposure]]:
-    every = zip(outcomes, exposed, strict=True)
-    return [(outcome, exposure) for outcome, exposure in every if outcome.error is None]
+def _before(
+    run: Run,
+    every: Sequence[tuple[Outcome, Exposure]],
+    samples: Callable[[Sequence[tuple[Outcome, Exposure]]], list[Sample]],
+) -> Before | None:
+    """The same requests, whose order is the same."""
+    if len(run.alone) != len(every):
+        return None
+    alone = zip(run.alone, exposures(run.alone, ()), strict=True)
+    both = [
+        (one, other) for one, other in zip(every, alone, strict=True) if one[0].error is None and other[0].error is None
+    ]
+    jobs, before = (samples([pair[side] for pair in both]) for side in (0, 1))
+    pairs = [Pair(one, other) for one, other in zip(jobs, before, strict=True)]
+    return Before(pairs, sum(outcome.error is not None for outcome in run.alone), lateness(run.alone))
 
 
 def _doubt(run: Run, devices: Sequence[DeviceRecord], found: Sequence[Exposure]) -> str:

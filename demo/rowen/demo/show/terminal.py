@@ -32,6 +32,14 @@ def show(report: Report, run: Run, console: Console) -> None:
     console.print(table)
     if run.outcomes:
         console.print(report.replayer.told().capitalize(), highlight=False, soft_wrap=True)
+    if report.replayer_before is not None:
+        answered = sum(outcome.error is None for outcome in run.alone)
+        console.print(
+            f"Before there were jobs {answered} of {len(run.alone)} requests were answered; "
+            f"{report.replayer_before.told()}",
+            highlight=False,
+            soft_wrap=True,
+        )
     for device in report.devices:
         console.print(_device_line(device), highlight=False, soft_wrap=True)
         if device.memory is not None:

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from rowen.demo.traffic.replay import Outcome
-from rowen.demo.verdict.comparison import Case, chance
-from rowen.demo.verdict.exposure import Exposure
+from rowen.demo.verdict.before import Before, compared
+from rowen.demo.verdict.comparison import ACCUSED, Case, chance
+from rowen.demo.verdict.finding import Cause, Finding, milliseconds
 from rowen.demo.verdict.objective import Target
+from rowen.demo.verdict.sample import Sample
 from rowen.demo.verdict.statistics import percentile
 
 # What stops may take of an objective before they are to blame, whatever else is slow: the bar of benchmarks/.
@@ -17,87 +17,19 @@ _MATERIAL = 0.05
 _FEWEST = 20
 # The slow requests lie among the exposed ones by chance less often than this; above it nothing is suspected.
 _CHANCE = 0.05
-# Two groups are compared, and where slow ones are rare chance is judged too low: together below one in twenty.
-_ACCUSED = 0.005
 _MET = "sent before offline work stood still"
 """Requests that met a stop, whether or not they closed the gate themselves."""
 _RODE = "of busy times in which jobs rode in the engine"
 
 
-class Cause(StrEnum):
-    """Who made the service miss its objective."""
-
-    SERVICE = "service"
-    """The service alone: it would have missed it without any offline work."""
-    TENANT = "tenant"
-    """Offline work."""
-    REPLAYER = "replayer"
-    """The replayer of the traffic, which was late itself."""
-    UNKNOWN = "unknown"
-    BUSY = "busy"
-    """Not known, and the machine was too busy to measure on."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One latency of one request, and what of it may be put down to whom. Seconds."""
-
-    seconds: float
-    exposure: Exposure
-    late: float = 0.0
-    """The replayer's own delay."""
-    way: float = 0.0
-    """Until the gate closed: offline work may have kept the engine from its device, or the machine was busy."""
-    stop: float = 0.0
-    """Most that the stop of offline work can have taken of it."""
-    lag: float = 0.0
-    """Most that the replayer's late reading can have taken of it."""
-
-    @property
-    def served(self) -> float:
-        """What is neither the replayer's nor a stop's."""
-        return self.seconds - self.stop - self.late - self.lag
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The cause, and what says so."""
-
-    cause: Cause
-    because: str
-
-
-def ttft_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
-    """Times to first token. A stop delays the request that meets it and all that wait behind that one."""
-    return [
-        Sample(outcome.ttft, exposure, max(0.0, outcome.lateness), exposure.way, exposure.stop, outcome.lag)
-        for outcome, exposure in found
-        if outcome.ttft is not None
-    ]
-
-
-def tpot_samples(found: Iterable[tuple[Outcome, Exposure]]) -> list[Sample]:
-    """Times per output token. A stop slows the tokens that are written before it is over."""
-    return [
-        Sample(
-            outcome.tpot,
-            exposure,
-            stop=max(0.0, exposure.still - outcome.arrival - outcome.ttft) / (outcome.tokens - 1),
-            lag=outcome.lag / (outcome.tokens - 1),
-        )
-        for outcome, exposure in found
-        if outcome.ttft is not None and outcome.tpot is not None
-    ]
-
-
-def blame(samples: Sequence[Sample], target: Target, doubt: str = "", alone: Sequence[Sample] = ()) -> Finding:
+def blame(samples: Sequence[Sample], target: Target, doubt: str = "", before: Before | None = None) -> Finding:
     """Who made the samples miss the target.
 
     Args:
         samples: Those of all requests that were answered.
         target: What they miss.
         doubt: Why the exposures cannot be relied on; empty where they can.
-        alone: Those of the same requests without any job; empty where there are none. They need no exposures.
+        before: The same requests before there were jobs, where they were sent then.
     """
 
     def without(*parts: Callable[[Sample], float]) -> float:
@@ -110,44 +42,33 @@ def blame(samples: Sequence[Sample], target: Target, doubt: str = "", alone: Seq
     if on_time <= target.seconds:
         late = percentile([sample.late for sample in samples], target.percentile)
         return Finding(
-            Cause.REPLAYER, f"the replayer sent {_ms(late)} late ({name}); without that it is {_ms(on_time)}"
+            Cause.REPLAYER,
+            f"the replayer sent {milliseconds(late)} late ({name}); without that it is {milliseconds(on_time)}",
         )
     prompt = without(lambda sample: sample.late, lambda sample: sample.lag)
     if prompt <= target.seconds:
         return Finding(
-            Cause.UNKNOWN, f"the replayer's own loop was late; without what that may have taken it is {_ms(prompt)}"
+            Cause.UNKNOWN,
+            f"the replayer's own loop was late; without what that may have taken it is {milliseconds(prompt)}",
         )
-    if len(alone) >= _least(target):
-        return _compared(samples, alone, target)
-    if doubt:
+    compares = before is not None and len(before.pairs) >= _least(target)
+    if doubt and not compares:
         return Finding(Cause.UNKNOWN, doubt)
     unstopped = without(lambda sample: sample.stop)
-    if unstopped <= target.seconds or without() - unstopped > _MATERIAL * target.seconds:
-        return Finding(Cause.TENANT, f"without the time that stops of offline work took it is {_ms(unstopped)}")
+    if not doubt and (unstopped <= target.seconds or without() - unstopped > _MATERIAL * target.seconds):
+        return Finding(
+            Cause.TENANT, f"without the time that stops of offline work took it is {milliseconds(unstopped)}"
+        )
+    if before is not None and compares:
+        return compared(before, target)
     at_once = without(lambda sample: sample.stop, lambda sample: sample.way)
     if at_once <= target.seconds:
         return Finding(
             Cause.UNKNOWN,
-            f"without the time from sending a request to the gate's close it is {_ms(at_once)}; offline work may have "
-            "kept the engine from its device, or the machine was too busy to deliver",
+            f"without the time from sending a request to the gate's close it is {milliseconds(at_once)}; offline work "
+            "may have kept the engine from its device, or the machine was too busy to deliver",
         )
     return _by_groups(samples, target)
-
-
-def _compared(samples: Sequence[Sample], alone: Sequence[Sample], target: Target) -> Finding:
-    """Beside the same requests without jobs. As many more late ones as the objective allows are nobody's fault."""
-    split = _Split(len(samples), _count_above(samples, target), len(alone), _count_above(alone, target))
-    value = percentile([sample.served for sample in alone], target.percentile)
-    told = (
-        f"above it were {split.exposed_above} of {split.exposed} requests, and {split.others_above} of the "
-        f"{split.others} that were sent before there were jobs (p{target.percentile} {_ms(value)})"
-    )
-    if split.concentrated():
-        return Finding(Cause.TENANT, f"{told}: more than chance explains")
-    allowed = split.others_above / split.others + (1 - target.percentile / 100)
-    if value > target.seconds and split.exposed_above <= allowed * split.exposed:
-        return Finding(Cause.SERVICE, told)
-    return Finding(Cause.UNKNOWN, f"{told}: chance may have made the difference")
 
 
 def _count_above(samples: Iterable[Sample], target: Target) -> int:
@@ -185,7 +106,7 @@ def _apart(samples: Sequence[Sample], target: Target) -> Finding:
     if percentile(others, target.percentile) <= target.seconds:
         return Finding(Cause.UNKNOWN, f"{told}: too few to tell")
     longest = max(sample.exposure.stop for sample in samples)
-    stops = "" if rode else f"stops took at most {_ms(longest)}; "
+    stops = "" if rode else f"stops took at most {milliseconds(longest)}; "
     waiting = percentile([sample.exposure.others for sample in samples if _above(sample, target)], 50)
     return Finding(Cause.SERVICE, f"{told}; {stops}those above it found {waiting:.0f} others in flight (p50)")
 
@@ -199,7 +120,7 @@ def _beyond_queueing(samples: Sequence[Sample], target: Target, exposed: Callabl
         Case(sample.exposure.period, sample.exposure.others, exposed(sample), _above(sample, target))
         for sample in samples
     ]
-    return chance(cases) < _ACCUSED
+    return chance(cases) < ACCUSED
 
 
 @dataclass(frozen=True)
@@ -240,7 +161,3 @@ def _above(sample: Sample, target: Target) -> bool:
 def _least(target: Target) -> int:
     """Requests without which a percentile is the word of a few."""
     return max(_FEWEST, math.ceil(100 / (100 - target.percentile)))
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms"

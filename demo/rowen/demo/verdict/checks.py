@@ -7,11 +7,14 @@ from pydantic import BaseModel, ConfigDict
 
 from rowen.crds.job.offline_job_status import CO_SERVE
 from rowen.demo.traffic.replay import Outcome
-from rowen.demo.verdict.blame import Cause, Finding, Sample, blame
+from rowen.demo.verdict.before import Before
+from rowen.demo.verdict.blame import blame
+from rowen.demo.verdict.finding import Cause, Finding
 from rowen.demo.verdict.lateness import Lateness
 from rowen.demo.verdict.memory import MIB, MemorySummary
 from rowen.demo.verdict.objective import Target
 from rowen.demo.verdict.riding import Ridden
+from rowen.demo.verdict.sample import Sample
 from rowen.demo.verdict.statistics import percentile
 
 
@@ -120,7 +123,7 @@ def objective_kept(
     target: Target,
     doubt: str,
     replayer: Lateness,
-    alone: Sequence[Sample] = (),
+    before: Before | None = None,
 ) -> Check:
     """The service kept its objective. Where not, whose fault that is.
 
@@ -130,7 +133,7 @@ def objective_kept(
         target: The objective.
         doubt: Why the samples do not tell who is to blame; empty where they do.
         replayer: How late it was itself.
-        alone: It of the same requests without any job; empty where there are none.
+        before: The same requests before there were jobs, where they were sent then.
     """
     name = f"{latency} within the objective"
     if not samples:
@@ -142,7 +145,7 @@ def objective_kept(
     )
     if value <= target.seconds:
         return Check(name, True, evidence)
-    found = blame(samples, target, doubt, alone)
+    found = blame(samples, target, doubt, before)
     if found.cause is Cause.UNKNOWN and replayer.busy:
         found = Finding(Cause.BUSY, f"{replayer.told()}; {found.because}")
     return Check(name, False, f"{evidence}. {_VERDICTS[found.cause]}: {found.because}", found.cause)

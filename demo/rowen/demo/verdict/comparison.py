@@ -10,7 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_DRAWS = 1000
+ACCUSED = 0.005
+"""Offline work is to blame below this. Two groups are compared, and where slow ones are rare chance is judged too low:
+together below one in twenty."""
+_DRAWS = 4000
 _ROUNDING = 1e-9
 
 
@@ -33,8 +36,12 @@ def chance(cases: Sequence[Case]) -> float:
     1 where nothing can be compared. Each busy period's part in the difference keeps its size and has its sign drawn, so
     a few busy periods, however long, are no evidence.
     """
-    parts = _parts(cases)
-    total = sum(parts)
+    return chance_of_signs(_parts(cases))
+
+
+def chance_of_signs(parts: Sequence[float]) -> float:
+    """Probability of such a sum, or a greater one, if each part had its sign by chance; 1 where it is not above 0."""
+    total, parts = sum(parts), [part for part in parts if part]
     if total <= 0:
         return 1.0
     source = random.Random(0)  # noqa: S311 - a test of chance, not a secret
@@ -60,4 +67,4 @@ def _parts(cases: Sequence[Case]) -> list[float]:
             found[case.period] += (case.above - rate) * len(rest) / count
         for case in rest:
             found[case.period] -= (case.above - rate) * len(exposed) / count
-    return [part for part in found.values() if part]
+    return list(found.values())

@@ -22,7 +22,7 @@ _IDLE_STRETCH = 2.0
 either, and where reading them takes all the time there is, each token would pay for it."""
 _ONE_ROW = Load(row_tokens=1)
 _TPOT_RESERVE = 0.03
-"""Part of the TPOT's bound that is not planned for: a request's last gap has none after it that could make up for it."""
+"""Part of the TPOT's bound that is not planned for: after a request's last gap comes none that could make up for it."""
 _DUE_PARTS = 32
 """Parts of the time for a token in which it is told when the next one is due: plans are kept for each."""
 _MOST_PLANS = 4096
