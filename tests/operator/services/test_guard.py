@@ -178,10 +178,10 @@ def test_steps_are_forgotten_after_half_a_day_at_full() -> None:
     "guard", [Guard("Reduced", NOW, 1, "Harvest", "why"), Guard("Stopped", NOW, 16, "Untested"), Guard("Full", NOW, 3)]
 )
 def test_a_restart_goes_on_where_it_was(guard: Guard) -> None:
-    stored = written(guard)
+    stored = written(guard, "Preempt")
     assert stored is not None
-    assert read_guard(HarvestGuard.from_wire(stored.to_wire()), NOW + 1) == guard
-    assert (written(Guard()), read_guard(None, NOW)) == (None, Guard())
+    assert read_guard(HarvestGuard.from_wire(stored.to_wire()), "Preempt", NOW + 1) == guard
+    assert (written(Guard(), "Preempt"), read_guard(None, "Preempt", NOW)) == (None, Guard())
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_a_restart_goes_on_where_it_was(guard: Guard) -> None:
     ],
 )
 def test_what_cannot_be_read_is_harmless(stored: dict[str, object], read: Guard) -> None:
-    guard = read_guard(HarvestGuard.from_wire({"since": "2099-01-01T00:00:00Z", **stored}), NOW)
+    guard = read_guard(HarvestGuard.from_wire({"since": "2099-01-01T00:00:00Z", **stored}), "Preempt", NOW)
     assert guard == read
-    assert written(guard) is not None
+    assert written(guard, "Preempt") is not None
 
 
 def test_levels_of_other_versions() -> None:

@@ -230,6 +230,7 @@ def test_a_step_is_told_once_in_the_status_a_condition_and_an_event() -> None:
     assert "Harvest" not in "".join(note.reason for note in decide(noted, NOW - 720).notes)
     harmed = after(noted, *HARM, now=NOW - 720)
     guard = {"level": "Reduced", "since": rfc3339(NOW), "steps": 1, "cause": "Harvest", "message": why(NOW)}
+    guard["mode"] = "Preempt"
     assert status_of(harmed)["harvestGuard"] == guard
     told = (
         f"the SLO guard allows one offline job at a time on each of the service's devices; {why(NOW)}; "
@@ -279,6 +280,19 @@ def test_harvesting_that_is_switched_off_has_no_guard() -> None:
     assert said(off, "HarvestEnabled")[1] == "Disabled"
     assert "HarvestRestored" not in {note.reason for note in decide(off, NOW).notes}
     assert status_of(service(*HARM, **stopped))["harvestGuard"]["level"] == "Stopped"
+
+
+def test_another_mode_begins_anew() -> None:
+    stopped = {"level": "Stopped", "since": rfc3339(NOW), "steps": 2}
+    changed = service(harvestGuard=stopped | {"mode": "CoServe"})
+    assert "harvestGuard" not in status_of(changed)
+    assert said(changed, "HarvestEnabled")[1] == "Harvesting"
+    assert "HarvestRestored" not in {note.reason for note in decide(changed, NOW).notes}
+    # Requests of the mode before may be among those that are seen: one window notes it, as ever.
+    assert status_of(service(*HARM, harvestGuard=stopped | {"mode": "CoServe"}))["harvestGuard"]["level"] == "Full"
+    # A release that did not tell the mode, or the same one.
+    for mode in ({}, {"mode": "Preempt"}):
+        assert status_of(service(harvestGuard=stopped | mode))["harvestGuard"]["level"] == "Stopped"
 
 
 def test_without_reports_the_guard_stays_and_nothing_is_said_of_the_objective() -> None:

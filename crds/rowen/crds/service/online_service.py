@@ -240,6 +240,8 @@ class HarvestGuard(ReadModel):
     harvesting, and is missed without offline work too. Again: blamed on it right after that."""
     message: Annotated[str, Field(max_length=1024)] = ""
     """The figures behind the last step."""
+    mode: Annotated[str, Field(max_length=63)] = ""
+    """`spec.harvest.mode` at the last step, of which this tells; with another one it begins anew. Empty: not told."""
 
 
 def harvest_level(word: object) -> HarvestLevel:

@@ -71,9 +71,12 @@ class Guard:
         return self.since + max(DWELL_SECONDS, self.wait_seconds)
 
 
-def read_guard(stored: HarvestGuard | None, now: float) -> Guard:
-    """What the status tells, as far as it can be: a time that cannot be read, or that lies ahead, is now."""
-    if stored is None:
+def read_guard(stored: HarvestGuard | None, mode: str, now: float) -> Guard:
+    """What the status tells, as far as it can be: a time that cannot be read, or that lies ahead, is now.
+
+    What was seen while the service was harvested in another mode says nothing of this one.
+    """
+    if stored is None or stored.mode not in ("", mode):
         return Guard()
     try:
         since = min(now, max(0.0, unix_seconds(stored.since)))
@@ -84,12 +87,18 @@ def read_guard(stored: HarvestGuard | None, now: float) -> Guard:
     return Guard(harvest_level(stored.level), since, steps, cause, stored.message)
 
 
-def written(guard: Guard) -> HarvestGuard | None:
+def written(guard: Guard, mode: str) -> HarvestGuard | None:
     """What the status is to tell; None: nothing."""
     if guard.since is None:
         return None
-    since = rfc3339(guard.since, "seconds")
-    return HarvestGuard(level=guard.level, since=since, steps=guard.steps, cause=guard.cause, message=guard.message)
+    return HarvestGuard(
+        level=guard.level,
+        since=rfc3339(guard.since, "seconds"),
+        steps=guard.steps,
+        cause=guard.cause,
+        message=guard.message,
+        mode=mode,
+    )
 
 
 def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared: bool = True) -> Guard:

@@ -43,7 +43,7 @@ def decide(snapshot: ServiceSnapshot, now: float) -> Decision:
     ttft = observed(snapshot.devices, snapshot.spec.slo.ttft, "ttft")
     tpot = observed(snapshot.devices, snapshot.spec.slo.tpot, "tpot")
     judged = objectives(snapshot.spec.slo, snapshot.devices)
-    before = read_guard(snapshot.status.harvest_guard, now)
+    before = read_guard(snapshot.status.harvest_guard, snapshot.spec.harvest.mode, now)
     by_type = objectives_by_type(snapshot.spec.slo, snapshot.devices)
     shared = any(len(device.tenants) > 1 for device in snapshot.devices)
     guard = guarded(before, by_type, now, shared=shared) if snapshot.spec.harvest.enabled else Guard()
@@ -55,7 +55,7 @@ def decide(snapshot: ServiceSnapshot, now: float) -> Decision:
         "Degraded": degraded(snapshot, ready_, harvest),
     }
     status = _status(snapshot, says, now)
-    figures = {"ttft": ttft, "tpot": tpot, "harvestGuard": written(guard)}
+    figures = {"ttft": ttft, "tpot": tpot, "harvestGuard": written(guard, snapshot.spec.harvest.mode)}
     status |= {name: value.to_wire() for name, value in figures.items() if value}
     return Decision(
         reason=f"{ready_.reason}: {ready_.message}",
