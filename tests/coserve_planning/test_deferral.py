@@ -89,7 +89,7 @@ def test_the_slack_is_the_bound_less_the_next_step_and_the_prompts() -> None:
 
 def test_where_somebody_is_behind_the_next_step_takes_what_it_takes() -> None:
     deferral = Deferral(taught())
-    deferral.planner.due_in = -1.0
+    deferral.planner.token_pace.due_in = -1.0
     assert longest(deferral, WAITING) == pytest.approx(0.9 - 0.0166 - 1.05 * 0.0582, abs=0.005)
 
 

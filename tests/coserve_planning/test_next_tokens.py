@@ -11,8 +11,7 @@ def begun(*names: str, at: float = 10.0, ridden: float = 0.0) -> NextTokens:
     """Requests that got their first token just now."""
     found = NextTokens()
     found.finish(at, ridden)
-    for name in names:
-        found.first(name)
+    assert found.begin((), [(name, 1) for name in names]) == []
     return found
 
 
@@ -46,7 +45,7 @@ def test_what_was_late_is_due_earlier() -> None:
 def test_who_is_most_behind_counts() -> None:
     found = begun("a")
     step(found, 10.15, a=1)
-    found.first("b")
+    found.begin((), [("b", 1)])
     assert found.due_in(10.15, 0.1) == pytest.approx(0.05)
     step(found, 10.16, a=2, b=1)
     step(found, 10.35, a=3, b=2)
@@ -65,7 +64,7 @@ def test_who_was_no_part_of_a_step_is_behind_for_it() -> None:
 def test_for_who_cannot_be_in_time_any_more_nobody_waits() -> None:
     found = begun("a")
     step(found, 13.1, a=1)
-    found.first("b")
+    found.begin((), [("b", 1)])
     assert found.due_in(13.1, 0.1) == pytest.approx(-2.9)
     assert found.due_in(13.5, 0.1) == pytest.approx(-0.3)
 
@@ -89,6 +88,16 @@ def test_a_step_that_failed_gives_no_token() -> None:
     found.begin((), [("a", 1)])
     found.finish(10.2, 0.0)
     assert found.begin(["a"], ()) == [(pytest.approx(0.2), 0.0)]
+
+
+def test_the_first_token_came_with_the_step_before() -> None:
+    found = NextTokens()
+    found.finish(10.0, 1.0)
+    found.begin((), ())
+    found.finish(11.0, 2.0)
+    found.begin((), [("a", 1)])
+    found.finish(11.5, 2.25)
+    assert found.begin(["a"], ()) == [(pytest.approx(0.5), pytest.approx(0.25))]
 
 
 def test_who_came_before_it_was_looked_at_is_none_of_its_business() -> None:

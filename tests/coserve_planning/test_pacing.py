@@ -65,5 +65,5 @@ def test_nothing_regardless_while_requests_do_not_get_what_they_were_promised() 
 
 def test_none_while_somebody_is_behind() -> None:
     pacing = taught()
-    pacing._planner.due_in = 0.01
+    pacing._planner.token_pace.due_in = 0.01
     assert pacing.tokens(DECODE) == 0

@@ -221,27 +221,27 @@ def test_what_riders_take_is_counted() -> None:
 @pytest.mark.parametrize("load", [DECODE, replace(DECODE, prefill_tokens=8, prefill_context=36)])
 def test_a_step_ends_when_the_next_token_is_due(load: Load) -> None:
     found = planner(tpot=0.05, ttft=10.0)
-    found.due_in = 0.75 * TOKEN
+    found.token_pace.due_in = 0.75 * TOKEN
     assert found.bound(load) == pytest.approx(0.75 * TOKEN if load == DECODE else 1.05 * step_seconds(load), rel=0.03)
-    found.due_in = 0.25 * TOKEN
+    found.token_pace.due_in = 0.25 * TOKEN
     assert found.bound(load) == pytest.approx(0.25 * TOKEN)
 
 
 def test_a_step_never_takes_longer_than_a_token_may() -> None:
     found = planner()
-    found.due_in = 3.0
+    found.token_pace.due_in = 3.0
     assert found.bound(DECODE) == pytest.approx(TOKEN)
 
 
 def test_when_a_token_is_due_is_rounded_down() -> None:
     found = planner()
-    found.due_in = 0.99 * TOKEN
+    found.token_pace.due_in = 0.99 * TOKEN
     assert found.bound(DECODE) == pytest.approx(31 / 32 * TOKEN)
 
 
 def test_who_waits_for_its_first_token_is_not_behind() -> None:
     found = planner()
-    found.due_in = 0.0
+    found.token_pace.due_in = 0.0
     assert found.bound(Load(0, 0, 256, 256 * 128)) == pytest.approx(0.125)
     assert found.bound(Load()) == pytest.approx(0.1)
 
@@ -250,12 +250,12 @@ def test_nothing_rides_while_somebody_is_behind() -> None:
     found = planner()
     assert found.plan(DECODE, 100, False).ride_tokens > 0
     for due_in in (0.0, -1.0, 0.01):
-        found.due_in = due_in
+        found.token_pace.due_in = due_in
         assert found.plan(DECODE, 100, False).reason == "the step alone takes all the time there is"
         assert found.plan(DECODE, 0, True).part_seconds == 0
-    found.due_in = 0.8 * TOKEN
+    found.token_pace.due_in = 0.8 * TOKEN
     some = found.plan(DECODE, 100, False).ride_tokens
-    found.due_in = math.inf
+    found.token_pace.due_in = math.inf
     assert 0 < some < found.plan(DECODE, 100, False).ride_tokens
 
 

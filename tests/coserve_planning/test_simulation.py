@@ -54,7 +54,6 @@ class Requests:
             self._count += 1
             name = str(self._count)
             self.tokens[name], self._left[name] = 1, self._draw.randint(15, 63)
-            self.followed.first(name)
         return self._count - before
 
     def step(self, now: float, ridden: float) -> list[str]:
@@ -88,7 +87,8 @@ def served(
         for found, rider_seconds in requests.followed.begin(ended, requests.tokens.items()):
             outcome.tpots.append((step, found))
             planner.observe_tpot(found, rider_seconds)
-        planner.due_in = requests.followed.due_in(now, planner.token_seconds)
+        pace = planner.token_pace
+        pace.due_in = requests.followed.due_in(now, pace.token_seconds)
         plan = planner.plan(load, 1000 if riders else 0, riders)
         ridden = riding(load, plan.ride_tokens)
         alone = step_seconds(load)

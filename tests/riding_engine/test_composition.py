@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rowen.runtime.coserve.load import Load
-from rowen.runtime.vllm.riding.composition import load_of
+from rowen.runtime.vllm.riding.composition import load_of, stepping
 
 
 def step(new: dict[str, tuple[int, int]], cached: dict[str, tuple[int, int, int]]) -> Any:
@@ -46,3 +46,18 @@ def test_a_request_that_waits_in_the_batch_counts_nothing() -> None:
     found = step({}, {"one": (9, 1, 1), "waits": (7, 0, 3)})
     del found.num_scheduled_tokens["waits"]
     assert load_of(found) == Load(decode_rows=1, decode_context=10)
+
+
+def test_who_has_tokens_and_is_in_the_step() -> None:
+    found = step(
+        {"new": (0, 4)},
+        {
+            "one": (9, 1, 1),
+            "other": (19, 1, 7),
+            "prompt": (31, 1, 0),
+            "waits": (7, 0, 3),
+            "cmpl-rowen-row-1-0": (5, 1, 2),
+        },
+    )
+    del found.num_scheduled_tokens["waits"]
+    assert list(stepping(found)) == [("one", 1), ("other", 7)]

@@ -105,11 +105,10 @@ class Planner:
         return max(self.idle_part_seconds, least_seconds)
 
     riders_wait = holds = False
-    token_seconds = 0.05
     rider_seconds = 0.0
 
     def __init__(self) -> None:
-        self.due_in = math.inf
+        self.token_pace = SimpleNamespace(due_in=math.inf, token_seconds=0.05)
         self.due: list[float] = []
         """When it was asked for a plan."""
         self.next = Plan(8, 0.0, "")
@@ -122,7 +121,7 @@ class Planner:
 
     def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
         self.asked.append((load, waiting_tokens, has_parts))
-        self.due.append(round(self.due_in, 6))
+        self.due.append(round(self.token_pace.due_in, 6))
         self.least_part_seconds = least_part_seconds
         return self.next
 
@@ -335,58 +334,38 @@ def test_an_idle_engine_answers_tasks_that_have_no_parts(engine: Engine) -> None
     assert engine.guests.answers == {guest: RESULT}
 
 
-def with_first_token(engine: Engine) -> None:
-    engine.conductor._first_tokens.arrived("request-0", engine.clock.now, 10)
-    engine.step(tokens=0)
-
-
 def test_when_the_next_token_is_due_is_known_before_each_step(engine: Engine) -> None:
-    with_first_token(engine)
-    assert engine.planner.due_in == pytest.approx(0.05)
+    engine.step(tokens=0)
     engine.clock.now += 0.001
     engine.step(0.03)
+    # Before it had one it was none of those that wait for the next.
     assert engine.planner.due == [math.inf, 0.049]
     # The rows of the next step are planned before it begins.
-    assert engine.planner.due_in == pytest.approx(0.069)
+    assert engine.planner.token_pace.due_in == pytest.approx(0.069)
 
 
 def test_what_parts_take_between_two_tokens_is_of_the_gap(engine: Engine) -> None:
+    engine.step(tokens=0)
     engine.planner.next = Plan(0, 0.015, "")
     engine.learner.phases = [Phase.BACKWARD]
-    with_first_token(engine)
-    engine.conductor.between(lambda: True)
-    assert engine.planner.due_in == pytest.approx(0.04)
     engine.step(0.03)
+    engine.conductor.between(lambda: True)
+    assert engine.planner.token_pace.due_in == pytest.approx(0.06)
+    engine.step(0.03, tokens=2)
     engine.step(decoding=0, finished=("request-0",))
-    assert engine.planner.tpots == [(0.04, 0.01)]
+    assert engine.planner.tpots == [(0.035, 0.005)]
 
 
 def test_who_has_ended_holds_nobody_back(engine: Engine) -> None:
-    with_first_token(engine)
+    engine.step(tokens=0)
     engine.step(0.2)
-    assert engine.planner.due_in == pytest.approx(-0.1)
+    assert engine.planner.token_pace.due_in == pytest.approx(-0.1)
     engine.conductor.idle(lambda: True)
     engine.clock.now += 9.0
     # It had its last token before all that.
     engine.step(decoding=0, finished=("request-0",))
-    assert engine.planner.due_in == math.inf
+    assert engine.planner.token_pace.due_in == math.inf
     assert engine.planner.tpots == [(0.2, 0.0)]
-
-
-def test_who_waits_in_the_batch_has_no_token_by_the_step(engine: Engine) -> None:
-    with_first_token(engine)
-    names = ["request-0"]
-    output: Any = SimpleNamespace(
-        total_num_scheduled_tokens=1,
-        num_scheduled_tokens={"request-1": 1},
-        scheduled_new_reqs=[],
-        scheduled_cached_reqs=SimpleNamespace(req_ids=names, num_computed_tokens=[9], num_output_tokens=[1]),
-        finished_req_ids=(),
-    )
-    engine.conductor.begin(output)
-    engine.clock.now += 0.03
-    engine.conductor.finish()
-    assert engine.planner.due_in == pytest.approx(0.02)
 
 
 def test_what_requests_wait_for_their_first_token_is_told_with_what_of_it_was_riders(engine: Engine) -> None:

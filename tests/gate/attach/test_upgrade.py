@@ -157,7 +157,8 @@ def test_memory_is_kept_through_an_upgrade_and_a_way_back(make_rig, grown_librar
         assert tenant.ask("lost") + other.ask("lost") == 2
     rig.serve().renew(rig.device.counts().now + 3600)
     until(lambda: sum(member.held for member in rig.device.loans.status().members) == 12, "and to the one after it")
-    assert {known.pid for known in rig.device.loans.borrowers.values()} == {each.process.pid for each in holds}
+    pids = {each.process.pid for each in holds}
+    until(lambda: {known.pid for known in rig.device.loans.borrowers.values()} == pids, "which knows whose it is")
     assert engine.ask("sum", 0, 5) == 35
     assert rig.device.loans.status().free == 0
     assert rig.device.counts().backstops == 0

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _LOST_TOKENS = 32
-"""A request that is further behind than so many tokens is late whatever rides: riders do not wait for it."""
+"""A request that is further behind than so many tokens is late whatever rides: nobody waits for it."""
 
 
 @dataclass(slots=True)
@@ -30,22 +30,22 @@ class NextTokens:
         self._last = 0.0
         self._ridden = 0.0
 
-    def first(self, name: str) -> None:
-        """The step that has ended gave a request its first token."""
-        self._running[name] = _Running(self._last, self._ridden)
-
     def begin(self, ended: Iterable[str], stepping: Iterable[tuple[str, int]]) -> list[tuple[float, float]]:
-        """A step begins: who has ended since, and who gets a token by it, with how many they have.
+        """A step begins: who has ended since, and who gets one more token by it, with how many they have.
 
-        Returns the TPOT of each that ended, and how much of it riders took.
+        Who has one now had it from the step before. Returns the TPOT of each that ended, and how much of it riders
+        took.
         """
         found = [self._tpot(each) for name in ended if (each := self._running.pop(name, None)) and each.tokens > 1]
         self._stepping = []
         for name, tokens in stepping:
             each = self._running.get(name)
-            if each is not None:
-                each.tokens = tokens
-                self._stepping.append(each)
+            if each is None:
+                if tokens != 1:
+                    continue
+                each = self._running[name] = _Running(self._last, self._ridden)
+            each.tokens = tokens
+            self._stepping.append(each)
         return found
 
     def finish(self, now: float, ridden: float) -> None:

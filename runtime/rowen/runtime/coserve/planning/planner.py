@@ -1,6 +1,5 @@
 """How much rides in the next step, and how long parts may run after it."""
 
-import math
 from dataclasses import dataclass
 
 from rowen.crds.ride.terms import RideTerms
@@ -8,6 +7,7 @@ from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.margin import Margin
 from rowen.runtime.coserve.planning.predictor import Predictor
 from rowen.runtime.coserve.planning.search import most_tokens
+from rowen.runtime.coserve.planning.token_pace import TokenPace
 
 _PREFILL_PART = 8
 """A step with a prefill that ends within this part of the TTFT's bound has room for riders; longer ones have none."""
@@ -21,10 +21,6 @@ _IDLE_STRETCH = 2.0
 """Without requests a step or part may take so many times what one with a single token takes: weights are read for
 either, and where reading them takes all the time there is, each token would pay for it."""
 _ONE_ROW = Load(row_tokens=1)
-_TPOT_RESERVE = 0.03
-"""Part of the TPOT's bound that is not planned for: after a request's last gap comes none that could make up for it."""
-_DUE_PARTS = 32
-"""Parts of the time for a token in which it is told when the next one is due: plans are kept for each."""
 _MOST_PLANS = 4096
 _MOST_TOKENS = 1024
 PATIENCE_STEPS = 16
@@ -54,13 +50,13 @@ class Planner:
 
     `s = argmax {s : f(c, s) <= SLO}` (FlexLLM, section 6.2) in steps that a window rides in. Parts run one after the
     other with steps on one thread, so LLMStation's Eq. 1 comes down to `N_p * l_p <= SLO_d - l_d0`. Where both wait
-    they take turns. The SLO is the terms' bound times a margin that feedback keeps (`Margin`); where the TPOT of a
-    running request is above it so far, steps are shorter until it is not.
+    they take turns. The SLO is the terms' bound times a margin that feedback keeps (`Margin`), the TPOT's for each
+    request by itself (`TokenPace`).
     """
 
     def __init__(self, terms: RideTerms, predictor: Predictor) -> None:
         self.predictor = predictor
-        self._ttft, self._tpot = Margin(terms.ttft), Margin(terms.tpot)
+        self._ttft, self.token_pace = Margin(terms.ttft), TokenPace(terms.tpot)
         self._ttft_seconds = terms.ttft.seconds
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._version = -1
@@ -68,8 +64,6 @@ class Planner:
         self._dry = 0
         self.rider_seconds = 0.0
         """What riders have made requests wait for so far, all together."""
-        self.due_in = math.inf
-        """Seconds in which a running request needs its next token (`NextTokens`); whoever follows them keeps it."""
         self.riders_wait = False
         """Whether, when it was asked last, a window or a part waited."""
         self.holds = False
@@ -88,7 +82,7 @@ class Planner:
             self._version = self.predictor.version
         turn = self._parts_turn = has_parts and (not waiting_tokens or not self._parts_turn)
         key = (
-            self._due_parts() if load.decode_rows else 0,
+            self.token_pace.parts if load.decode_rows else 0,
             load.decode_rows,
             load.decode_context >> 9,
             load.prefill_tokens,
@@ -116,12 +110,7 @@ class Planner:
             seconds = self._ttft.seconds / _WAIT_PART
         else:
             return self.idle_seconds(self.predictor.seconds(_ONE_ROW))
-        return min(seconds, self._due_parts() / _DUE_PARTS * self.token_seconds) if load.decode_rows else seconds
-
-    @property
-    def token_seconds(self) -> float:
-        """So long may a request wait for each token, on average, for all that is planned."""
-        return self._tpot.seconds * (1 - _TPOT_RESERVE)
+        return min(seconds, self.token_pace.step_seconds) if load.decode_rows else seconds
 
     def observe(self, load: Load, seconds: float) -> None:
         """A step was measured, with what rode in it."""
@@ -136,20 +125,20 @@ class Planner:
 
     def observe_tpot(self, seconds: float, rider_seconds: float) -> None:
         """What a request that has ended waited for each token, and how much of it was riders' doing."""
-        before = self._tpot.value
-        self._tpot.observe(seconds, rider_seconds)
-        self._moved(before, self._tpot.value)
+        if self.token_pace.observe(seconds, rider_seconds):
+            self._plans.clear()
 
     def observe_first_token(self, seconds: float, rider_seconds: float) -> None:
         """What a request waited for its first token, and how much of it was riders' doing."""
         before = self._ttft.value
         self._ttft.observe(seconds, rider_seconds)
-        self._moved(before, self._ttft.value)
+        if before != self._ttft.value:
+            self._plans.clear()
 
     @property
     def kept(self) -> bool:
         """Requests get what they were promised."""
-        return self._tpot.kept and self._ttft.kept
+        return self.token_pace.kept and self._ttft.kept
 
     @property
     def idle_part_seconds(self) -> float:
@@ -172,13 +161,6 @@ class Planner:
     def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
         """How large a part ends in time, 1 at least; `token_context` is what each of its tokens attends to."""
         return self.predictor.part_tokens(phase, seconds, token_context)
-
-    def _due_parts(self) -> int:
-        return max(0, int(_DUE_PARTS * min(1.0, self.due_in / self.token_seconds)))
-
-    def _moved(self, before: float, after: float) -> None:
-        if before != after:
-            self._plans.clear()
 
     def _decided(self, load: Load, parts_turn: bool) -> Plan:
         bound = self.bound(load)

@@ -1,5 +1,6 @@
 """What a step of vLLM's is made of."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rowen.runtime.coserve.load import Load
@@ -40,6 +41,14 @@ def load_of(output: "SchedulerOutput") -> Load:
         row_tokens=row_tokens,
         row_context=row_context,
     )
+
+
+def stepping(output: "SchedulerOutput") -> Iterator[tuple[str, int]]:
+    """The service's own requests that are in the step and have tokens, with how many they have."""
+    cached, counts = output.scheduled_cached_reqs, output.num_scheduled_tokens
+    for name, generated in zip(cached.req_ids, cached.num_output_tokens, strict=True):
+        if generated > 0 and name in counts and not is_row(name):
+            yield name, generated
 
 
 def _context(computed: int, tokens: int) -> int:

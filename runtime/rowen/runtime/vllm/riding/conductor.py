@@ -20,7 +20,7 @@ from rowen.runtime.coserve.task import Result, TaskUnsuitable
 from rowen.runtime.coserve.training.files import ModelFilesChanged
 from rowen.runtime.log import get_logger
 from rowen.runtime.vllm.riding.boarded import Boarded
-from rowen.runtime.vllm.riding.composition import load_of
+from rowen.runtime.vllm.riding.composition import load_of, stepping
 from rowen.runtime.vllm.riding.first_tokens import FirstTokens, waited_seconds
 from rowen.runtime.vllm.riding.tally import Tally
 from rowen.runtime.vllm.riding.waker import Waker
@@ -170,15 +170,14 @@ class Conductor:
     def _follow(self, output: "SchedulerOutput") -> None:
         """Who has ended, and who gets a token."""
         self._first_tokens.begin(output)
-        cached, counts = output.scheduled_cached_reqs, output.num_scheduled_tokens
-        running = zip(cached.req_ids, cached.num_output_tokens, strict=True)
-        ended = self._next_tokens.begin(output.finished_req_ids, (each for each in running if each[0] in counts))
-        for seconds, rider_seconds in ended:
+        for seconds, rider_seconds in self._next_tokens.begin(output.finished_req_ids, stepping(output)):
             self._planner.observe_tpot(seconds, rider_seconds)
         self._look()
 
     def _look(self) -> None:
-        self._planner.due_in = self._next_tokens.due_in(self._clock(), self._planner.token_seconds)
+        """When the next token is due."""
+        pace = self._planner.token_pace
+        pace.due_in = self._next_tokens.due_in(self._clock(), pace.token_seconds)
 
     def _arm(self, learner: Learner, most_tokens: int, load: Load) -> Load:
         self._check_files()
@@ -200,9 +199,8 @@ class Conductor:
         if tokens is not None:
             self._observe(load, step, now)
         self._next_tokens.finish(now, self._planner.rider_seconds)
-        for name, (waited, ridden) in self._first_tokens.finish(now).items():
+        for waited, ridden in self._first_tokens.finish(now):
             self._planner.observe_first_token(waited, ridden)
-            self._next_tokens.first(name)
         self._look()
         self._deliver()
         self._tell(now)

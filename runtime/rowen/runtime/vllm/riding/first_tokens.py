@@ -34,7 +34,7 @@ class FirstTokens:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Arrival] = {}
-        self._next: dict[str, Arrival] = {}
+        self._next: list[Arrival] = []
         self._stretches: deque[tuple[float, float]] = deque(maxlen=_MOST_STRETCHES)
 
     def arrived(self, name: str, at: float, prompt_tokens: int) -> None:
@@ -46,7 +46,7 @@ class FirstTokens:
         """A step begins; the requests whose prompt it ends have their first token after it."""
         for name in output.finished_req_ids:
             self._waiting.pop(name, None)
-        self._next = {}
+        self._next = []
         if not self._waiting:
             return
         cached = output.scheduled_cached_reqs
@@ -55,16 +55,16 @@ class FirstTokens:
         for name, tokens in output.num_scheduled_tokens.items():
             arrival = self._waiting.get(name)
             if arrival is not None and computed.get(name, 0) + tokens >= arrival.prompt_tokens:
-                self._next[name] = self._waiting.pop(name)
+                self._next.append(self._waiting.pop(name))
 
     def ridden(self, begun: float, ended: float) -> None:
         """So long the engine worked for riders."""
         self._stretches.append((begun, ended))
 
-    def finish(self, now: float) -> dict[str, tuple[float, float]]:
-        """The step has ended: by request what it waited for its first token, and how much of that for riders."""
-        found = {name: (now - each.at, self._ridden_since(each.at)) for name, each in self._next.items()}
-        self._next = {}
+    def finish(self, now: float) -> list[tuple[float, float]]:
+        """The step has ended: what each waited for its first token, and how much of that for riders."""
+        found = [(now - arrival.at, self._ridden_since(arrival.at)) for arrival in self._next]
+        self._next = []
         return found
 
     def _ridden_since(self, begun: float) -> float:
