@@ -13,7 +13,7 @@ class _Running:
     first_at: float
     ridden: float
     """Seconds that riders had taken by then."""
-    tokens: int = 1
+    tokens: int
     """That it has."""
 
 
@@ -43,7 +43,7 @@ class NextTokens:
             if each is None:
                 if tokens != 1:
                     continue
-                each = self._running[name] = _Running(self._last, self._ridden)
+                each = self._running[name] = _Running(self._last, self._ridden, tokens)
             each.tokens = tokens
             self._stepping.append(each)
         return found
