@@ -100,6 +100,13 @@ def test_the_first_token_came_with_the_step_before() -> None:
     assert found.begin(["a"], ()) == [(pytest.approx(0.5), pytest.approx(0.25))]
 
 
+def test_a_step_that_computed_again_what_was_lost_gives_no_token() -> None:
+    found = begun("a")
+    step(found, 10.1, a=1)
+    step(found, 10.2, a=1)
+    assert found.begin(["a"], ()) == [(pytest.approx(0.2), 0.0)]
+
+
 def test_who_came_before_it_was_looked_at_is_none_of_its_business() -> None:
     found = NextTokens()
     step(found, 10.0, a=5)

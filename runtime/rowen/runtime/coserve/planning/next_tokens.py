@@ -53,7 +53,6 @@ class NextTokens:
         self._last, self._ridden = now, ridden
         for each in self._stepping:
             each.tokens += 1
-        self._stepping = []
 
     def due_in(self, now: float, token_seconds: float) -> float:
         """Seconds until somebody is behind `token_seconds` for each token; below 0: somebody is, infinite: nobody."""
