@@ -27,6 +27,10 @@ def test_a_prompt_attends_to_itself_and_to_what_was_there() -> None:
     assert load_of(step({"one": (16, 2)}, {})) == Load(prefill_tokens=2, prefill_context=17 + 18)
 
 
+def test_a_prompt_of_one_token_is_a_prompt() -> None:
+    assert load_of(step({"one": (0, 1)}, {})) == Load(prefill_tokens=1, prefill_context=1)
+
+
 def test_who_has_tokens_and_gets_one_more_decodes() -> None:
     found = load_of(step({}, {"one": (9, 1, 1), "other": (19, 1, 7)}))
     assert found == Load(decode_rows=2, decode_context=10 + 20)
