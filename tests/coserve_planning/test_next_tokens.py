@@ -61,12 +61,12 @@ def test_who_was_no_part_of_a_step_is_behind_for_it() -> None:
     assert found.due_in(10.1, 0.1) == pytest.approx(0.0)
 
 
-def test_for_who_cannot_be_in_time_any_more_nobody_waits() -> None:
+def test_for_who_was_not_computed_for_long_nobody_waits() -> None:
     found = begun("a")
-    step(found, 13.1, a=1)
+    step(found, 112.0, a=1)
     found.begin((), [("b", 1)])
-    assert found.due_in(13.39, 0.1) == pytest.approx(-3.19)
-    assert found.due_in(13.41, 0.1) == pytest.approx(-0.21)
+    assert found.due_in(112.59, 0.1) == pytest.approx(-102.39)
+    assert found.due_in(112.61, 0.1) == pytest.approx(-0.51)
 
 
 def test_who_has_ended_had_its_tpot_and_riders_their_part_of_it() -> None:

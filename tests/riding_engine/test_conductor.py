@@ -453,6 +453,24 @@ def test_requests_are_not_kept_once_nobody_watches(engine: Engine) -> None:
     assert not engine.conductor._first_tokens._waiting
 
 
+def test_rows_are_not_held_by_what_was_due_when_nobody_watches_any_more(engine: Engine) -> None:
+    engine.step(tokens=0)
+    engine.step(0.2)
+    assert engine.planner.token_pace.due_in < 0
+    engine.conductor.close()
+    assert engine.planner.token_pace.due_in == math.inf
+
+
+def test_what_fails_twice_holds_no_rows_either(engine: Engine) -> None:
+    engine.step(tokens=0)
+    engine.step(0.2)
+    never: Any = None
+    engine.conductor.arrived("request-1", never, 10)
+    assert engine.planner.token_pace.due_in < 0
+    engine.conductor.arrived("request-1", never, 10)
+    assert engine.planner.token_pace.due_in == math.inf
+
+
 def test_an_engine_that_ends_lets_its_guests_go(engine: Engine) -> None:
     engine.conductor.close()
     assert engine.guests.closed

@@ -134,7 +134,7 @@ def test_report_and_picture_are_written(tmp_path):
 
 
 def some(count, late):
-    return [outcome(START + 2 * at, seconds=1.0, ttft=0.9 if at < late else 0.05) for at in range(count)]
+    return [outcome(START + 6 * at, seconds=1.0, ttft=0.9 if at < late else 0.05) for at in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_requests_of_before_that_are_others_are_not_compared():
 
 
 def test_a_replayer_that_had_no_time_before_leaves_it_open():
-    alone = [replace(one, lateness=0.2) for one in some(300, 0)]
-    check = check_of(replace(riding(), outcomes=some(300, 60), alone=alone, expected_requests=300), LATE)
+    alone = [replace(one, lateness=0.2) for one in some(300, 20)]
+    check = check_of(replace(riding(), outcomes=some(300, 20), alone=alone, expected_requests=300), LATE)
     assert check.cause is Cause.BUSY
     assert "before there were jobs the replayer sent its requests 200.0 ms (p50)" in check.evidence
 

@@ -251,7 +251,7 @@ def test_where_jobs_rode_and_the_others_are_fast_the_service_is_not_to_blame():
 
 def before(alone, jobs, *, busy=False):
     sent = 200.0 if busy else 1.0
-    pairs = [Pair(one, other) for one, other in zip(jobs, alone, strict=True)]
+    pairs = [Pair(6.0 * number, *pair) for number, pair in enumerate(zip(jobs, alone, strict=True))]
     return Before(pairs, 0, Lateness(sent, sent, 1.0))
 
 

@@ -197,11 +197,13 @@ def _before(
     if len(run.alone) != len(every):
         return None
     alone = zip(run.alone, exposures(run.alone, ()), strict=True)
-    both = [
-        (one, other) for one, other in zip(every, alone, strict=True) if one[0].error is None and other[0].error is None
+    both = [pair for pair in zip(every, alone, strict=True) if all(outcome.error is None for outcome, _ in pair)]
+    pairs = [
+        Pair(one[0].arrival, jobs, before)
+        for one, other in both
+        # Of a request of one token there is no time per token, either time.
+        for jobs, before in zip(samples([one]), samples([other]), strict=True)
     ]
-    jobs, before = (samples([pair[side] for pair in both]) for side in (0, 1))
-    pairs = [Pair(one, other) for one, other in zip(jobs, before, strict=True)]
     return Before(pairs, sum(outcome.error is not None for outcome in run.alone), lateness(run.alone))
 
 

@@ -13,8 +13,6 @@ from rowen.demo.verdict.statistics import percentile
 
 # What stops may take of an objective before they are to blame, whatever else is slow: the bar of benchmarks/.
 _MATERIAL = 0.05
-# Requests below which a group is not compared, whatever the percentile.
-_FEWEST = 20
 # The slow requests lie among the exposed ones by chance less often than this; above it nothing is suspected.
 _CHANCE = 0.05
 _MET = "sent before offline work stood still"
@@ -51,7 +49,7 @@ def blame(samples: Sequence[Sample], target: Target, doubt: str = "", before: Be
             Cause.UNKNOWN,
             f"the replayer's own loop was late; without what that may have taken it is {milliseconds(prompt)}",
         )
-    compares = before is not None and len(before.pairs) >= _least(target)
+    compares = before is not None and len(before.pairs) >= target.fewest
     if doubt and not compares:
         return Finding(Cause.UNKNOWN, doubt)
     unstopped = without(lambda sample: sample.stop)
@@ -101,7 +99,7 @@ def _apart(samples: Sequence[Sample], target: Target) -> Finding:
     split = _Split.of(samples, target, _touched)
     told = f"above it were {split.told(_RODE if rode else _MET)}"
     others = [sample.served - sample.way for sample in samples if not _touched(sample)]
-    if len(others) < _least(target):
+    if len(others) < target.fewest:
         return Finding(Cause.UNKNOWN, f"{told}: too few of those to compare with")
     if percentile(others, target.percentile) <= target.seconds:
         return Finding(Cause.UNKNOWN, f"{told}: too few to tell")
@@ -156,8 +154,3 @@ class _Split:
 
 def _above(sample: Sample, target: Target) -> bool:
     return sample.served > target.seconds
-
-
-def _least(target: Target) -> int:
-    """Requests without which a percentile is the word of a few."""
-    return max(_FEWEST, math.ceil(100 / (100 - target.percentile)))

@@ -1,9 +1,13 @@
 """The service's latency objective, as its OnlineService states it."""
 
+import math
 from dataclasses import dataclass
 
 from rowen.crds.base import duration_seconds
 from rowen.crds.service.online_service import LatencyTarget, Slo
+
+# Requests below which a group is not compared, whatever the percentile.
+_FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,11 @@ class Target:
     def from_spec(cls, spec: LatencyTarget) -> "Target":
         """The target that a spec names."""
         return cls(spec.percentile, duration_seconds(spec.target))
+
+    @property
+    def fewest(self) -> int:
+        """Requests without which the percentile is the word of a few."""
+        return max(_FEWEST, math.ceil(100 / (100 - self.percentile)))
 
 
 @dataclass(frozen=True)

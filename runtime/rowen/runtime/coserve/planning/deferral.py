@@ -40,7 +40,7 @@ class Outlook:
     """What is known of riders and of times, seconds each."""
 
     riding: bool
-    """Something of fine-tuning waits for its turn."""
+    """Something of fine-tuning waits for its turn, and the next step has time for it."""
     kept: bool
     """Requests get what they were promised."""
     step: float
@@ -86,11 +86,11 @@ class Deferral:
         """Before each step for which prompts wait."""
         planner = self.planner
         together = replace(waiting.load, prefill_tokens=waiting.tokens, prefill_context=waiting.context)
+        step = planner.bound(waiting.load)
         outlook = Outlook(
-            riding=planner.riders_wait,
+            riding=planner.riders_wait and step > planner.predictor.seconds(waiting.load),
             kept=planner.kept,
-            # Somebody may be behind, so that no rider has time: the step takes what it takes all the same.
-            step=max(planner.bound(waiting.load), planner.predictor.seconds(waiting.load)),
+            step=step,
             prefill=planner.prefill_seconds(together),
             bound=planner.first_token_seconds,
         )

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_LOST_TOKENS = 32
-"""A request that is further behind than so many tokens is late whatever rides: nobody waits for it."""
+_LOST_TOKENS = 1024
+"""A request that is further behind than so many tokens was not computed for a minute or so: nobody waits for it."""
 
 
 @dataclass(slots=True)

@@ -5,8 +5,9 @@ import math
 from rowen.crds.ride.terms import LatencyBound
 from rowen.runtime.coserve.planning.margin import Margin
 
-_RESERVE = 0.03
-"""Part of the bound that is not planned for: after a request's last gap comes none that could make up for it."""
+_RESERVE = 0.1
+"""Part of the bound that is not planned for: for what the engine does not see of a token's way to the client, and since
+after a request's last gap comes none that could make up for it. Riders fill the rest, so each TPOT is near to it."""
 _PARTS = 32
 """Of the time for a token: so exactly it is planned when the next one is due, and decisions are kept for each."""
 

@@ -124,7 +124,7 @@ class Conductor:
     def close(self) -> None:
         """The engine ends."""
         self.end("the engine ends")
-        self._watching = False
+        self._stop_watching()
         if self._guests is not None:
             self._guests.close()
             self._guests = None
@@ -139,9 +139,15 @@ class Conductor:
             log.error("nothing rides in this engine any more; it serves on", reason=str(error))
             self.end(str(error))
         except Exception as error:
-            self._watching = self._ended is None
+            if self._ended is not None:
+                self._stop_watching()
             log.exception("nothing rides in this engine any more; it serves on")
             self.end(f"riding failed in the engine: {type(error).__name__}")
+
+    def _stop_watching(self) -> None:
+        self._watching = False
+        # Rows are planned without it.
+        self._planner.token_pace.due_in = math.inf
 
     def _arrived(self, request: str, wall_seconds: float, prompt_tokens: int) -> None:
         self._first_tokens.arrived(request, self._clock() - waited_seconds(wall_seconds), prompt_tokens)
