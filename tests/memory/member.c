@@ -160,6 +160,7 @@ static void obey(const char *command, const uint32_t *values, uint32_t count) {
     else if (!strcmp(command, "park")) park();
     else if (!strcmp(command, "go")) go_on();
     else if (!strcmp(command, "storm")) start_storm(values[0]), puts("0");
+    else if (!strcmp(command, "losses")) printf("%lu\n", atomic_load(&losses));
     else if (!strcmp(command, "calm")) end_storm();
     else abort();
 }

@@ -72,7 +72,7 @@ class WayForward:
             return [self._whole(begin, end, first, most_tokens // each)]
         step = StepAhead(passed, min(end, passed + most_tokens), first, first + 1)
         more = (most_tokens - max(step.end - passed, LAYER_TOKENS)) // each
-        if step.end < end or not more or step.end_layer == self._layers:
+        if step.end < end or more <= 0 or step.end_layer == self._layers:
             return [step]
         return [step, self._whole(begin, end, first + 1, more)]
 
