@@ -101,7 +101,7 @@ e2e: images ## End-to-end tests on the cluster
 
 # The short ones first: what is wrong shows early. QUICK=1 for a look at each.
 BENCHMARKS := placement lemix activation_memory predictor preempt reclaim headroom prediction riding_exact window jobs slo_sweep \
-  harvest_memory spatial coserve_batch controlplane node_model coserve interference fleet
+  deferral harvest_memory spatial coserve_batch controlplane node_model coserve interference fleet
 # Those that draw what they have measured.
 PICTURED := activation_memory coserve coserve_batch slo_sweep spatial
 MACHINE ?= $(shell nproc)core-vm

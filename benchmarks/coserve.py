@@ -23,7 +23,8 @@ the speed of the server alone, which the bounds go by, too: 10 times its TTFT, 3
 `finetune_vs_separate` is the least over the loads of Rowen's fine-tuning over that of the best division at equal
 attainment (`coserving/result.py`), `slo_attainment` the least over the loads of the part of requests within both
 bounds, `peak_fraction` fine-tuning at the highest load over that without requests. `roofline_` is what the core's
-arithmetic allows at most beside the requests (`coserving/roofline.py`), `of_roofline_` how much of it Rowen's arm was.
+arithmetic allows at most beside the requests, `left_` what a job alone would learn in the time that the engine's own
+steps leave (`coserving/roofline.py`), `of_roofline_` and `of_left_` how much of them Rowen's arm was.
 
 `repeats` has the raw values. `--quick` takes some 8 minutes, all of it some 40. `--picture` draws it.
 """
@@ -40,11 +41,12 @@ from pathlib import Path
 from typing import Any
 
 from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.measuring import Alone, alone, iteration_seconds, measure, warm_up
+from coserving.load import Size
+from coserving.measuring import SIZE, Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
 from coserving.picture import draw
 from coserving.result import Bounds, Run, arm_figures, main_figures, points
-from coserving.roofline import peak_operations, roofline_figures
+from coserving.roofline import left_figures, peak_operations, roofline_figures
 from reporting.bars import Bars
 from reporting.command import run_command
 from reporting.report import report
@@ -92,8 +94,10 @@ class Measured:
 
 
 @contextlib.contextmanager
-def node_of(tuners: tuple[str, ...], *, spatial: bool = False) -> Iterator[tuple[CoservingNode, Alone]]:
-    """Servers and jobs, ready; Rowen's server goes by bounds from the speed of the plain one.
+def node_of(
+    tuners: tuple[str, ...], *, spatial: bool = False, size: Size = SIZE
+) -> Iterator[tuple[CoservingNode, Alone]]:
+    """Servers and jobs, ready; Rowen's server goes by bounds from the speed of the plain one, with such requests.
 
     `spatial`: it leaves a share of the device to a job of another model, in the place of riders.
     """
@@ -107,7 +111,7 @@ def node_of(tuners: tuple[str, ...], *, spatial: bool = False) -> Iterator[tuple
             node.start_tuner(tuner)
         node.start_server("plain")
         node.wait_ready(_READY_SECONDS)
-        speed = alone(node, "plain", 16)
+        speed = alone(node, "plain", 16, size)
         node.start_server("rowen", spatial_terms_of(speed.bounds) if spatial else terms_of(speed.bounds))
         for tuner in set(tuners) - set(ALONE_TUNERS):
             node.start_tuner(tuner)
@@ -116,11 +120,11 @@ def node_of(tuners: tuple[str, ...], *, spatial: bool = False) -> Iterator[tuple
         yield node, speed
 
 
-def restart_rowen(node: CoservingNode, bounds: Bounds) -> None:
-    """Starts Rowen's server anew, with other bounds, and the job that rides in it."""
+def restart_rowen(node: CoservingNode, terms: RideTerms) -> None:
+    """Starts Rowen's server anew, on other terms, and the job that rides in it."""
     for name in ("rider", "rowen"):
         node.processes.end(name)
-    node.start_server("rowen", terms_of(bounds))
+    node.start_server("rowen", terms)
     node.start_tuner("rider")
     node.wait_ready(_READY_SECONDS)
     warm_up(node, "rowen", 8)
@@ -171,6 +175,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         **main_figures(found.runs, bounds, found.no_load_speed),
         "solo_tokens_per_second": (found.solo_speed, "tokens/s"),
         **roofline_figures(found.runs, found.peak),
+        **left_figures(found.runs, found.solo_speed),
         "ttft_bound": (bounds.ttft * 1000, "ms"),
         "tpot_bound": (bounds.tpot * 1000, "ms"),
         "steps_between_chunks": (found.chunk_every, "steps"),

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from coserve import PERCENTILE, keep_off_the_device, node_of, restart_rowen
+from coserve import PERCENTILE, keep_off_the_device, node_of, restart_rowen, terms_of
 from coserving.arms import Arm, arms_of, steps_between_chunks
 from coserving.measuring import Alone, iteration_seconds, measure
 from coserving.node import TUNERS, CoservingNode
@@ -87,7 +87,7 @@ def _chunked(chunk_seconds: float, speed: Alone, target: Target) -> Arm:
 
 
 def _rowen(node: CoservingNode, target: Target, once: Any, arm: Arm) -> Run:
-    restart_rowen(node, target.bounds)
+    restart_rowen(node, terms_of(target.bounds))
     # What rides learns how long the engine's steps take, so it is not measured cold.
     once("rowen", arm)
     run: Run = once("rowen", arm)

@@ -96,6 +96,7 @@ class Metrics:
         self._step_seconds = self._counter("rowen_step_seconds_total", device)
         self._riding_steps = self._counter("rowen_riding_steps_total", device)
         self._riding_seconds = self._counter("rowen_riding_seconds_total", device)
+        self._added_seconds = self._counter("rowen_riding_added_seconds_total", device)
         self._step_tokens = self._counter("rowen_step_tokens_total", (*device, "kind"))
         self._ride_tokens = self._counter("rowen_ride_tokens_total", (*device, "kind"))
         self._gauge("rowen_ride_seats", device, 8)
@@ -124,6 +125,7 @@ class Metrics:
         self._step_seconds.labels("node-1", "cpu1").inc(0.5)
         self._riding_steps.labels("node-1", "cpu1").inc(12)
         self._riding_seconds.labels("node-1", "cpu1").inc(0.2)
+        self._added_seconds.labels("node-1", "cpu1").inc(0.1)
         for kind, tokens in (("decode", 60), ("prefill", 300)):
             self._step_tokens.labels("node-1", "cpu1", kind).inc(tokens)
         for kind, tokens in (("forward", 200), ("solo", 100), ("backward", 300), ("rows", 50)):

@@ -6,6 +6,7 @@ from rig.processes import with_plugin
 from rig.served_device import ServedDevice
 
 from rowen.crds.names import ENGINE_RIDE_SOCKET_ENV, RIDE_SOCKET_ENV
+from rowen.crds.ride.messages import StepSums
 from rowen.node_agent.devices.counts import DeviceCounts
 from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
 
@@ -57,6 +58,12 @@ class RidingDevice:
         """Why nothing rides in the engine any more."""
         view = self._door.engine(_DEVICE)
         return view.ended if view is not None else "the engine takes no riders in"
+
+    @property
+    def sums(self) -> StepSums | None:
+        """What the engine's steps were made of so far, as it has told; None: it takes no riders in."""
+        view = self._door.engine(_DEVICE)
+        return view.sums if view is not None else None
 
     def close(self) -> None:
         """Stops serving, once servers and jobs have ended."""

@@ -47,36 +47,45 @@ class Alone:
         return Bounds(self.ttft_factor * self.ttft, self.tpot_factor * self.tpot)
 
 
-def warm_up(node: CoservingNode, server: str, requests: int) -> list[Outcome]:
+def warm_up(node: CoservingNode, server: str, requests: int, size: Size = SIZE) -> list[Outcome]:
     """One request after another, of which the last half count."""
-    prompts = poisson(100.0, requests / 50.0, SIZE, seed=1)[:requests]
+    prompts = poisson(100.0, requests / 50.0, size, seed=1)[:requests]
     found: list[Outcome] = []
     for number in range(len(prompts)):
-        found += replayed(node.url(server), [Request(0.0, prompts[number].prompt, SIZE.output)], 0.0)
+        found += replayed(node.url(server), [Request(0.0, prompts[number].prompt, size.output)], 0.0)
     return found[len(found) // 2 :]
 
 
-def alone(node: CoservingNode, server: str, requests: int) -> Alone:
+def alone(node: CoservingNode, server: str, requests: int, size: Size = SIZE) -> Alone:
     """The server's speed. Raises `RuntimeError` where it answers nothing."""
-    outcomes = warm_up(node, server, requests)
+    outcomes = warm_up(node, server, requests, size)
     times = {metric: values_of(outcomes, metric) for metric in ("ttft", "tpot")}
     if not all(times.values()) or max(map(max, times.values())) == float("inf"):
         raise RuntimeError(f"{server} fails: {[outcome.error for outcome in outcomes if outcome.error]}")
-    return Alone(median(times["ttft"]), median(times["tpot"]))
+    return Alone(median(times["ttft"]), median(times["tpot"]), size.output)
 
 
-def measure(node: CoservingNode, name: str, arm: Arm, load: float, rate: float, block: int, seconds: float) -> Run:
+def measure(
+    node: CoservingNode, name: str, arm: Arm, load: float, rate: float, block: int, seconds: float, size: Size = SIZE
+) -> Run:
     """Sets an arm up, lets it settle, and replays requests of the rate. Raises `OSError` as `Arm.arranged` does."""
-    requests: Sequence[Request] = poisson(rate, seconds, SIZE, block) if rate else ()
+    requests: Sequence[Request] = poisson(rate, seconds, size, block) if rate else ()
     with arm.arranged(node):
         time.sleep(_SETTLE_SECONDS)
-        start = time.monotonic()
+        start, before = time.monotonic(), _online_seconds(node)
         outcomes = replayed(node.url(arm.server), requests, seconds)
-        end = time.monotonic()
+        end, after = time.monotonic(), _online_seconds(node)
         if arm.tuner is not None and not requests:
             _await_report(node, arm.tuner, end)
     tokens = 0.0 if arm.tuner is None else tokens_between(node.reports(arm.tuner), start, end)
-    return Run(name, load, rate, block, end - start, tokens, tuple(outcomes))
+    online = after - before if arm.tuner == "rider" else None
+    return Run(name, load, rate, block, end - start, tokens, tuple(outcomes), online)
+
+
+def _online_seconds(node: CoservingNode) -> float:
+    """What Rowen's server has worked for requests, as it has told: it does each second, and whenever it is idle."""
+    sums = node.device.sums
+    return 0.0 if sums is None else sums.seconds - sums.added_seconds
 
 
 def iteration_seconds(node: CoservingNode, tuner: str, iterations: int) -> float:

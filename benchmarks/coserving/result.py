@@ -46,6 +46,8 @@ class Run:
     tokens: float
     """Of fine-tuning."""
     outcomes: tuple[Outcome, ...]
+    online_seconds: float | None = None
+    """That the engine worked for requests: in steps, less what riders added to them. None: nothing rode in it."""
 
     def attainment(self, bounds: Bounds) -> float:
         """Part of the requests that kept the bounds; 1 where there were none."""
@@ -136,12 +138,13 @@ def arm_figures(table: Mapping[tuple[str, float], Point], arm: str) -> Figures:
             figures |= {
                 f"finetune_load_{load:g}": (point.speed, "tokens/s"),
                 f"attainment_load_{load:g}": (point.attainment, "fraction"),
-                f"ttft_p99_load_{load:g}": (_milliseconds(point.ttft_p99), "ms"),
-                f"tpot_p99_load_{load:g}": (_milliseconds(point.tpot_p99), "ms"),
+                f"ttft_p99_load_{load:g}": (milliseconds(point.ttft_p99), "ms"),
+                f"tpot_p99_load_{load:g}": (milliseconds(point.tpot_p99), "ms"),
                 f"errors_load_{load:g}": (point.errors, "requests"),
             }
     return figures
 
 
-def _milliseconds(seconds: float) -> float | Missing:
+def milliseconds(seconds: float) -> float | Missing:
+    """Of a latency that may be infinite or none."""
     return seconds * 1000 if math.isfinite(seconds) else Missing("requests failed, or none has one")

@@ -4,6 +4,10 @@ A decode step reads every weight for few rows, so a core's units wait for memory
 left is the core's peak less what the requests' own tokens take: two operations for each weight of a linear layer and
 token. A token of LoRA fine-tuning takes four, forward and the gradients on the way back; weights have no gradients of
 their own. Attention, norms and the adapters are left out, so nobody gets there.
+
+The other limit is time, where reading weights and computing do not overlap, as in the kernels of a CPU: what the
+engine's own steps leave of the time, at the speed of a job alone. What rides in a step needs the weights that are read
+for it anyway, so that one can be passed.
 """
 
 import time
@@ -65,4 +69,16 @@ def roofline_figures(runs: Sequence[Run], peak: float) -> Figures:
         speed = sum(run.tokens for run in own) / sum(run.seconds for run in own)
         figures[f"roofline_load_{load:g}"] = most, "tokens/s"
         figures[f"of_roofline_load_{load:g}"] = (speed / most if most else 0.0), "fraction"
+    return figures
+
+
+def left_figures(runs: Sequence[Run], solo_speed: float) -> Figures:
+    """Of Rowen's arm, by load: what its engine's own steps leave, at `solo_speed`, and how much of that it was."""
+    figures: dict[str, tuple[float, str]] = {}
+    for load in sorted({run.load for run in runs}):
+        own = [run for run in runs if run.arm == "rowen" and run.load == load and run.online_seconds is not None]
+        seconds = sum(run.seconds for run in own)
+        left = solo_speed * (seconds - sum(run.online_seconds or 0.0 for run in own))
+        figures[f"left_load_{load:g}"] = left / seconds, "tokens/s"
+        figures[f"of_left_load_{load:g}"] = (sum(run.tokens for run in own) / left if left else 0.0), "fraction"
     return figures

@@ -1,4 +1,4 @@
-"""The command line of benchmarks that start servers and draw what they have measured."""
+"""The command line of benchmarks that start servers."""
 
 import argparse
 import signal
@@ -15,11 +15,11 @@ def run_command(
     description: str | None,
     quick: str,
     run: Callable[[bool, int], dict[str, Any]],
-    draw: Callable[[dict[str, Any], Path], None],
+    draw: Callable[[dict[str, Any], Path], None] | None = None,
     *,
     seeded: bool = True,
 ) -> None:
-    """Runs a benchmark as its command line says, and prints and draws its object.
+    """Runs a benchmark as its command line says, prints its object, and draws it where there is something to draw.
 
     `quick`: what `--quick` does. `run` is told whether it is quick, and the seed; 0 where it is not `seeded`. A
     `RuntimeError` of its is told without a traceback.
@@ -29,7 +29,8 @@ def run_command(
     parser.add_argument("--quick", action="store_true", help=quick)
     if seeded:
         parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
+    if draw is not None:
+        parser.add_argument("--picture", type=Path, help="PNG file that is written, too")
     arguments = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     # A run that is told to end takes its processes and cgroups with it.
@@ -38,6 +39,6 @@ def run_command(
         obj = run(arguments.quick, arguments.seed if seeded else 0)
     except RuntimeError as error:
         raise SystemExit(str(error)) from error
-    if arguments.picture is not None:
+    if draw is not None and arguments.picture is not None:
         draw(obj, arguments.picture)
     print_report(obj, arguments.json)

@@ -37,3 +37,13 @@ def test_what_the_machine_lacks_is_told_in_a_line(monkeypatch):
     monkeypatch.setattr("sys.argv", ["name"])
     with pytest.raises(SystemExit, match="one core is too few"):
         run_command(None, "less", run, lambda *_: None)
+
+
+def test_where_nothing_is_drawn_there_is_no_picture_to_ask_for(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["name", "--picture=x.png"])
+    with pytest.raises(SystemExit):
+        run_command(None, "less", lambda *_: report("name", 0, {}, {}))
+    assert "--picture" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["name", "--json"])
+    run_command(None, "less", lambda *_: report("name", 0, {}, {}))
+    assert json.loads(capsys.readouterr().out)["name"] == "name"

@@ -4,6 +4,7 @@ import threading
 import time
 
 import coserve
+import deferral
 import pytest
 import slo_sweep
 from coserving import measuring, sweep_picture
@@ -14,7 +15,7 @@ from coserving.measuring import Alone
 from coserving.picture import PANELS, draw, lines
 from coserving.reports import Report, read_reports, tokens_between
 from coserving.result import Bounds, Run, arm_figures, main_figures, points, versus
-from coserving.roofline import linear_weights, most_tokens, roofline_figures
+from coserving.roofline import left_figures, linear_weights, most_tokens, roofline_figures
 from coserving.sweep import Target, over_best, speed_at, sweep_figures
 from coserving.turns import Mode, Turns
 from reporting.report import Missing, report
@@ -298,3 +299,35 @@ def test_one_target_is_varied_at_a_time():
     assert [one.name for one in targets] == ["tpot_2", "tpot_5", "ttft_5"]
     assert targets[0].bounds == Bounds(ttft=0.02 * slo_sweep.WIDE["ttft"], tpot=0.02)
     assert targets[2].bounds == Bounds(ttft=0.1, tpot=0.01 * slo_sweep.WIDE["tpot"])
+
+
+def test_what_deferral_gains_is_told_block_by_block():
+    runs = [run("rowen", tokens=100), run("deferred", tokens=150)]
+    runs += [run("rowen", tokens=50, block=1), run("deferred", tokens=60, block=1)]
+    runs += [run("rowen", tokens=80, block=2), run("deferred", tokens=40, block=2)]
+    runs += [run("rowen", load=2.0, tokens=0.0), run("deferred", load=2.0, tokens=10)]
+    found = deferral.gains(runs)
+    assert [found[f"gain_{name}load_1"] for name in ("", "least_", "most_")] == [
+        (1.2, "ratio"), (0.5, "ratio"), (1.5, "ratio")
+    ]  # fmt: skip
+    assert isinstance(found["gain_load_2"][0], Missing)
+
+
+def test_first_tokens_of_an_arm_are_over_all_blocks():
+    slow = Run("deferred", 1.0, 0.5, 1, 10.0, 1.0, (outcome(ttft=0.9), outcome(ttft=0.8)))
+    found = deferral.first_tokens([run("deferred", kept=1, of=1), slow, run("rowen")], "deferred")
+    assert found == {"ttft_p50_load_1": (pytest.approx(800.0), "ms")}
+    failed = Run("deferred", 1.0, 0.5, 1, 10.0, 1.0, (outcome(error="gone"),))
+    assert isinstance(deferral.first_tokens([failed], "deferred")["ttft_p50_load_1"][0], Missing)
+
+
+def test_what_the_engines_own_steps_leave_is_told_at_the_speed_of_a_job_alone():
+    def ridden(tokens, online, block=0):
+        return Run("rowen", 1.0, 0.5, block, 10.0, tokens, (), online)
+
+    runs = [ridden(900.0, 4.0), ridden(300.0, 8.0, block=1), run("alone"), run("preempt", tokens=5000.0)]
+    figures = left_figures(runs, 200.0)
+    # 12 of 20 seconds were the requests'.
+    assert figures["left_load_1"] == (pytest.approx(80.0), "tokens/s")
+    assert figures["of_left_load_1"] == (pytest.approx(60.0 / 80.0), "fraction")
+    assert left_figures([ridden(0.0, 10.0)], 200.0)["of_left_load_1"] == (0.0, "fraction")

@@ -115,7 +115,7 @@ def test_a_job_rides_and_the_report_tells_of_it(node: Node, pod: Pod) -> None:
         engine.tell(steps=10, seconds=0.5)
         until(lambda: node.rides.engine("a").sums is not None)
         node.sample(60)
-        engine.tell(steps=30, seconds=1.0, riding_steps=5, solo_tokens=800)
+        engine.tell(steps=30, seconds=1.0, riding_steps=5, solo_tokens=800, riding_seconds=0.5, added_seconds=0.25)
         until(lambda: node.rides.engine("a").sums.steps == 30)
         node.sample(60)
         first, second = node_status(node.snapshots(), now=1.0, window=60.0, unix_offset=0.0).devices
@@ -130,6 +130,8 @@ def test_a_job_rides_and_the_report_tells_of_it(node: Node, pod: Pod) -> None:
         labels = {"node": "n", "device": "a"}
         assert (value("rowen_riders", labels), value("rowen_ride_seats", labels)) == (1, 8)
         assert (value("rowen_steps_total", labels), value("rowen_riding_steps_total", labels)) == (20, 5)
+        seconds = [value(f"rowen_{of}_seconds_total", labels) for of in ("step", "riding", "riding_added")]
+        assert seconds == [0.5, 0.5, 0.25]
         assert value("rowen_ride_tokens_total", {**labels, "kind": "solo"}) == 800
         assert value("rowen_ride_ended", labels) == 0
         pair.close()

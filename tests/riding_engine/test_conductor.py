@@ -299,6 +299,26 @@ def test_riders_that_come_during_a_step_do_not_knock(engine: Engine) -> None:
     assert knocks == []
 
 
+def test_by_how_much_riders_made_steps_longer_is_told(engine: Engine) -> None:
+    planner: Any = engine.planner
+
+    def observe(load: Load, seconds: float) -> None:
+        planner.rider_seconds += seconds - 0.012 if load.ride_tokens else 0.0
+
+    planner.observe = observe
+    engine.learner.waiting_tokens = 7
+    engine.step()
+    engine.learner.waiting_tokens = 0
+    engine.step()
+    engine.learner.phases = [Phase.BACKWARD]
+    engine.conductor.idle(lambda: True)
+    sums = engine.guests.sums
+    assert (sums.steps, sums.seconds) == (2, pytest.approx(0.04))
+    # Parts are not in it.
+    assert sums.added_seconds == pytest.approx(0.008)
+    assert sums.riding_seconds > 0
+
+
 def test_parts_end_when_a_request_comes(engine: Engine) -> None:
     engine.planner.next = Plan(0, 0.025, "")
     engine.learner.phases = [Phase.BACKWARD] * 5

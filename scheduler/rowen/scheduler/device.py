@@ -79,6 +79,8 @@ class DeviceView:
     tenants: tuple[TenantView, ...] = ()
     engine: EngineView | None = None
     """Where its service lets jobs ride; None where jobs only run beside the engine."""
+    awaited: str = ""
+    """Why newcomers wait for an engine in which jobs may ride; empty where they need not."""
     shares: bool = False
     """Whether its service lets jobs that run beside the engine go on beside requests, on a share of the device."""
 
@@ -120,7 +122,8 @@ class DeviceView:
             return "idle 0.00: no online engine attached, so its gate is closed"
         if self.online_memory is None:
             return "memory 0: the online pod's memory is not known (it declares none)"
-        return ""
+        # A job that got a place beside the engine meanwhile would keep it, and keep all riders out.
+        return self.awaited
 
 
 @cache

@@ -113,6 +113,28 @@ def test_an_engine_that_takes_nobody_in_is_harvested_as_others_are(there: Device
     assert found.message.endswith(f"; not in an engine (CoServe): a/cpu0: {told}")
 
 
+def test_nobody_gets_a_place_beside_an_engine_that_is_awaited() -> None:
+    """It would keep the place, and keep riders out of an engine that takes them in a moment later."""
+    there = engine("a", seats=0, awaited="its engine has not told yet")
+    others = (rider("j"), rider("k", "lora.dropout above 0"), job("t"))
+    decision = run(node("a", there), *others)
+    for one in others:
+        assert "a/cpu0: its engine has not told yet" in waits(decision, one.name)
+    # It is in nobody's way on a device beside it, and as soon as it has told who can ride rides.
+    found = outcome(run(node("a", there, device("a", "cpu1")), rider("j")), "j").placement
+    assert found is not None
+    assert (found.devices, found.rides) == (("cpu1",), False)
+    told = outcome(run(node("a", engine("a")), *others), "j").placement
+    assert told is not None
+    assert told.rides
+
+
+@pytest.mark.parametrize("there", [placed(job("j"), "a"), seated(rider("j"))])
+def test_who_is_there_already_stays_with_an_engine_that_is_awaited(there: JobView) -> None:
+    awaited = engine("a", awaited="its engine has not told yet")
+    assert outcome(run(*running(node("a", awaited), there)), "j").action is Action.KEEP
+
+
 def test_engines_of_other_namespaces_do_not_see_its_data() -> None:
     found = outcome(run(node("a", engine("a", namespace="theirs")), rider("j")), "j")
     assert found.placement is not None

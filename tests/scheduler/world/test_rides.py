@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from scheduler.builders import NOW, POLICY, node, outcome, run, running
 from scheduler.placement.test_seats import engine, rider, seated
-from scheduler.world.test_facts import harvest, one_device, online, pod
+from scheduler.world.test_facts import STAMP, harvest, one_device, online, pod
 from scheduler.world.test_facts import job as job_manifest
 
 from rowen.crds.service.online_service import Engine
 from rowen.crds.service.served import served_digest
+from rowen.kube.timestamps import rfc3339, unix_seconds
 from rowen.scheduler.device import EngineView
 from rowen.scheduler.history import History
 from rowen.scheduler.model.rider import Rider, Served, own_class, ride_class
@@ -25,10 +26,12 @@ TUNE = {"baseModel": MODEL, "dataset": {"claimName": "d", "path": "t"}, "output"
 ROWS = {"model": MODEL, "input": {"claimName": "d", "path": "t"}, "output": {"claimName": "d", "path": "o"}}
 
 
-def engine_pod(**changed: Any) -> Any:
+def engine_pod(conditions: Any = (), **changed: Any) -> Any:
     """A pod of the service's engine, or of one that it had."""
     digest = served_digest(Engine.from_wire({"model": MODEL, "args": ["--enable-lora"], **changed}))
-    return pod(annotations={"rowen.dev/served": digest})
+    found = pod(annotations={"rowen.dev/served": digest})
+    found["status"]["conditions"] = conditions
+    return found
 
 
 def service(**harvest_: Any) -> Any:
@@ -56,6 +59,44 @@ def test_an_engine_as_its_node_reports_it(told: dict[str, Any] | None, want: Eng
     assert found.engine.takes is (told == {"seats": 8})
     assert one_device(report, engine_pod(), services=(service(),)).engine is None
     assert one_device(harvest(None), engine_pod(), services=(service(mode="CoServe"),)).engine is None
+
+
+UNTOLD = "its engine has not told yet whether jobs ride in it"
+SEATS = {"coServing": {"seats": 8}}
+
+
+def seen(seconds: float) -> Any:
+    """A pod that had been ready for so long when the node reported."""
+    return engine_pod(
+        conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(unix_seconds(STAMP) - seconds)}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told", "want"),
+    [
+        (engine_pod(), {}, UNTOLD),
+        (engine_pod(conditions=None), {}, UNTOLD),
+        (engine_pod(conditions=[{"type": "Ready", "status": "False"}]), {}, UNTOLD),
+        # It was ready after, or just before, the agent looked.
+        (seen(-3), {}, UNTOLD),
+        (seen(29), {}, UNTOLD),
+        # It is not going to.
+        (seen(30), {}, ""),
+        # The agent was started anew, and has found it so many seconds ago.
+        (seen(900), {"coveredSeconds": 29.0}, UNTOLD),
+        (seen(900), {"coveredSeconds": 30.0}, ""),
+        (engine_pod(conditions=[{"type": "Ready", "status": "True"}]), {}, ""),
+        # Too busy for the kubelet's probe: it takes jobs in all the same.
+        (engine_pod(conditions=[{"type": "Ready", "status": "False"}]), SEATS, ""),
+        (engine_pod(args=["--dtype=float32"]), SEATS, "its engine is being replaced by one in which jobs may ride"),
+    ],
+)
+def test_newcomers_wait_until_an_engine_has_told_whether_jobs_ride(manifest: Any, told: Any, want: str) -> None:
+    view = one_device(harvest(online(), **told), manifest, services=(service(mode="CoServe"),))
+    assert (view.awaited, view.closed) == (want, want)
+    # In other modes nobody waits.
+    assert one_device(harvest(online(), **told), manifest, services=(service(),)).closed == ""
 
 
 @pytest.mark.parametrize("args", [None, ["--enable-lora", "--dtype=float32"]])

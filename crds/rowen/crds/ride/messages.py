@@ -59,6 +59,8 @@ class StepSums(ReadModel):
     """Of riders."""
     riding_seconds: Seconds = 0.0
     """In parts between steps and while idle."""
+    added_seconds: Seconds = 0.0
+    """Of `seconds`, by which riders made steps longer: more than was predicted for the requests alone."""
     row_tokens: Count = 0
     """Of batch rows."""
 

@@ -56,6 +56,9 @@ class Metrics:
         self._riding_seconds = self._counter(
             "rowen_riding_seconds_total", "Time that the engine worked for riders between steps and while idle"
         )
+        self._added_seconds = self._counter(
+            "rowen_riding_added_seconds_total", "Of the time in steps, by which riders made them longer, as predicted"
+        )
         self._step_tokens = self._by_kind("rowen_step_tokens_total", "Tokens of requests in the engine's steps")
         self._ride_tokens = self._by_kind("rowen_ride_tokens_total", "Tokens of riders that the engine worked through")
         self._seats = self._gauge("rowen_ride_seats", "Jobs that the engine takes in at once")
@@ -107,6 +110,7 @@ class Metrics:
         self._step_seconds.labels(*labels).inc(added.seconds)
         self._riding_steps.labels(*labels).inc(added.riding_steps)
         self._riding_seconds.labels(*labels).inc(added.riding_seconds)
+        self._added_seconds.labels(*labels).inc(added.added_seconds)
         for kind, tokens in (("decode", added.decode_rows), ("prefill", added.prefill_tokens)):
             self._step_tokens.labels(*labels, kind).inc(tokens)
         for kind, tokens in (

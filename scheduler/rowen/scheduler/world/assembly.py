@@ -1,5 +1,6 @@
 """Joins what was read from single objects into one snapshot."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from rowen.scheduler.world.facts import DeviceFacts, HarvestFacts, NodeFacts, Po
 
 ObjectKey = tuple[str, str]
 """Namespace and name."""
+_TELLING_SECONDS = 30.0
+"""An engine that is ready, and that its agent has found, has told the agent by then whether it takes jobs in."""
 _MOST_TOKENS, _MOST_SECONDS = 2**53, 1e10
 """Of a tenant: a node may report what it likes, and what is worked out of it is to stay a number."""
 
@@ -78,7 +81,7 @@ def _node(
         view = replace(view, heard=word.heard, steady=word.steady)
     if harvest is None:
         return view
-    devices = tuple(_device(node.name, device, pods, services) for device in harvest.devices)
+    devices = tuple(_device(node.name, device, harvest.reported or 0.0, pods, services) for device in harvest.devices)
     told = telling.told if telling else None
     return replace(view, reported=harvest.reported, told=told, window=harvest.window, devices=devices)
 
@@ -86,11 +89,13 @@ def _node(
 def _device(
     node: str,
     device: DeviceFacts,
+    reported: float,
     pods: Mapping[ObjectKey, PodFacts],
     services: Mapping[ObjectKey, ServiceFacts],
 ) -> DeviceView:
     report = device.report
     pod = pods.get((report.online.pod.namespace, report.online.pod.name)) if report.online else None
+    service = services.get((report.online.pod.namespace, report.online.service or "")) if report.online else None
     return DeviceView(
         node=node,
         id=report.id,
@@ -106,25 +111,37 @@ def _device(
         refusal=_refusal(report.online, services) if report.online else "",
         restraint=_restraint(report.online, services) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),
-        engine=_engine(report, services, pod),
+        engine=_engine(report, service, pod),
+        awaited=_awaited(report, reported, service, pod),
         shares=_shares(report.online, services) if report.online else False,
         seen_idle=report.idle_fraction,
         deviation=device.idle.deviation,
     )
 
 
-def _engine(
-    report: DeviceHarvest, services: Mapping[ObjectKey, ServiceFacts], pod: PodFacts | None
-) -> EngineView | None:
+def _engine(report: DeviceHarvest, service: ServiceFacts | None, pod: PodFacts | None) -> EngineView | None:
     """None too of a pod that serves what its service did before, or is going to."""
-    online = report.online
-    service = services.get((online.pod.namespace, online.service or "")) if online else None
-    if service is None or service.served is None:
-        return None
-    if pod is None or pod.annotations.get(names.SERVED_ANNOTATION) != service.served_digest:
+    if service is None or service.served is None or pod is None or not _serves(pod, service):
         return None
     found = report.co_serving
     return EngineView(service.served, found.seats, found.ended or "") if found else EngineView(service.served)
+
+
+def _serves(pod: PodFacts, service: ServiceFacts) -> bool:
+    """Whether the pod serves what its service says now."""
+    return pod.annotations.get(names.SERVED_ANNOTATION) == service.served_digest
+
+
+def _awaited(report: DeviceHarvest, reported: float, service: ServiceFacts | None, pod: PodFacts | None) -> str:
+    """Why newcomers wait. `reported`: when the report was made, by the clock by which the pod became ready."""
+    if service is None or service.served is None or pod is None:
+        return ""
+    if not _serves(pod, service):
+        return "its engine is being replaced by one in which jobs may ride"
+    # An agent that was started anew finds the engine first, and hears of its seats a little later.
+    attached = math.inf if report.covered_seconds is None else report.covered_seconds
+    told = pod.ready is not None and min(reported - pod.ready, attached) >= _TELLING_SECONDS
+    return "" if told or report.co_serving is not None else "its engine has not told yet whether jobs ride in it"
 
 
 def _online_memory(engine: PodFacts) -> int | None:

@@ -19,7 +19,7 @@ from rowen.crds.pod.pod_overlay import user_template
 from rowen.crds.pod.volume_claims import claim_names
 from rowen.crds.service.online_service import HarvestLevel, OnlineServiceSpec, stored_level
 from rowen.crds.service.served import served_digest
-from rowen.kube.timestamps import unix_seconds
+from rowen.kube.timestamps import unix_or_none, unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
 from rowen.scheduler.model.rider import Served, rider_of, served_by
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
@@ -65,6 +65,8 @@ class PodFacts:
     harvest_slots: int
     ended: bool
     running: bool
+    ready: float | None = None
+    """Since when it answers, as the kubelet finds, Unix seconds; None while it does not."""
     gone_by: float | None = None
     """When its grace period ends, Unix seconds; None while it is not being deleted."""
     online_devices: int = 0
@@ -140,7 +142,8 @@ def pod_facts(raw: Raw) -> PodFacts | None:
     spec, meta = raw["spec"], raw["metadata"]
     if not spec.get("nodeName"):
         return None
-    phase = raw.get("status", {}).get("phase", "")
+    status = raw.get("status", {})
+    phase = status.get("phase", "")
     amounts = [_amounts(container) for container in spec["containers"]]
     memories = memory_of_containers(spec)
     return PodFacts(
@@ -156,8 +159,16 @@ def pod_facts(raw: Raw) -> PodFacts | None:
         online_devices=sum(int(amount.get(names.ONLINE_RESOURCE, "0")) for amount in amounts),
         ended=phase in ("Succeeded", "Failed"),
         running=phase == "Running",
+        ready=_ready(status.get("conditions") or ()),
         gone_by=unix_seconds(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
     )
+
+
+def _ready(conditions: Iterable[Raw]) -> float | None:
+    for condition in conditions:
+        if (condition["type"], condition["status"]) == ("Ready", "True"):
+            return unix_or_none(condition.get("lastTransitionTime")) or 0.0
+    return None
 
 
 def service_facts(raw: Raw) -> ServiceFacts:

@@ -216,7 +216,9 @@ class Conductor:
         if step.held or load.ride_tokens or load.row_tokens:
             alone = 0.0 if step.held else self._planner.predictor.seconds(load.online)
             self._first_tokens.ridden(min(now, step.begun + alone), now)
+        before = self._planner.rider_seconds
         self._planner.observe(load, now - step.begun)
+        self._tally.added(self._planner.rider_seconds - before)
 
     def _settle_ride(self) -> int | None:
         """Tokens that rode. None: a window did not get through, and the step's time says nothing."""

@@ -20,6 +20,7 @@ class Tally:
     solo_tokens: int = 0
     backward_tokens: int = 0
     riding_seconds: float = 0.0
+    added_seconds: float = 0.0
     row_tokens: int = 0
 
     def step(self, load: Load, seconds: float, ridden_tokens: int) -> None:
@@ -31,6 +32,10 @@ class Tally:
         self.row_tokens += load.row_tokens
         self.forward_tokens += ridden_tokens
         self.riding_steps += ridden_tokens > 0 or load.row_tokens > 0
+
+    def added(self, seconds: float) -> None:
+        """By which what rode made a step longer."""
+        self.added_seconds += seconds
 
     def part(self, part: Part, seconds: float) -> None:
         """Between steps or while idle."""

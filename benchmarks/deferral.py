@@ -1,0 +1,133 @@
+"""What fine-tuning gains where prompts wait for one another (`harvest.coServe.deferPrefills`), and requests lose.
+
+The server with Rowen's plugin and the job that rides in it, as `coserve.py` has them, under requests with short prompts
+and short answers, so that a large part of the steps have a prompt in them. Arms, each an engine of its own, started
+anew for each block:
+
+    rowen              prompts are computed as they come
+    deferred           they wait for one another, as long as the objective of the time to the first token allows
+
+`gain_load_` is the median over the blocks of what is learned with deferral over what is learned without, and
+`gain_least_` and `gain_most_` the least and the most of them. `ttft_p50_` and `ttft_p99_` are over all requests of an
+arm. Loads and bounds are those of `coserve.py`, by the speed of the plain server at these requests. `repeats` has the
+raw values. `--quick` takes some 4 minutes, all of it 14.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from coserve import keep_off_the_device, node_of, restart_rowen, terms_of
+from coserving.arms import arms_of
+from coserving.load import Size
+from coserving.measuring import Alone, measure
+from coserving.node import CoservingNode
+from coserving.result import Run, arm_figures, milliseconds, points
+from reporting.command import run_command
+from reporting.repeat import values_of
+from reporting.report import Figures, Missing, report
+
+from rowen.demo.verdict.statistics import percentile
+
+SIZE = Size(prompt=(16, 48), output=8)
+ARMS = {"rowen": False, "deferred": True}
+"""Whether prompts wait for one another."""
+
+
+_NOT_DEFERRED = "prompts are not deferred"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured, and how often."""
+
+    loads: tuple[float, ...]
+    blocks: int
+    seconds: float
+    """Of each arm under each load."""
+
+
+QUICK = Plan((2.0,), blocks=1, seconds=12.0)
+FULL = Plan((1.0, 2.0, 3.0), blocks=3, seconds=20.0)
+
+
+def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
+    """Each arm in an engine of its own, block by block, under the same requests."""
+    order, runs = random.Random(seed), []
+    with node_of(("rider",), size=SIZE) as (node, speed):
+        riding, each = arms_of(1)["rowen"], speed.request_seconds
+        for block in range(plan.blocks):
+            for name in order.sample(list(ARMS), len(ARMS)):
+                terms = terms_of(speed.bounds).model_copy(update={"defer_prefills": ARMS[name]})
+                restart_rowen(node, terms)
+                # What rides learns how long the engine's steps take, so it is not measured cold.
+                measure(node, name, riding, 1.0, 1.0 / each, 99, plan.seconds, SIZE)
+                runs += [
+                    measure(node, name, riding, load, load / each, block, plan.seconds, SIZE) for load in plan.loads
+                ]
+        _check_deferring(node)
+    return speed, runs
+
+
+def _check_deferring(node: CoservingNode) -> None:
+    """Raises `RuntimeError` where an engine said that it defers nothing: it would be measured against itself."""
+    log = node.processes.folder / "rowen.log"
+    if _NOT_DEFERRED in log.read_text(errors="replace"):
+        raise RuntimeError(f"Rowen's server says: {_NOT_DEFERRED}")
+
+
+def gains(runs: Sequence[Run]) -> Figures:
+    """Of what is learned, block by block, by load."""
+    figures: dict[str, tuple[float | Missing, str]] = {}
+    speeds = {(run.arm, run.load, run.block): run.tokens / run.seconds for run in runs}
+    for load in sorted({run.load for run in runs}):
+        pairs = [(speed, speeds["rowen", load, block]) for (arm, at, block), speed in speeds.items()
+                 if (arm, at) == ("deferred", load)]  # fmt: skip
+        ratios = [deferred / without for deferred, without in pairs if without]
+        for name, of in {"": median, "least_": min, "most_": max}.items():
+            gain = of(ratios) if ratios else Missing("nothing is learned without deferral")
+            figures[f"gain_{name}load_{load:g}"] = gain, "ratio"
+    return figures
+
+
+def first_tokens(runs: Sequence[Run], arm: str) -> Figures:
+    """Medians of an arm's times to the first token, by load."""
+    figures: dict[str, tuple[float | Missing, str]] = {}
+    for load in sorted({run.load for run in runs}):
+        outcomes = [one for run in runs if (run.arm, run.load) == (arm, load) for one in run.outcomes]
+        figures[f"ttft_p50_load_{load:g}"] = milliseconds(percentile(values_of(outcomes, "ttft"), 50)), "ms"
+    return figures
+
+
+def run(plan: Plan, seed: int) -> dict[str, Any]:
+    """Runs the benchmark and returns its object."""
+    keep_off_the_device()
+    started = time.monotonic()
+    speed, runs = measure_all(plan, seed)
+    table = points(runs, speed.bounds)
+    by_arm = {arm: {**arm_figures(table, arm), **first_tokens(runs, arm)} for arm in ARMS}
+    figures = {
+        **gains(runs),
+        **by_arm["deferred"],
+        "ttft_bound": (speed.bounds.ttft * 1000, "ms"),
+        "tpot_bound": (speed.bounds.tpot * 1000, "ms"),
+        "wall_seconds": (time.monotonic() - started, "s"),
+    }
+    obj = report(
+        "deferral", seed, figures, {"rowen": by_arm["rowen"]}, ("vllm", "torch", "transformers", "peft", "trl")
+    )
+    return obj | {"bounds": asdict(speed.bounds), "repeats": [one.row(speed.bounds) for one in runs]}
+
+
+def main() -> None:
+    """Command line."""
+    run_command(
+        __doc__, "one load, each arm once, in some 4 minutes", lambda quick, seed: run(QUICK if quick else FULL, seed)
+    )
+
+
+if __name__ == "__main__":
+    main()
