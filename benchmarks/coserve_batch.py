@@ -17,7 +17,7 @@ would be in flight on average were none to wait for another.
 priority scheduling, at the number of rows at which most get done while the bounds are kept (`row_riding/result.py`).
 `ttft_p99_increase` and `tpot_p99_increase` are the greatest over the loads, against the plain server alone.
 
-`repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 30. `--picture` draws it.
+`repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 38. `--picture` draws it.
 """
 
 import contextlib
