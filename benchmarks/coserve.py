@@ -116,7 +116,7 @@ def node_of(
         for tuner in set(tuners) - set(ALONE_TUNERS):
             node.start_tuner(tuner)
         node.wait_ready(_READY_SECONDS)
-        warm_up(node, "rowen", 16)
+        warm_up(node, "rowen", 16, size)
         yield node, speed
 
 

@@ -35,8 +35,6 @@ from rowen.demo.verdict.statistics import percentile
 SIZE = Size(prompt=(16, 48), output=8)
 ARMS = {"rowen": False, "deferred": True}
 """Whether prompts wait for one another."""
-
-
 _NOT_DEFERRED = "prompts are not deferred"
 
 

@@ -21,7 +21,7 @@ from rowen.demo.traffic.scaling import Request
 SIZE = Size(prompt=(16, 96), output=32)
 TTFT_FACTOR, TPOT_FACTOR = 10.0, 3.0
 """Bounds over the medians of the server alone."""
-_SETTLE_SECONDS = 1.0
+_SETTLE_SECONDS, _TELL_SECONDS = 1.0, 2.5
 _REPORT_SECONDS = 30.0
 
 
@@ -74,16 +74,20 @@ def measure(
         time.sleep(_SETTLE_SECONDS)
         start, before = time.monotonic(), _online_seconds(node)
         outcomes = replayed(node.url(arm.server), requests, seconds)
-        end, after = time.monotonic(), _online_seconds(node)
+        end = time.monotonic()
         if arm.tuner is not None and not requests:
             _await_report(node, arm.tuner, end)
     tokens = 0.0 if arm.tuner is None else tokens_between(node.reports(arm.tuner), start, end)
-    online = after - before if arm.tuner == "rider" else None
+    online = None
+    if arm.tuner == "rider":
+        # The engine tells once a second, and its line to the agent passes that on once a second.
+        time.sleep(_TELL_SECONDS)
+        online = _online_seconds(node) - before
     return Run(name, load, rate, block, end - start, tokens, tuple(outcomes), online)
 
 
 def _online_seconds(node: CoservingNode) -> float:
-    """What Rowen's server has worked for requests, as it has told: it does each second, and whenever it is idle."""
+    """What Rowen's server has worked for requests, as it has told."""
     sums = node.device.sums
     return 0.0 if sums is None else sums.seconds - sums.added_seconds
 

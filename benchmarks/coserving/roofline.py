@@ -7,7 +7,8 @@ their own. Attention, norms and the adapters are left out, so nobody gets there.
 
 The other limit is time, where reading weights and computing do not overlap, as in the kernels of a CPU: what the
 engine's own steps leave of the time, at the speed of a job alone. What rides in a step needs the weights that are read
-for it anyway, so that one can be passed.
+for it anyway, so that one can be passed. What riders added to a step is by prediction; where that is too high for the
+requests alone nothing is taken off, so that noise makes the engine's own steps shorter than they were.
 """
 
 import time
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 
 from coserving.measuring import SIZE
 from coserving.result import Run
-from reporting.report import Figures
+from reporting.report import Figures, Missing
 
 from rowen.demo.samples import SHAPE, Shape
 
@@ -74,11 +75,12 @@ def roofline_figures(runs: Sequence[Run], peak: float) -> Figures:
 
 def left_figures(runs: Sequence[Run], solo_speed: float) -> Figures:
     """Of Rowen's arm, by load: what its engine's own steps leave, at `solo_speed`, and how much of that it was."""
-    figures: dict[str, tuple[float, str]] = {}
+    figures: dict[str, tuple[float | Missing, str]] = {}
     for load in sorted({run.load for run in runs}):
         own = [run for run in runs if run.arm == "rowen" and run.load == load and run.online_seconds is not None]
         seconds = sum(run.seconds for run in own)
         left = solo_speed * (seconds - sum(run.online_seconds or 0.0 for run in own))
         figures[f"left_load_{load:g}"] = left / seconds, "tokens/s"
-        figures[f"of_left_load_{load:g}"] = (sum(run.tokens for run in own) / left if left else 0.0), "fraction"
+        part = sum(run.tokens for run in own) / left if left > 0 else Missing("its own steps leave nothing")
+        figures[f"of_left_load_{load:g}"] = part, "fraction"
     return figures

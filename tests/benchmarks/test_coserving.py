@@ -330,4 +330,4 @@ def test_what_the_engines_own_steps_leave_is_told_at_the_speed_of_a_job_alone():
     # 12 of 20 seconds were the requests'.
     assert figures["left_load_1"] == (pytest.approx(80.0), "tokens/s")
     assert figures["of_left_load_1"] == (pytest.approx(60.0 / 80.0), "fraction")
-    assert left_figures([ridden(0.0, 10.0)], 200.0)["of_left_load_1"] == (0.0, "fraction")
+    assert isinstance(left_figures([ridden(0.0, 10.0)], 200.0)["of_left_load_1"][0], Missing)

@@ -216,6 +216,10 @@ def test_what_riders_take_is_counted() -> None:
         # A step that took less than it was predicted to take without riders took none of theirs.
         found.observe(ridden, 0.001)
         assert found.rider_seconds == pytest.approx(0.06 - alone)
+    found = planner()
+    found.observe(Load(row_tokens=64, row_context=6400), 0.06)
+    # Nobody else's.
+    assert found.rider_seconds == pytest.approx(0.06)
 
 
 @pytest.mark.parametrize("load", [DECODE, replace(DECODE, prefill_tokens=8, prefill_context=36)])

@@ -18,6 +18,9 @@ HARVEST_RESOURCE = "rowen.dev/harvest"
 RIDE_RESOURCE = "rowen.dev/ride"  # a seat in the engine of a device: a job that is computed there
 
 # Labels and annotations on pods.
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGER = "rowen"
+"""Value of that label on what the operator makes."""
 SERVICE_LABEL = "rowen.dev/service"
 JOB_LABEL = "rowen.dev/job"
 JOB_UID_LABEL = "rowen.dev/job-uid"

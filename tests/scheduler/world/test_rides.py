@@ -1,5 +1,6 @@
 """What is read of engines in which jobs ride, of the jobs and their pods; and what their status says."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -26,10 +27,12 @@ TUNE = {"baseModel": MODEL, "dataset": {"claimName": "d", "path": "t"}, "output"
 ROWS = {"model": MODEL, "input": {"claimName": "d", "path": "t"}, "output": {"claimName": "d", "path": "o"}}
 
 
-def engine_pod(conditions: Any = (), **changed: Any) -> Any:
+def engine_pod(conditions: Any = (), meta: Mapping[str, Any] | None = None, **changed: Any) -> Any:
     """A pod of the service's engine, or of one that it had."""
     digest = served_digest(Engine.from_wire({"model": MODEL, "args": ["--enable-lora"], **changed}))
-    found = pod(annotations={"rowen.dev/served": digest})
+    found = pod(
+        annotations={"rowen.dev/served": digest}, labels={"app.kubernetes.io/managed-by": "rowen"}, **(meta or {})
+    )
     found["status"]["conditions"] = conditions
     return found
 
@@ -41,6 +44,10 @@ def service(**harvest_: Any) -> Any:
 
 def test_what_a_service_serves_matters_where_jobs_ride() -> None:
     assert service(mode="CoServe").served == SERVED
+    # Stored before the API server refused that: its engines are given no terms.
+    without = {**SLO, "tpot": {"target": "0s"}}
+    spec = {"slo": without, "engine": {"model": MODEL}, "harvest": {"mode": "CoServe"}}
+    assert service_facts({"metadata": {"namespace": "ns", "name": "chat"}, "spec": spec}).served is None
     assert service().served is None
 
 
@@ -89,7 +96,10 @@ def seen(seconds: float) -> Any:
         (engine_pod(conditions=[{"type": "Ready", "status": "True"}]), {}, ""),
         # Too busy for the kubelet's probe: it takes jobs in all the same.
         (engine_pod(conditions=[{"type": "Ready", "status": "False"}]), SEATS, ""),
-        (engine_pod(args=["--dtype=float32"]), SEATS, "its engine is being replaced by one in which jobs may ride"),
+        (engine_pod(args=["--dtype=float32"]), SEATS, "its engine is being replaced"),
+        (engine_pod(meta={"deletionTimestamp": STAMP}), SEATS, "its engine is being replaced"),
+        # Not the operator's: it stays as it is.
+        (pod(), {}, ""),
     ],
 )
 def test_newcomers_wait_until_an_engine_has_told_whether_jobs_ride(manifest: Any, told: Any, want: str) -> None:

@@ -12,6 +12,7 @@ from rowen.crds.base import (
     Quantity,
     ReadModel,
     Timestamp,
+    duration_seconds,
     exactly_one,
     memory_limit_rule,
     rules,
@@ -103,6 +104,11 @@ class Slo(ApiModel):
     """Time to first token."""
     tpot: LatencyTarget
     """Time per output token after the first."""
+
+    def without_time(self) -> str:
+        """The target that no step keeps, of a service that was stored before such were refused; empty if none."""
+        targets = {"slo.ttft.target": self.ttft.target, "slo.tpot.target": self.tpot.target}
+        return next((name for name, target in targets.items() if duration_seconds(target) <= 0), "")
 
 
 class HarvestMemory(ApiModel):

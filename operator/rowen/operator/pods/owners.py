@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rowen.crds.names import API_VERSION
+from rowen.crds.names import API_VERSION, MANAGED_BY_LABEL, MANAGER
 
-MANAGED_BY = {"app.kubernetes.io/managed-by": "rowen"}
+MANAGED_BY = {MANAGED_BY_LABEL: MANAGER}
 """On every child; the operator watches pods and services by it."""
 
 

@@ -7,12 +7,12 @@ from rowen.crds.harvest.node_harvest import DeviceHarvest
 from rowen.crds.names import RIDE_TERMS_ENV
 from rowen.crds.ride.terms import RideTerms
 from rowen.crds.service.online_service import OnlineServiceSpec
-from rowen.operator.services.bounds import bound, without_time
+from rowen.operator.services.bounds import bound
 
 
 def ride_terms(spec: OnlineServiceSpec) -> RideTerms | None:
     """None where no job rides. That harvesting is switched off changes nothing: the engine goes on as it is."""
-    if spec.harvest.mode != "CoServe" or spec.engine is None or without_time(spec.slo):
+    if spec.harvest.mode != "CoServe" or spec.engine is None or spec.slo.without_time():
         return None
     return RideTerms(
         ttft=bound(spec.slo.ttft),
@@ -34,7 +34,7 @@ def riding_told(spec: OnlineServiceSpec, devices: Sequence[DeviceHarvest]) -> st
     """In how many of its engines jobs can ride, behind another sentence; empty where the service has none ride."""
     if spec.harvest.mode != "CoServe":
         return ""
-    if without := without_time(spec.slo):
+    if without := spec.slo.without_time():
         return f"; no job rides in its engines: {without} is 0"
     found = [device.co_serving for device in devices if device.co_serving]
     ended = [each.ended for each in found if each.ended]

@@ -54,7 +54,7 @@ class Rider:
 
 def served_by(spec: OnlineServiceSpec, namespace: str) -> Served | None:
     """What jobs can ride along with in a service of that namespace; None where none rides."""
-    if spec.harvest.mode != CO_SERVE or spec.engine is None:
+    if spec.harvest.mode != CO_SERVE or spec.engine is None or spec.slo.without_time():
         return None
     return Served(namespace, spec.engine.model.reference, tuple(spec.engine.args))
 

@@ -108,12 +108,12 @@ def _device(
         online_memory=_online_memory(pod) if pod else None,
         service=_service(report.online) if report.online else "",
         attached=report.harvestable,
-        refusal=_refusal(report.online, services) if report.online else "",
-        restraint=_restraint(report.online, services) if report.online else "",
+        refusal=_refusal(report.online, service) if report.online else "",
+        restraint=_restraint(report.online, service) if report.online else "",
         tenants=tuple(_tenant(tenant) for tenant in report.tenants),
         engine=_engine(report, service, pod),
         awaited=_awaited(report, reported, service, pod),
-        shares=_shares(report.online, services) if report.online else False,
+        shares=service is not None and service.shares,
         seen_idle=report.idle_fraction,
         deviation=device.idle.deviation,
     )
@@ -134,10 +134,11 @@ def _serves(pod: PodFacts, service: ServiceFacts) -> bool:
 
 def _awaited(report: DeviceHarvest, reported: float, service: ServiceFacts | None, pod: PodFacts | None) -> str:
     """Why newcomers wait. `reported`: when the report was made, by the clock by which the pod became ready."""
-    if service is None or service.served is None or pod is None:
+    # A pod that the operator did not make is not going to be one in which jobs ride.
+    if service is None or service.served is None or pod is None or not pod.managed:
         return ""
-    if not _serves(pod, service):
-        return "its engine is being replaced by one in which jobs may ride"
+    if pod.gone_by is not None or not _serves(pod, service):
+        return "its engine is being replaced"
     # An agent that was started anew finds the engine first, and hears of its seats a little later.
     attached = math.inf if report.covered_seconds is None else report.covered_seconds
     told = pod.ready is not None and min(reported - pod.ready, attached) >= _TELLING_SECONDS
@@ -153,12 +154,11 @@ def _service(online: OnlineTenant) -> str:
     return f"{online.pod.namespace}/{online.service}" if online.service else ""
 
 
-def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+def _refusal(online: OnlineTenant, service: ServiceFacts | None) -> str:
     """Why the owner does not offer the device. A pod belongs to the service that its label names, and to no other."""
     namespace = online.pod.namespace
     if not online.service:
         return f"pod {namespace}/{online.pod.name} carries no label {names.SERVICE_LABEL}"
-    service = services.get((namespace, online.service))
     if service is None:
         return f"OnlineService {namespace}/{online.service} is gone"
     if not service.harvest:
@@ -166,16 +166,10 @@ def _refusal(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -
     return f"{_missed(online)}, nothing of it is harvested" if service.level == "Stopped" else ""
 
 
-def _restraint(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> str:
+def _restraint(online: OnlineTenant, service: ServiceFacts | None) -> str:
     """Why the device takes one job at a time."""
-    service = services.get((online.pod.namespace, online.service or ""))
     reduced = service is not None and service.level == "Reduced"
     return f"{_missed(online)}, one job at a time on each of its devices" if reduced else ""
-
-
-def _shares(online: OnlineTenant, services: Mapping[ObjectKey, ServiceFacts]) -> bool:
-    service = services.get((online.pod.namespace, online.service or ""))
-    return service is not None and service.shares
 
 
 def _missed(online: OnlineTenant) -> str:

@@ -75,6 +75,11 @@ class PodFacts:
     """Seats that it has in engines."""
 
     @property
+    def managed(self) -> bool:
+        """Whether the operator made it, or what made it."""
+        return self.labels.get(names.MANAGED_BY_LABEL) == names.MANAGER
+
+    @property
     def holds(self) -> bool:
         """Whether it is offline work's."""
         return self.harvest_slots > 0 or self.seats > 0

@@ -115,7 +115,8 @@ class Planner:
     def observe(self, load: Load, seconds: float) -> None:
         """A step was measured, with what rode in it."""
         if load.ride_tokens or load.row_tokens:
-            self.rider_seconds += max(0.0, seconds - self.predictor.seconds(load.online))
+            alone = self.predictor.seconds(load.online) if load.has_requests else 0.0
+            self.rider_seconds += max(0.0, seconds - alone)
         self.predictor.observe(load, seconds)
 
     def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
