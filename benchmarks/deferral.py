@@ -16,11 +16,11 @@ raw values. `--quick` takes some 4 minutes, all of it 14.
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from coserve import keep_off_the_device, node_of, restart_rowen, terms_of
+from coserve import Plan, keep_off_the_device, node_of, restart_rowen, terms_of
 from coserving.arms import arms_of
 from coserving.load import Size
 from coserving.measuring import Alone, measure
@@ -36,17 +36,6 @@ SIZE = Size(prompt=(16, 48), output=8)
 ARMS = {"rowen": False, "deferred": True}
 """Whether prompts wait for one another."""
 _NOT_DEFERRED = "prompts are not deferred"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is measured, and how often."""
-
-    loads: tuple[float, ...]
-    blocks: int
-    seconds: float
-    """Of each arm under each load."""
-
 
 QUICK = Plan((2.0,), blocks=1, seconds=12.0)
 FULL = Plan((1.0, 2.0, 3.0), blocks=3, seconds=20.0)
@@ -82,8 +71,8 @@ def gains(runs: Sequence[Run]) -> Figures:
     figures: dict[str, tuple[float | Missing, str]] = {}
     speeds = {(run.arm, run.load, run.block): run.tokens / run.seconds for run in runs}
     for load in sorted({run.load for run in runs}):
-        pairs = [(speed, speeds["rowen", load, block]) for (arm, at, block), speed in speeds.items()
-                 if (arm, at) == ("deferred", load)]  # fmt: skip
+        blocks = sorted({run.block for run in runs if run.load == load})
+        pairs = [(speeds["deferred", load, block], speeds["rowen", load, block]) for block in blocks]
         ratios = [deferred / without for deferred, without in pairs if without]
         for name, of in {"": median, "least_": min, "most_": max}.items():
             gain = of(ratios) if ratios else Missing("nothing is learned without deferral")

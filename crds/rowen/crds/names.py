@@ -20,7 +20,7 @@ RIDE_RESOURCE = "rowen.dev/ride"  # a seat in the engine of a device: a job that
 # Labels and annotations on pods.
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "rowen"
-"""Value of that label on what the operator makes."""
+"""Value of that label on what Rowen makes."""
 SERVICE_LABEL = "rowen.dev/service"
 JOB_LABEL = "rowen.dev/job"
 JOB_UID_LABEL = "rowen.dev/job-uid"

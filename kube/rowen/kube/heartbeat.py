@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowen.crds.names import NODE_LEASE_SECONDS
+from rowen.crds.names import MANAGED_BY_LABEL, MANAGER, NODE_LEASE_SECONDS
 from rowen.kube.kinds import LEASES
 from rowen.kube.timestamps import rfc3339, unix_seconds
 
-LABELS = {"app.kubernetes.io/managed-by": "rowen", "app.kubernetes.io/component": "agent"}
+LABELS = {MANAGED_BY_LABEL: MANAGER, "app.kubernetes.io/component": "agent"}
 
 
 @dataclass(frozen=True, slots=True)

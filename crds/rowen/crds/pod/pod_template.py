@@ -9,10 +9,16 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from rowen.crds.base import ApiModel, Name, rules
-from rowen.crds.names import CONTAINER_DIRECTORY, PRELOAD_ENV, SECRETS_DIRECTORY, TERMINATION_LOG, VOLUMES_DIRECTORY
+from rowen.crds.names import (
+    CONTAINER_DIRECTORY,
+    MANAGED_BY_LABEL,
+    PRELOAD_ENV,
+    SECRETS_DIRECTORY,
+    TERMINATION_LOG,
+    VOLUMES_DIRECTORY,
+)
 
 OWN_PREFIX = "rowen.dev/"
-OWN_LABEL = "app.kubernetes.io/managed-by"
 OWN_VARIABLES = "ROWEN_"
 OWN_VOLUMES = r"^(tmp|(claim|secret)-[0-9]+)$"
 # Where Rowen mounts something; what lies below `/tmp` and `/run` is the user's.
@@ -20,7 +26,7 @@ _WHOLE = ("/run", "/tmp", TERMINATION_LOG)  # noqa: S108 - the pod's own
 _FOLDERS = (CONTAINER_DIRECTORY, VOLUMES_DIRECTORY, SECRETS_DIRECTORY)
 OWN_PATHS = f"^({'|'.join([*_WHOLE, *(f'{path}(/.*)?' for path in _FOLDERS)])})/?$"
 
-LABELS_RULE = f"labels must not set Rowen's own: {OWN_PREFIX}... and {OWN_LABEL}"
+LABELS_RULE = f"labels must not set Rowen's own: {OWN_PREFIX}... and {MANAGED_BY_LABEL}"
 ANNOTATIONS_RULE = f"annotations must not set Rowen's own: {OWN_PREFIX}..."
 VARIABLE_RULE = f"name must not begin with {OWN_VARIABLES}; such variables are set by Rowen"
 PRELOAD_RULE = f"{PRELOAD_ENV} must be a plain value; Rowen puts its gate library in front of a worker's"
@@ -69,7 +75,7 @@ class PodMetadata(ApiModel):
         json_schema_extra=rules(
             (
                 "!has(self.labels) || !self.labels.exists(key,"
-                f" key.startsWith('{OWN_PREFIX}') || key == '{OWN_LABEL}')",
+                f" key.startsWith('{OWN_PREFIX}') || key == '{MANAGED_BY_LABEL}')",
                 LABELS_RULE,
             ),
             (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from rowen.crds.base import ApiModel
-from rowen.crds.names import PRELOAD_ENV
+from rowen.crds.names import MANAGED_BY_LABEL, PRELOAD_ENV
 from rowen.crds.pod import pod_template
 
 
@@ -29,7 +29,7 @@ def broken_pod_rules(model: ApiModel) -> Iterator[str]:
 
 def _of_metadata(metadata: pod_template.PodMetadata) -> Iterator[str]:
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    if pod_template.OWN_LABEL in labels or any(key.startswith(pod_template.OWN_PREFIX) for key in labels):
+    if MANAGED_BY_LABEL in labels or any(key.startswith(pod_template.OWN_PREFIX) for key in labels):
         yield pod_template.LABELS_RULE
     if any(key.startswith(pod_template.OWN_PREFIX) for key in annotations):
         yield pod_template.ANNOTATIONS_RULE

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+from rowen.crds.names import MANAGED_BY_LABEL, MANAGER
 from rowen.kube import kinds
 from rowen.kube.resource import Resource
 
-_OURS = "app.kubernetes.io/managed-by=rowen"
+_OURS = f"{MANAGED_BY_LABEL}={MANAGER}"
 
 JOBS = kinds.OFFLINE_JOBS
 SERVICES = kinds.ONLINE_SERVICES
