@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.load import Size
+from coserving.load import Size, Traffic
 from coserving.measuring import SIZE, Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
 from coserving.picture import draw
@@ -62,6 +62,8 @@ BARS: Bars = {
 PERCENTILE = 95.0
 """Of both bounds, as the service states them."""
 RIDE_MEMORY_BYTES = 2 * 2**30
+WARM_UP = 99
+"""The block of what is not measured."""
 _READY_SECONDS = 600.0
 
 
@@ -73,6 +75,10 @@ class Plan:
     blocks: int
     seconds: float
     """Of each arm under each load."""
+
+    def traffic(self, speed: Alone, load: float, block: int, seed: int, size: Size = SIZE) -> Traffic:
+        """Of one run, on a server of that speed."""
+        return Traffic(load, load / speed.request_seconds, self.seconds, size, block, seed)
 
 
 QUICK = Plan((0.5, 2.5), blocks=1, seconds=12.0)
@@ -111,12 +117,12 @@ def node_of(
             node.start_tuner(tuner)
         node.start_server("plain")
         node.wait_ready(_READY_SECONDS)
-        speed = alone(node, "plain", 16, size)
+        speed = alone(node.url("plain"), 16, size)
         node.start_server("rowen", spatial_terms_of(speed.bounds) if spatial else terms_of(speed.bounds))
         for tuner in set(tuners) - set(ALONE_TUNERS):
             node.start_tuner(tuner)
         node.wait_ready(_READY_SECONDS)
-        warm_up(node, "rowen", 16, size)
+        warm_up(node.url("rowen"), 16, size)
         yield node, speed
 
 
@@ -127,7 +133,7 @@ def restart_rowen(node: CoservingNode, terms: RideTerms) -> None:
     node.start_server("rowen", terms)
     node.start_tuner("rider")
     node.wait_ready(_READY_SECONDS)
-    warm_up(node, "rowen", 8)
+    warm_up(node.url("rowen"), 8)
 
 
 def terms_of(bounds: Bounds) -> RideTerms:
@@ -153,10 +159,10 @@ def measure_all(plan: Plan, seed: int) -> Measured:
         chunk_every = steps_between_chunks(chunk, speed.tpot, speed.bounds.tpot)
         arms = arms_of(chunk_every)
         # What rides learns how long the engine's steps take, so it is not measured cold.
-        measure(node, "rowen", arms["rowen"], 1.0, 1.0 / speed.request_seconds, 99, plan.seconds)
-        quiet = measure(node, "rowen", arms["rowen"], 0.0, 0.0, 0, plan.seconds)
+        measure(node, "rowen", arms["rowen"], plan.traffic(speed, 1.0, WARM_UP, seed))
+        quiet = measure(node, "rowen", arms["rowen"], plan.traffic(speed, 0.0, 0, seed))
         runs = [
-            measure(node, name, arms[name], load, load / speed.request_seconds, block, plan.seconds)
+            measure(node, name, arms[name], plan.traffic(speed, load, block, seed))
             for block in range(plan.blocks)
             for load in plan.loads
             for name in order.sample(list(arms), len(arms))

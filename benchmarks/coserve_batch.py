@@ -5,7 +5,8 @@ Two real vLLM servers and a batch worker on one core. Arms take turns under the 
 
     alone         the plain server, without rows
     priority_K    K rows are under way in the plain server, below its requests in vLLM's priority scheduling
-    gateway_K     the same without priorities, sent while the engine is not saturated (as llm-d's gateway judges it)
+    gateway_K     the same without priorities, and rows are sent while the engine is not saturated (as llm-d's gateway
+                  judges it): with as many rows as Rowen has, since fewer never saturate it
     preempt       a batch worker with an engine of its own stands behind the gate of the server with Rowen's plugin
     rowen_K       rows ride in the server with Rowen's plugin (CoServe)
 
@@ -14,10 +15,11 @@ plain server's speed alone: 5 times its TTFT, twice its TPOT, for 95 % of the re
 would be in flight on average were none to wait for another.
 
 `offline_vs_priority_at_slo` is the least over the loads of Rowen's tokens of rows a second over those of vLLM's
-priority scheduling, at the number of rows at which most get done while the bounds are kept (`row_riding/result.py`).
+priority scheduling, at the number of rows at which most get done while the bounds are kept (`row_riding/result.py`):
+who has to know it beforehand has it at most.
 `ttft_p99_increase` and `tpot_p99_increase` are the greatest over the loads, against the plain server alone.
 
-`repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 38. `--picture` draws it.
+`repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 33. `--picture` draws it.
 """
 
 import contextlib
@@ -32,12 +34,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from coserving.load import Traffic
 from reporting.bars import Bars
 from reporting.command import run_command
 from reporting.report import report
 from rig.two_servers import CORE
 from row_riding.arms import arms_of
-from row_riding.measuring import Alone, alone, measure
+from row_riding.measuring import ONLINE, Alone, alone, measure
 from row_riding.node import RowNode
 from row_riding.picture import draw
 from row_riding.result import ATTAINMENT, Run, arm_figures, main_figures, points
@@ -47,6 +50,8 @@ from rowen.crds.ride.terms import LatencyBound, RideTerms
 BARS: Bars = {"offline_vs_priority_at_slo": (1.5, "at least"), "ttft_p99_increase": (0.05, "at most")}
 RIDING = 24
 """Rows that Rowen's batch worker has under way here: more than the engine runs at once."""
+WARM_UP = 99
+"""The block of what is not measured."""
 _READY_SECONDS = 600.0
 
 
@@ -56,10 +61,14 @@ class Plan:
 
     loads: tuple[float, ...]
     levels: tuple[int, ...]
-    """Rows under way in the baselines."""
+    """Rows under way below vLLM's priorities."""
     blocks: int
     seconds: float
     """Of each arm under each load."""
+
+    def traffic(self, speed: Alone, load: float, block: int, seed: int) -> Traffic:
+        """Of one run, on a server of that speed."""
+        return Traffic(load, load / speed.request_seconds, self.seconds, ONLINE, block, seed)
 
 
 QUICK = Plan((0.5, 2.0), (1, 4), blocks=1, seconds=12.0)
@@ -78,7 +87,7 @@ def node_of() -> Iterator[tuple[RowNode, Alone]]:
         node.start_server("plain")
         node.start_worker()
         node.wait_ready(_READY_SECONDS)
-        speed = alone(node, "plain", 16)
+        speed = alone(node.url("plain"), 16)
         bounds = speed.bounds
         terms = RideTerms(
             ttft=LatencyBound(percentile=ATTAINMENT * 100, seconds=bounds.ttft),
@@ -87,7 +96,7 @@ def node_of() -> Iterator[tuple[RowNode, Alone]]:
         )
         node.start_server("rowen", terms)
         node.wait_ready(_READY_SECONDS)
-        alone(node, "rowen", 16)
+        alone(node.url("rowen"), 16)
         yield node, speed
 
 
@@ -103,11 +112,11 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     runs: list[Run] = []
     with node_of() as (node, speed):
         # What decides how many rows ride learns how long steps take, so it is not measured cold.
-        measure(node, riding, 1.0, 1.0 / speed.request_seconds, 99, plan.seconds)
+        measure(node, riding, plan.traffic(speed, 1.0, WARM_UP, seed))
         for block in range(plan.blocks):
             for load in plan.loads:
                 for arm in order.sample(arms, len(arms)):
-                    runs.append(measure(node, arm, load, load / speed.request_seconds, block, plan.seconds))
+                    runs.append(measure(node, arm, plan.traffic(speed, load, block, seed)))
                     print(f"block {block}, load {load:g}, {arm.name}: {runs[-1].tokens:.0f} tokens", file=sys.stderr)
     bounds = speed.bounds
     table = points(runs, bounds)

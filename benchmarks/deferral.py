@@ -20,7 +20,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from coserve import Plan, keep_off_the_device, node_of, restart_rowen, terms_of
+from coserve import WARM_UP, Plan, keep_off_the_device, node_of, restart_rowen, terms_of
 from coserving.arms import arms_of
 from coserving.load import Size
 from coserving.measuring import Alone, measure
@@ -45,15 +45,15 @@ def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
     """Each arm in an engine of its own, block by block, under the same requests."""
     order, runs = random.Random(seed), []
     with node_of(("rider",), size=SIZE) as (node, speed):
-        riding, each = arms_of(1)["rowen"], speed.request_seconds
+        riding = arms_of(1)["rowen"]
         for block in range(plan.blocks):
             for name in order.sample(list(ARMS), len(ARMS)):
                 terms = terms_of(speed.bounds).model_copy(update={"defer_prefills": ARMS[name]})
                 restart_rowen(node, terms)
                 # What rides learns how long the engine's steps take, so it is not measured cold.
-                measure(node, name, riding, 1.0, 1.0 / each, 99, plan.seconds, SIZE)
+                measure(node, name, riding, plan.traffic(speed, 1.0, WARM_UP, seed, SIZE))
                 runs += [
-                    measure(node, name, riding, load, load / each, block, plan.seconds, SIZE) for load in plan.loads
+                    measure(node, name, riding, plan.traffic(speed, load, block, seed, SIZE)) for load in plan.loads
                 ]
         _check_deferring(node)
     return speed, runs

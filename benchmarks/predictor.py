@@ -8,8 +8,8 @@ answers of 8 to 160, 1 to 16 requests at once; in every other step or so a windo
     colocated_error_mean   of those with one
     planner_us             a decision that is made anew; `planner_cached_us`: one that was made before
 
-`solo_noise_mean` and `colocated_noise_mean` say how far apart two such steps of the same rows are that follow each
-other closely: no prediction can be better than that on the machine. Beside them, on the same steps:
+`solo_noise_mean` and `colocated_noise_mean` say how far apart two such steps of the same rows and contexts are that
+follow each other closely: no prediction can be better than that on the machine. Beside them, on the same steps:
 
     online                 the predictor goes on learning: each step is predicted before it is learned
     harli                  straight lines (Eq. 2 with a term for each kind of rows), fitted to the first part at once
@@ -97,7 +97,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     """The whole benchmark."""
     first, rest = measured(plan, seed)
     predictor = learned(first)
-    anew, kept = planner_microseconds(predictor)
+    anew, kept = planner_microseconds(predictor, rest)
     figures: Figures = {
         **by_kind(rest, frozen(predictor, rest)),
         "solo_noise_mean": (noise((*first, *rest), riding=False), "fraction"),

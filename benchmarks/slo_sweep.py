@@ -22,7 +22,8 @@ from typing import Any
 
 from coserve import PERCENTILE, keep_off_the_device, node_of, restart_rowen, terms_of
 from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.measuring import Alone, iteration_seconds, measure
+from coserving.load import Traffic
+from coserving.measuring import SIZE, Alone, iteration_seconds, measure
 from coserving.node import TUNERS, CoservingNode
 from coserving.result import Bounds, Run
 from coserving.sweep import Target, over_best, sweep_figures
@@ -65,15 +66,16 @@ def targets_of(plan: Plan, speed: Alone) -> list[Target]:
     return found
 
 
-def measure_all(plan: Plan) -> tuple[Alone, dict[str, dict[Target, list[Run]]]]:
+def measure_all(plan: Plan, seed: int) -> tuple[Alone, dict[str, dict[Target, list[Run]]]]:
     """All arms at all targets."""
     with node_of(tuple(TUNERS)) as (node, speed):
         targets = targets_of(plan, speed)
+        traffic = Traffic(plan.load, plan.load / speed.request_seconds, plan.seconds, SIZE, seed=seed)
         chunk = iteration_seconds(node, "chunked", 5)
         arms = arms_of(1) | {f"spatial_{part}": Arm("free", tuner_part=part / 100) for part in (25, 50, 75)}
 
         def once(name: str, arm: Arm) -> Run:
-            return measure(node, name, arm, plan.load, plan.load / speed.request_seconds, 0, plan.seconds)
+            return measure(node, name, arm, traffic)
 
         settings = {arm: [once(name, arms[name]) for name in names] for arm, names in SETTINGS.items()}
         runs = {arm: dict.fromkeys(targets, own) for arm, own in settings.items()}
@@ -94,11 +96,11 @@ def _rowen(node: CoservingNode, target: Target, once: Any, arm: Arm) -> Run:
     return run
 
 
-def run(plan: Plan) -> dict[str, Any]:
+def run(plan: Plan, seed: int) -> dict[str, Any]:
     """Runs the benchmark and returns its object."""
     keep_off_the_device()
     started = time.monotonic()
-    speed, runs = measure_all(plan)
+    speed, runs = measure_all(plan, seed)
     figures = {
         **sweep_figures(runs, "rowen", PERCENTILE),
         **over_best(runs, PERCENTILE),
@@ -108,7 +110,7 @@ def run(plan: Plan) -> dict[str, Any]:
         "wall_seconds": (time.monotonic() - started, "s"),
     }
     others = {arm: sweep_figures(runs, arm, PERCENTILE) for arm in runs if arm != "rowen"}
-    obj = report("slo_sweep", 0, figures, others, ("vllm", "torch", "transformers", "peft", "trl"))
+    obj = report("slo_sweep", seed, figures, others, ("vllm", "torch", "transformers", "peft", "trl"))
     rows = [
         {"target": target.name, **asdict(target.bounds), "run": each.row(target.bounds)}
         for by in runs.values()
@@ -121,7 +123,7 @@ def run(plan: Plan) -> dict[str, Any]:
 def main() -> None:
     """Command line."""
     run_command(
-        __doc__, "three targets, in some 9 minutes", lambda quick, _: run(QUICK if quick else FULL), draw, seeded=False
+        __doc__, "three targets, in some 9 minutes", lambda quick, seed: run(QUICK if quick else FULL, seed), draw
     )
 
 

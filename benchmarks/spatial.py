@@ -17,7 +17,7 @@ requests would be in flight on average were none to wait for another.
 best static share, at equal attainment (`coserving/result.py`). `slo_attainment` is the least over the loads.
 
 `repeats` has the raw values, `shares` what the gate was open for over time. `--quick` takes some 6 minutes, all of it
-some 25. `--picture` draws it.
+some 33. `--picture` draws it.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any
 
-from coserve import Plan, keep_off_the_device, node_of
+from coserve import WARM_UP, Plan, keep_off_the_device, node_of
 from coserving.arms import Arm
 from coserving.measuring import Alone, measure
 from coserving.result import Point, Run, arm_figures, points, versus
@@ -78,11 +78,11 @@ def measure_all(plan: Plan, seed: int) -> Measured:
     with node_of(TUNERS, spatial=True) as (node, speed):
 
         def once(name: str, load: float, block: int) -> Run:
-            return measure(node, name, ARMS[name], load, load / speed.request_seconds, block, plan.seconds)
+            return measure(node, name, ARMS[name], plan.traffic(speed, load, block, seed))
 
         # How large a share may be is learned, so it is not measured cold.
         for load in (plan.loads[-1], plan.loads[0]):
-            once("rowen", load, 99)
+            once("rowen", load, WARM_UP)
         for block in range(plan.blocks):
             for load in plan.loads:
                 for name in order.sample(list(ARMS), len(ARMS)):

@@ -23,14 +23,20 @@ ROWS = batch.requests(40, max_tokens=24)
 
 
 @pytest.fixture(scope="module")
-def service(workspace: object) -> Iterator[str]:
-    """Its address."""
-    namespace = "rowen-e2e"
-    riding.make_model(namespace)
-    volumes.write(namespace, "data/ride.jsonl", "\n".join(map(json.dumps, DIALOGUES)) + "\n")
-    riding.start_service(SERVICE, namespace)
-    yield f"http://{(get('service', SERVICE, namespace) or {})['spec']['clusterIP']}:8000"
-    delete("osvc", SERVICE, namespace)
+def starting(world: World) -> Iterator[None]:
+    """The service, whose engine may not be ready yet."""
+    riding.make_model(world.namespace)
+    volumes.write(world.namespace, "data/ride.jsonl", "\n".join(map(json.dumps, DIALOGUES)) + "\n")
+    riding.start_service(SERVICE, world.namespace)
+    yield
+    delete("osvc", SERVICE, world.namespace)
+
+
+@pytest.fixture(scope="module")
+def service(starting: None, world: World) -> str:
+    """Its address, once jobs may ride."""
+    riding.wait_service(SERVICE, world.namespace)
+    return f"http://{(get('service', SERVICE, world.namespace) or {})['spec']['clusterIP']}:8000"
 
 
 def _tuning(name: str, world: World, **fields: Any) -> dict[str, Any]:
@@ -76,6 +82,13 @@ def _wait_riding(world: World, name: str, steps: int = 1) -> None:
 def _loss_fell(world: World, name: str) -> None:
     metrics = json.loads(volumes.read(world.namespace, f"models/out/{name}/metrics.json"))
     assert metrics["adapter_loss"] < metrics["base_loss"], metrics
+
+
+def test_a_job_that_is_applied_while_its_engine_starts_waits_and_rides(starting: None, world: World) -> None:
+    ready = condition(get("osvc", SERVICE, world.namespace), "Ready")
+    assert ready.get("status") != "True"
+    with _applied(world, _there(world, _tuning("early", world, epochs=LONG_EPOCHS))):
+        assert riding.wait_placed("early", world.namespace, 500)["mode"] == "CoServe"
 
 
 def test_a_job_rides_while_requests_are_answered_and_its_adapter_loads(service: str, world: World) -> None:

@@ -1,5 +1,6 @@
 """Requests that come at random, independently of each other (Poisson)."""
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -17,14 +18,33 @@ class Size:
     output: int
 
 
-def poisson(rate: float, seconds: float, size: Size, seed: int) -> list[Request]:
-    """Of `rate` requests a second; the same for the same arguments."""
-    source = random.Random(f"{rate} {seconds} {seed}")
+@dataclass(frozen=True)
+class Traffic:
+    """What one run is put under."""
+
+    load: float
+    """Requests in flight on average, were none to wait for another; the load's name."""
+    rate: float
+    """Requests a second; may be 0."""
+    seconds: float
+    size: Size
+    block: int = 0
+    seed: int = 0
+    """Of the benchmark."""
+
+    def requests(self) -> list[Request]:
+        """The same for the same load, block and seed, but for the rate, which is measured: it moves all alike."""
+        return poisson(self.rate, self.seconds, self.size, f"{self.seed} {self.load:g} {self.block}")
+
+
+def poisson(rate: float, seconds: float, size: Size, seed: str) -> list[Request]:
+    """Of `rate` requests a second, none where that is 0; the same for the same arguments."""
+    source = random.Random(seed)
     found: list[Request] = []
-    arrival = source.expovariate(rate)
+    arrival = source.expovariate(1.0) / rate if rate else math.inf
     while arrival < seconds:
         length = source.randint(*size.prompt)
         prompt = tuple(source.randrange(_FIRST_TOKEN, _VOCABULARY) for _ in range(length))
         found.append(Request(arrival, prompt, size.output))
-        arrival += source.expovariate(rate)
+        arrival += source.expovariate(1.0) / rate
     return found

@@ -1,16 +1,14 @@
 """Arms under requests: how each is replayed, and what the server and the jobs do by themselves."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from colocation.measure import replayed
 from coserving.arms import Arm
-from coserving.load import Size, poisson
-from coserving.node import CoservingNode
-from coserving.reports import tokens_between
+from coserving.load import Size, Traffic, poisson
+from coserving.node import RIDER, CoservingNode
 from coserving.result import Bounds, Run
 from coserving.turns import Mode
 from reporting.repeat import values_of
@@ -21,7 +19,7 @@ from rowen.demo.traffic.scaling import Request
 SIZE = Size(prompt=(16, 96), output=32)
 TTFT_FACTOR, TPOT_FACTOR = 10.0, 3.0
 """Bounds over the medians of the server alone."""
-_SETTLE_SECONDS, _TELL_SECONDS = 1.0, 2.5
+_SETTLE_SECONDS = 1.0
 _REPORT_SECONDS = 30.0
 
 
@@ -47,49 +45,39 @@ class Alone:
         return Bounds(self.ttft_factor * self.ttft, self.tpot_factor * self.tpot)
 
 
-def warm_up(node: CoservingNode, server: str, requests: int, size: Size = SIZE) -> list[Outcome]:
+def warm_up(url: str, requests: int, size: Size = SIZE) -> list[Outcome]:
     """One request after another, of which the last half count."""
-    prompts = poisson(100.0, requests / 50.0, size, seed=1)[:requests]
+    prompts = poisson(100.0, requests / 50.0, size, "alone")[:requests]
     found: list[Outcome] = []
     for number in range(len(prompts)):
-        found += replayed(node.url(server), [Request(0.0, prompts[number].prompt, size.output)], 0.0)
+        found += replayed(url, [Request(0.0, prompts[number].prompt, size.output)], 0.0)
     return found[len(found) // 2 :]
 
 
-def alone(node: CoservingNode, server: str, requests: int, size: Size = SIZE) -> Alone:
-    """The server's speed. Raises `RuntimeError` where it answers nothing."""
-    outcomes = warm_up(node, server, requests, size)
+def alone(url: str, requests: int, size: Size = SIZE) -> Alone:
+    """The speed of the server at that address. Raises `RuntimeError` where it answers nothing."""
+    outcomes = warm_up(url, requests, size)
     times = {metric: values_of(outcomes, metric) for metric in ("ttft", "tpot")}
     if not all(times.values()) or max(map(max, times.values())) == float("inf"):
-        raise RuntimeError(f"{server} fails: {[outcome.error for outcome in outcomes if outcome.error]}")
+        raise RuntimeError(f"{url} fails: {[outcome.error for outcome in outcomes if outcome.error]}")
     return Alone(median(times["ttft"]), median(times["tpot"]), size.output)
 
 
-def measure(
-    node: CoservingNode, name: str, arm: Arm, load: float, rate: float, block: int, seconds: float, size: Size = SIZE
-) -> Run:
-    """Sets an arm up, lets it settle, and replays requests of the rate. Raises `OSError` as `Arm.arranged` does."""
-    requests: Sequence[Request] = poisson(rate, seconds, size, block) if rate else ()
+def measure(node: CoservingNode, name: str, arm: Arm, traffic: Traffic) -> Run:
+    """Sets an arm up, lets it settle, and replays the requests.
+
+    Raises:
+        OSError: As `Arm.arranged` does.
+        RuntimeError: The job did nothing that can be told.
+    """
     with arm.arranged(node):
         time.sleep(_SETTLE_SECONDS)
-        start, before = time.monotonic(), _online_seconds(node)
-        outcomes = replayed(node.url(arm.server), requests, seconds)
+        start = time.monotonic()
+        outcomes = replayed(node.url(arm.server), traffic.requests(), traffic.seconds)
         end = time.monotonic()
-        if arm.tuner is not None and not requests:
-            _await_report(node, arm.tuner, end)
-    tokens = 0.0 if arm.tuner is None else tokens_between(node.reports(arm.tuner), start, end)
-    online = None
-    if arm.tuner == "rider":
-        # The engine tells once a second, and its line to the agent passes that on once a second.
-        time.sleep(_TELL_SECONDS)
-        online = _online_seconds(node) - before
-    return Run(name, load, rate, block, end - start, tokens, tuple(outcomes), online)
-
-
-def _online_seconds(node: CoservingNode) -> float:
-    """What Rowen's server has worked for requests, as it has told."""
-    sums = node.device.sums
-    return 0.0 if sums is None else sums.seconds - sums.added_seconds
+    tokens = node.tokens(arm.tuner, start, end) if arm.tuner is not None else 0.0
+    online = node.online_seconds(start, end) if arm.tuner == RIDER else None
+    return Run(name, traffic.load, traffic.rate, traffic.block, end - start, tokens, tuple(outcomes), online)
 
 
 def iteration_seconds(node: CoservingNode, tuner: str, iterations: int) -> float:
@@ -110,9 +98,3 @@ def _of(node: CoservingNode, tuner: str, since: float) -> list[float]:
     reports = node.reports(tuner)
     later = pairwise(reports)
     return [after.seconds for report, after in later if after.tokens > report.tokens and after.seconds > since]
-
-
-def _await_report(node: CoservingNode, tuner: str, since: float) -> None:
-    while not any(report.seconds > since for report in node.reports(tuner)):
-        node.processes.check(since + _REPORT_SECONDS)
-        time.sleep(0.01)

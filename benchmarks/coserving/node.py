@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from coserving.device import RidingDevice
+from coserving.marking import marking
+from coserving.marks import MARKS_ENV, Marks, tokens_between
 from coserving.reports import Report, read_reports
 from coserving.turns import TURNS_ENV, Mode, Turns
 from rig.tuning_job import tuning_spec
@@ -28,7 +30,8 @@ from rowen.demo import samples
 
 OTHER_MODEL = "other"
 OTHER_SHAPE = samples.Shape(layers=4, hidden=384, intermediate=1024, heads=6, key_value_heads=2)
-TUNERS = {"free": 256, "chunked": 16, "gated": 256, "rider": 256}
+RIDER = "rider"
+TUNERS = {"free": 256, "chunked": 16, "gated": 256, RIDER: 256}
 """Job → tokens of each of its sequences, of which an iteration has one."""
 ALONE_TUNERS = ("free", "chunked")
 """Jobs that need no server: they are on the device's core as any process is."""
@@ -77,7 +80,8 @@ class CoservingNode:
             return
         name = SPATIAL_TERMS_ENV if isinstance(terms, SpatialTerms) else RIDE_TERMS_ENV
         own = {name: terms.model_dump_json()} if terms is not None else {}
-        self.processes.serve(server, [], self.device.engine_environment() | own)
+        environment = marking(self._folder, self._marks(RIDER), self.device.engine_environment() | own)
+        self.processes.serve(server, [], environment)
 
     def start_tuner(self, tuner: str) -> None:
         """Starts one of `TUNERS`, which stands still after its first report."""
@@ -100,6 +104,9 @@ class CoservingNode:
         program = [sys.executable, "-m", "coserving.tuner", str(self._reports(tuner))]
         command, given = self.device.entering(tuner, program)
         environment = {TURNS_ENV: str(page), JOB_SPEC_ENV: json.dumps(spec.to_wire())} | given
+        if tuner != RIDER:
+            self._marks(tuner).unlink(missing_ok=True)
+            environment[MARKS_ENV] = str(self._marks(tuner))
         with _on({CORE} if tuner in ALONE_TUNERS else os.sched_getaffinity(0)):
             self.processes.start(tuner, command, environment)
 
@@ -132,8 +139,19 @@ class CoservingNode:
         """What a job has done so far."""
         return read_reports(self._reports(tuner))
 
+    def tokens(self, tuner: str, start: float, end: float) -> float:
+        """That a job has worked through between two moments. Raises `RuntimeError` where that cannot be told."""
+        return tokens_between(Marks.read(self._marks(tuner)), self.reports(tuner), start, end)
+
+    def online_seconds(self, start: float, end: float) -> float:
+        """That Rowen's server worked for requests between two moments, less what riders added to its steps."""
+        return Marks.read(self._marks(RIDER)).online_between(start, end)
+
     def _page(self, tuner: str) -> Path:
         return self._folder / f"{tuner}.turns"
+
+    def _marks(self, tuner: str) -> Path:
+        return self._folder / f"{tuner}.marks"
 
     def _reports(self, tuner: str) -> Path:
         return self._folder / f"{tuner}.reports"

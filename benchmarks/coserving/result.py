@@ -32,6 +32,11 @@ class Bounds:
         return outcome.ttft <= self.ttft and (outcome.tpot is None or outcome.tpot <= self.tpot)
 
 
+def kept(outcomes: Sequence[Outcome], bounds: Bounds) -> float:
+    """Part of the requests that kept them; 1 where there were none."""
+    return sum(map(bounds.kept, outcomes)) / len(outcomes) if outcomes else 1.0
+
+
 @dataclass(frozen=True)
 class Run:
     """One arm under one load, once."""
@@ -49,10 +54,6 @@ class Run:
     online_seconds: float | None = None
     """That the engine worked for requests: in steps, less what riders added to them. None: nothing rode in it."""
 
-    def attainment(self, bounds: Bounds) -> float:
-        """Part of the requests that kept the bounds; 1 where there were none."""
-        return sum(map(bounds.kept, self.outcomes)) / len(self.outcomes) if self.outcomes else 1.0
-
     def row(self, bounds: Bounds) -> dict[str, Any]:
         """All that the figures are made of."""
         own = {key: value for key, value in asdict(self).items() if key != "outcomes"}
@@ -62,12 +63,12 @@ class Run:
         }
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         counts = {"requests": len(self.outcomes), "errors": len(errors), "error": errors[0] if errors else None}
-        return own | counts | {"attainment": self.attainment(bounds)} | times
+        return own | counts | {"attainment": kept(self.outcomes, bounds)} | times
 
 
 @dataclass(frozen=True)
 class Point:
-    """An arm under a load, over its repeats: medians of per-repeat figures, latencies over all requests."""
+    """An arm under a load, over its repeats: speed is a median, all else over all requests."""
 
     speed: float
     """Tokens of fine-tuning a second."""
@@ -86,7 +87,7 @@ def points(runs: Sequence[Run], bounds: Bounds) -> dict[tuple[str, float], Point
         outcomes = [outcome for run in own for outcome in run.outcomes]
         found[key] = Point(
             speed=median(run.tokens / run.seconds for run in own),
-            attainment=median(run.attainment(bounds) for run in own),
+            attainment=kept(outcomes, bounds),
             ttft_p99=percentile(values_of(outcomes, "ttft"), 99),
             tpot_p99=percentile(values_of(outcomes, "tpot"), 99),
             requests=len(outcomes),

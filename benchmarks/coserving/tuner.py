@@ -2,7 +2,8 @@
 
 python -m coserving.tuner REPORTS
 
-A line of `REPORTS` is a time, monotonic, and the tokens worked through by then.
+A line of `REPORTS` is a time, monotonic, and the tokens worked through by then. Where it has a model itself it marks
+its work: a unit is a layer, on the way forward or back.
 """
 
 import os
@@ -12,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+from coserving.marks import MARKS_ENV, MarkWriter
 from coserving.turns import TURNS_ENV, Turns
 
 from rowen.runtime.worker import Progress
@@ -30,7 +33,22 @@ def main() -> None:
         reports.write(f"{time.monotonic()} {progress.tokens}\n")
 
     Progress.report = report  # type: ignore[method-assign]
+    if MARKS_ENV in os.environ:
+        _mark_layers(MarkWriter(Path(os.environ[MARKS_ENV])))
     runpy.run_module("rowen.runtime.tuning", run_name="__main__")
+
+
+def _mark_layers(marks: MarkWriter) -> None:
+    def forward(module: Any, _: Any, output: Any) -> None:
+        if not type(module).__name__.endswith("DecoderLayer"):
+            return
+        marks.worked(1)
+        hidden = output[0] if isinstance(output, tuple) else output
+        if hidden.requires_grad:
+            # The way back has come to this layer.
+            hidden.register_hook(lambda _: marks.worked(1))
+
+    torch.nn.modules.module.register_module_forward_hook(forward)
 
 
 if __name__ == "__main__":

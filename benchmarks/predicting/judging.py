@@ -16,8 +16,10 @@ from rowen.runtime.coserve.planning.planner import Planner
 from rowen.runtime.coserve.planning.predictor import Predictor
 
 _ROUNDS = 20_000
-_NEAR = 8
+_NEAR = 32
 """Steps within which the machine counts as the same."""
+_ROOM = 3.0
+"""Bound of the steps of which it is decided, over what they take: so that windows have room."""
 
 
 @dataclass(frozen=True)
@@ -85,18 +87,18 @@ def _terms(load: Load) -> list[float]:
 
 
 def noise(steps: Sequence[Measured], *, riding: bool) -> float | Missing:
-    """How far apart two steps of the same rows are that follow each other closely: nobody can predict better.
+    """How far apart two steps of the same rows and contexts are that follow each other closely: nobody can do better.
 
     Of steps without a prompt, with a window or without one. The mean of the differences as fractions, over the square
-    root of two: both of a pair are off.
+    root of two: both of a pair are off. Contexts count as the same within 128 tokens of requests, 512 of a window.
     """
-    last: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, ...], int] = {}
     apart = []
     for number, step in enumerate(steps):
         load = step.load
         if load.prefill_tokens or (load.ride_tokens > 0) != riding:
             continue
-        rows = load.decode_rows, load.ride_tokens
+        rows = load.decode_rows, load.ride_tokens, load.decode_context >> 7, load.ride_context >> 9
         before = last.get(rows)
         if before is not None and number - before < _NEAR:
             apart.append(abs(step.seconds / steps[before].seconds - 1))
@@ -104,19 +106,28 @@ def noise(steps: Sequence[Measured], *, riding: bool) -> float | Missing:
     return statistics.fmean(apart) / math.sqrt(2) if apart else Missing("no two steps of the same rows were near")
 
 
-def planner_microseconds(predictor: Predictor) -> tuple[float, float]:
-    """Of a decision that is made anew, and of one that was made before; medians of single ones."""
-    bound = LatencyBound(percentile=99.0, seconds=0.05)
-    terms = RideTerms(ttft=LatencyBound(percentile=99.0, seconds=1.0), tpot=bound, memory_bytes=1)
+def planner_microseconds(predictor: Predictor, steps: Sequence[Measured]) -> tuple[float, float]:
+    """Of a decision that is made anew, and of one that was made before; medians of single ones.
+
+    Decided is of the steps without a prompt, for windows of 256 tokens at most.
+    """
+    found = [step for step in steps if step.load.decode_rows and not step.load.prefill_tokens]
+    loads = [step.load.online for step in found]
+    bound = LatencyBound(percentile=99.0, seconds=_ROOM * statistics.median(map(predictor.seconds, loads)))
+    terms = RideTerms(ttft=LatencyBound(percentile=99.0, seconds=20 * bound.seconds), tpot=bound, memory_bytes=1)
     planner = Planner(terms, predictor)
-    anew = [Load(1 + number % 16, number << 9) for number in range(1, 2000)]
-    return _microseconds(planner, anew), _microseconds(planner, [anew[5]] * _ROUNDS)
+
+    def anew(load: Load) -> object:
+        predictor.version += 1
+        return planner.plan(load, 256, False)
+
+    again = [loads[0]] * _ROUNDS
+    return _microseconds(anew, loads), _microseconds(lambda load: planner.plan(load, 256, False), again)
 
 
-def _microseconds(planner: Planner, loads: Sequence[Load]) -> float:
-    clock, plan = time.perf_counter_ns, planner.plan
-    empty = _median(clock, lambda _: None, loads)
-    return (_median(clock, lambda load: plan(load, 256, False), loads) - empty) / 1000
+def _microseconds(work: Callable[[Load], object], loads: Sequence[Load]) -> float:
+    clock = time.perf_counter_ns
+    return (_median(clock, work, loads) - _median(clock, lambda _: None, loads)) / 1000
 
 
 def _median(clock: Callable[[], int], work: Callable[[Load], object], loads: Sequence[Load]) -> float:

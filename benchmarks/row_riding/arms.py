@@ -35,20 +35,23 @@ class Arm:
 
 
 def arms_of(levels: tuple[int, ...], riding: int) -> list[Arm]:
-    """All of them; the baselines with rows in each of the `levels`, Rowen with `riding`."""
+    """All of them; vLLM's priorities with rows in each of the `levels`, who admits by himself with `riding`.
+
+    Where fewer rows are under way than the engine runs at once, neither priorities nor saturation do anything.
+    """
     return [
         Arm("alone", "plain"),
-        *(Arm("priority", "plain", level) for level in levels),
-        *(Arm("gateway", "plain", level) for level in levels),
+        *(Arm("priority", "plain", level) for level in (*levels, riding)),
+        Arm("gateway", "plain", riding),
         Arm("preempt", "rowen"),
         Arm("rowen", "rowen", riding),
     ]
 
 
 @contextlib.asynccontextmanager
-async def sending(arm: Arm, url: str, seed: int) -> AsyncIterator[None]:
-    """Rows are under way meanwhile."""
-    bodies = itertools.cycle(rows(500, seed))
+async def sending(arm: Arm, url: str, run: str) -> AsyncIterator[None]:
+    """Rows are under way meanwhile, none of which the server has seen in another run: it would have them cached."""
+    bodies = itertools.cycle(rows(500, f"{arm.name} {run}"))
     async with httpx.AsyncClient(base_url=url, timeout=None, trust_env=False) as client:
         admitted = _admission(arm, client)
         askers = [asyncio.create_task(_ask(arm, client, bodies, admitted)) for _ in range(arm.rows)]

@@ -40,8 +40,8 @@ _DEVICE = "0"
 _RENEW_SECONDS = 0.25
 
 
-def rows(count: int, seed: int) -> list[Body]:
-    """Bodies of completion requests, without their model; of random tokens, so that no prefix is cached."""
+def rows(count: int, seed: str) -> list[Body]:
+    """Bodies of completion requests, without their model; of random tokens, so that no prefix of others' is cached."""
     found = poisson(1.0, 2.0 * count, OFFLINE, seed)[:count]
     wanted = {"max_tokens": OFFLINE.output, "ignore_eos": True, "temperature": 0}
     return [{"prompt": list(request.prompt), **wanted} for request in found]
@@ -64,7 +64,7 @@ class RowNode:
         self._renewer.start()
         with contextlib.redirect_stdout(sys.stderr):
             samples.write_model(folder / MODEL, samples.SHAPE)
-            samples.write_lines(folder / "rows.jsonl", _batch(rows(_WORKER_ROWS, seed=0)))
+            samples.write_lines(folder / "rows.jsonl", _batch(rows(_WORKER_ROWS, "worker")))
         widen(folder / MODEL)
 
     def url(self, server: str) -> str:

@@ -46,10 +46,19 @@ def learned(namespace: str, adapter: str) -> float:
 
 
 def start_service(name: str, namespace: str) -> None:
-    """Starts it, and waits until jobs may ride."""
+    """Starts it, and waits until its engine has a node: it is not ready then."""
     service = manifests.online_service(name, namespace, MODEL)
     service["spec"]["harvest"] |= {"mode": "CoServe", "coServe": {"memory": "512Mi"}}
     apply(service)
+    wait_until(lambda: _placed(engine_pods(name, namespace)), f"{name}'s engine has a node", 60)
+
+
+def _placed(pods: list[dict[str, Any]]) -> bool:
+    return len(pods) == 1 and "nodeName" in pods[0]["spec"]
+
+
+def wait_service(name: str, namespace: str) -> None:
+    """Waits until jobs may ride."""
     wait_condition("osvc", name, namespace, "Ready", timeout_seconds=400)
     wait_seats(name)
 
@@ -79,9 +88,9 @@ def assignment(job: str, namespace: str) -> dict[str, Any]:
     return dict((get("ojob", job, namespace) or {}).get("status", {}).get("assignment") or {})
 
 
-def wait_placed(job: str, namespace: str) -> dict[str, Any]:
+def wait_placed(job: str, namespace: str, timeout_seconds: float = 180) -> dict[str, Any]:
     """Its assignment, once it has one."""
-    return wait_until(lambda: assignment(job, namespace), f"{job} is placed", 180)
+    return wait_until(lambda: assignment(job, namespace), f"{job} is placed", timeout_seconds)
 
 
 def engine_pods(service: str, namespace: str) -> list[dict[str, Any]]:

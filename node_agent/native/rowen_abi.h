@@ -203,6 +203,8 @@ ROWEN_API void rowen_online_composition(uint64_t step_ns, uint32_t decode_rows, 
 ROWEN_API void rowen_online_share(uint32_t tenths);
 /* Tenths that offline work may use now: 10 while the gate is open for all of the device, 0 while it is closed. */
 ROWEN_API uint32_t rowen_online_granted(void);
+/* 1 while the lease of each of the devices runs, 0 from when one has run out, and where one has no agent yet. */
+ROWEN_API uint32_t rowen_online_leased(void);
 ROWEN_API void rowen_online_record(uint64_t begin_ns, uint64_t ttft_ns, uint64_t tpot_ns, uint32_t output_tokens,
                                    uint32_t tenant_present);
 /* Offline processes on the devices now, and jobs that ride in the engine; one on several counts with each. */

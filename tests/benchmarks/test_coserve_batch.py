@@ -1,6 +1,5 @@
 """What rows beside a service come to, from runs that are written down here."""
 
-import pytest
 from reporting.report import Missing
 from row_riding.arms import arms_of
 from row_riding.counters import Counters
@@ -74,9 +73,9 @@ def test_what_a_server_says_is_read() -> None:
 
 def test_each_arm_has_a_name_of_its_own() -> None:
     names = [arm.name for arm in arms_of((1, 4), 24)]
-    assert names == ["alone", "priority_1", "priority_4", "gateway_1", "gateway_4", "preempt", "rowen_24"]
+    assert names == ["alone", "priority_1", "priority_4", "priority_24", "gateway_24", "preempt", "rowen_24"]
 
 
 def test_rows_are_the_same_for_the_same_seed() -> None:
-    assert rows(3, 1) == rows(3, 1) != rows(3, 2)
-    assert len(rows(50, 0)) == pytest.approx(50)
+    assert rows(3, "1") == rows(3, "1") != rows(3, "2")
+    assert len(rows(50, "0")) == 50

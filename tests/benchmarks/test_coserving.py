@@ -2,6 +2,7 @@ import itertools
 import json
 import threading
 import time
+from dataclasses import replace
 
 import coserve
 import deferral
@@ -10,10 +11,10 @@ import slo_sweep
 from coserving import measuring, sweep_picture
 from coserving.arms import DYNAMIC, arms_of, steps_between_chunks
 from coserving.interval import LEAST, MOST, DynamicInterval
-from coserving.load import Size, poisson
+from coserving.load import Size, Traffic, poisson
 from coserving.measuring import Alone
 from coserving.picture import PANELS, draw, lines
-from coserving.reports import Report, read_reports, tokens_between
+from coserving.reports import Report, read_reports
 from coserving.result import Bounds, Run, arm_figures, main_figures, points, versus
 from coserving.roofline import left_figures, linear_weights, most_tokens, roofline_figures
 from coserving.sweep import Target, over_best, speed_at, sweep_figures
@@ -55,6 +56,9 @@ def test_repeats_of_an_arm_are_one_point():
     table = points([run("rowen", tokens=100), run("rowen", tokens=300, kept=5, block=1)], BOUNDS)
     point = table["rowen", 1.0]
     assert (point.speed, point.attainment, point.requests, point.errors) == (20.0, 0.75, 20, 0)
+    # Each request counts once, and a repeat without any says nothing.
+    few = points([run("rowen", kept=4, of=5), run("rowen", kept=0, of=0, block=1)], BOUNDS)
+    assert few["rowen", 1.0].attainment == 0.8
     assert point.tpot_p99 == pytest.approx(0.2)
 
 
@@ -136,20 +140,22 @@ def test_the_picture_shows_every_arm(tmp_path):
 
 
 def test_requests_come_at_random_and_the_same_each_time():
-    requests = poisson(50.0, 20.0, SIZE, 3)
-    assert requests == poisson(50.0, 20.0, SIZE, 3)
-    assert requests != poisson(50.0, 20.0, SIZE, 4)
+    requests = poisson(50.0, 20.0, SIZE, "3")
+    assert requests == poisson(50.0, 20.0, SIZE, "3")
+    assert requests != poisson(50.0, 20.0, SIZE, "4")
     assert 850 < len(requests) < 1150
     assert all(0 < request.arrival < 20 and 4 <= len(request.prompt) <= 9 for request in requests)
 
 
-def test_tokens_are_spread_over_the_time_since_the_last_report():
-    reports = [Report(10.0, 0), Report(20.0, 100), Report(25.0, 100), Report(30.0, 200)]
-    assert tokens_between(reports, 0.0, 40.0) == 200
-    assert tokens_between(reports, 15.0, 20.0) == 50
-    assert tokens_between(reports, 20.0, 26.0) == 20
-    assert tokens_between(reports, 35.0, 40.0) == 0
-    assert tokens_between([], 0.0, 1.0) == 0
+def test_traffic_goes_by_load_block_and_seed_and_the_rate_moves_all_of_it():
+    traffic = Traffic(2.0, 1.0, 400.0, SIZE, block=1, seed=5)
+    requests = traffic.requests()
+    faster = Traffic(2.0, 2.0, 200.0, SIZE, block=1, seed=5).requests()
+    assert [request.prompt for request in faster] == [request.prompt for request in requests]
+    assert [request.arrival for request in faster] == pytest.approx([request.arrival / 2 for request in requests])
+    others = ({"load": 3.0}, {"block": 2}, {"seed": 6})
+    assert all(replace(traffic, **changed).requests() != requests for changed in others)
+    assert replace(traffic, rate=0.0).requests() == []
 
 
 def test_a_report_that_is_being_written_is_left_out(tmp_path):

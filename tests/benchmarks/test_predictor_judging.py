@@ -1,10 +1,13 @@
 """How predictions are judged."""
 
 import pytest
-from predicting.judging import errors, frozen, harli, learned, online
+from predicting import judging
+from predicting.judging import errors, frozen, harli, learned, noise, online, planner_microseconds
 from predicting.measured import Measured
+from reporting.report import Missing
 
 from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.planner import Plan, Planner
 
 
 def steps(count: int) -> list[Measured]:
@@ -35,6 +38,36 @@ def test_a_frozen_predictor_does_not_learn() -> None:
     predictor = learned(steps(80))
     assert frozen(predictor, slow)[-4:] == frozen(predictor, slow)[:4]
     assert online(predictor, slow)[-1] == pytest.approx(slow[-1].seconds, rel=0.1)
+
+
+def test_noise_is_of_steps_that_differ_in_nothing() -> None:
+    same, longer = Load(4, 400, ride_tokens=16, ride_context=800), Load(4, 400, ride_tokens=16, ride_context=8000)
+    table = [Measured(load, seconds, 0.0) for load, seconds in ((same, 0.010), (longer, 0.020), (same, 0.011))]
+    assert noise(table, riding=True) == pytest.approx(0.1 / 2**0.5)
+    assert isinstance(noise(table[:2], riding=True), Missing)
+    assert isinstance(noise(table, riding=False), Missing)
+
+
+def test_each_decision_that_is_timed_finds_room_for_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+
+    class Watched(Planner):
+        def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
+            found = super().plan(load, waiting_tokens, has_parts, least_part_seconds)
+            made.append((self.predictor.version, found.ride_tokens))
+            return found
+
+    monkeypatch.setattr(judging, "Planner", Watched)
+    monkeypatch.setattr(judging, "_ROUNDS", 7)
+    table = steps(80)
+    anew, again = planner_microseconds(learned(table), table)
+    assert 0 < again < anew
+    versions = [version for version, _ in made]
+    assert len(made) == 80 + 7
+    # Nothing is kept of what was decided before, and then all.
+    assert len(set(versions[:80])) == 80
+    assert len(set(versions[80:])) == 1
+    assert all(tokens > 0 for _, tokens in made)
 
 
 def test_processor_time_in_place_of_time() -> None:

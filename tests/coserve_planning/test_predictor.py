@@ -5,6 +5,7 @@ from coserve_planning.machines import LOADS, riding, step_seconds, taught
 
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.predictor import Predictor
+from rowen.runtime.coserve.planning.search import most_tokens
 
 DECODE = Load(4, 800)
 
@@ -72,6 +73,48 @@ def test_windows_that_cost_more_are_known_within_three_steps() -> None:
     for load in (LOADS[1], LOADS[12]):
         assert predictor.seconds(riding(load, 60)) == pytest.approx(dear(riding(load, 60)), rel=0.15)
         assert predictor.seconds(load) == pytest.approx(step_seconds(load), rel=0.03)
+
+
+def many_seconds(load: Load) -> float:
+    """Of many requests: a window's tokens take little of the step."""
+    own = 0.015 + 0.0002 * load.decode_rows + 1e-6 * load.decode_context
+    return own + 0.0001 * load.ride_tokens + 1e-7 * load.ride_context
+
+
+def test_after_a_slow_moment_windows_grow_again_where_small_ones_tell_nothing() -> None:
+    predictor, busy = Predictor(), Load(8, 1600)
+    for _ in range(6):
+        for load in LOADS:
+            for tokens in (0, 4, 16, 48, 128):
+                predictor.observe(riding(load, tokens), many_seconds(riding(load, tokens)))
+
+    def fitting() -> int:
+        return max(4, most_tokens(predictor.riding(busy), 1.3 * many_seconds(busy), 512))
+
+    usual = fitting()
+    for _ in range(3):
+        predictor.observe(riding(busy, usual), 2 * many_seconds(riding(busy, usual)))
+    assert fitting() < 0.3 * usual
+    for _ in range(1000):
+        predictor.observe(riding(busy, fitting()), many_seconds(riding(busy, fitting())))
+    assert fitting() > 0.95 * usual
+
+
+def test_what_did_not_come_for_long_is_as_if_it_had_never_come() -> None:
+    predictor, odd = taught(), riding(DECODE, 30)
+    for _ in range(12):
+        predictor.observe(odd, 2 * step_seconds(odd))
+        for load in LOADS:
+            predictor.observe(riding(load, 64), step_seconds(riding(load, 64)))
+    for _ in range(2000):
+        predictor.observe(LOADS[0], step_seconds(LOADS[0]))
+    assert predictor.seconds(odd) > 1.6 * step_seconds(odd)
+    for _ in range(400):
+        predictor.observe(LOADS[0], step_seconds(LOADS[0]))
+    assert predictor.seconds(odd) == pytest.approx(step_seconds(odd), rel=0.1)
+    # It begins anew.
+    predictor.observe(odd, step_seconds(odd))
+    assert predictor.seconds(odd) == pytest.approx(step_seconds(odd), rel=0.1)
 
 
 def test_one_stall_changes_little() -> None:

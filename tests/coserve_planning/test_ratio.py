@@ -52,5 +52,16 @@ def test_noise_is_averaged_out() -> None:
     assert observed(*[draw.gauss(1.2, 0.06) for _ in range(400)]).value == pytest.approx(1.2, rel=0.03)
 
 
+@pytest.mark.parametrize("value", [2.5, 0.4])
+def test_what_nothing_tells_any_more_is_forgotten_by_and_by(value: float) -> None:
+    ratio = observed(value)
+    assert ratio.forget()
+    assert ratio.value == pytest.approx(value + (1 - value) / 256)
+    for _ in range(1500):
+        ratio.forget()
+    assert ratio.value == pytest.approx(1.0, abs=0.01)
+    assert not ratio.forget()
+
+
 def test_it_follows_what_drifts() -> None:
     assert observed(*[1 + 0.001 * step for step in range(500)]).value == pytest.approx(1.5, rel=0.03)

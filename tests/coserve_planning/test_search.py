@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,12 @@ def test_a_straight_line_is_met(bound: float, most: int, found: int) -> None:
     assert most_tokens(float, bound, most) == found
 
 
+def test_where_the_line_says_too_many_a_shorter_one_is_tried() -> None:
+    assert most_tokens(math.sqrt, 9.2, 2000) == 84
+    # A step in between is not found so soon: the size below is what is known to fit.
+    assert most_tokens(lambda tokens: 1.0 if tokens <= 64 else 9.0, 5.0, 96) == 64
+
+
 def test_nothing_fits() -> None:
     assert most_tokens(lambda _: 2.0, 1.0, 100) == 0
 
@@ -38,7 +46,7 @@ def test_what_is_found_fits_between_the_sizes_asked(bends: list[tuple[int, float
 
     asked: set[int] = set()
     found = most_tokens(seconds, bound, most)
-    assert len(asked) <= 7
+    assert len(asked) <= 8
     assert found >= max((size for size in asked if seconds(size) <= bound), default=0)
     # Bent upwards, so that a straight line between two sizes lies above: what is found fits.
     assert seconds(found) <= bound + 1e-9

@@ -1,5 +1,6 @@
 """A job that says what a test wants it to say."""
 
+import ctypes
 import fcntl
 import os
 import socket
@@ -20,21 +21,26 @@ from rowen.runtime.coserve.wire.messages import (
     ResultHeader,
     TaskHeader,
     Welcome,
+    Working,
 )
 
 SIZES = {Target.QUERY: (8, 8), Target.VALUE: (8, 4)}
 RANK = 2
 PLACES = [(0, Target.QUERY), (1, Target.VALUE)]
 FLOATS = RANK * (8 + 8) + RANK * (8 + 4)
+LIBC = ctypes.CDLL(None, use_errno=True)
+FALLOC_FL_KEEP_SIZE = 1
 
 
-def memory(numbers: Any, seals: int = GIVEN, *, size: int | None = None) -> int:
-    """Memory with those numbers in it, or with a hole of that size."""
+def memory(numbers: Any, seals: int = GIVEN, *, size: int | None = None, behind: int = 0) -> int:
+    """Memory with those numbers in it, or with a hole of that size, and so many bytes taken `behind` its end."""
     file = os.memfd_create("stranger", os.MFD_ALLOW_SEALING)
     if size is None:
         os.write(file, numpy.ascontiguousarray(numbers).tobytes())
     else:
         os.ftruncate(file, size)
+        if behind and LIBC.fallocate64(file, FALLOC_FL_KEEP_SIZE, ctypes.c_long(size), ctypes.c_long(behind)):
+            raise OSError(ctypes.get_errno(), "fallocate")
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
     return file
 
@@ -81,7 +87,7 @@ class Stranger:
             for file in files:
                 os.close(file)
 
-    def hear(self) -> tuple[Welcome | Refusal | ResultHeader, list[int]] | None:
+    def hear(self) -> tuple[Welcome | Refusal | Working | ResultHeader, list[int]] | None:
         """The next message; None: it was let go."""
         message = receive(self.line, LONGEST_MESSAGE)
         return None if message is None else (FROM_ENGINE.validate_json(message.data), message.descriptors)

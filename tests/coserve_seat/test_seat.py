@@ -11,12 +11,13 @@ from descriptors import open_descriptors
 from riding_tuner.matchmaker import Matchmaker
 
 from rowen.crds.ride.messages import MOST_SEATS, StepSums
+from rowen.runtime.coserve.seat import reception as reception_module
 from rowen.runtime.coserve.seat.host import Host
 from rowen.runtime.coserve.seat.reception import Reception
 from rowen.runtime.coserve.seat.seat import Arrival, Departure, Seat
 from rowen.runtime.coserve.task import Pair, Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.wire.memory import read
-from rowen.runtime.coserve.wire.messages import ResultHeader
+from rowen.runtime.coserve.wire.messages import ResultHeader, Working
 
 Come = Callable[[], Stranger]
 
@@ -69,6 +70,35 @@ def test_the_answer_goes_back(seat: Seat, come: Come) -> None:
         read(file, found)
         assert (found == 4).all()
         os.close(file)
+
+
+def test_who_waits_hears_that_the_engine_gets_on(seat: Seat, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
+    with come().welcomed() as waiting, come().welcomed() as idle:
+        waiting.task()
+        guest, task = next_task(seat)
+        monkeypatch.setattr(reception_module, "_WORKING_SECONDS", 0.0)
+        reception = seat._reception
+        monkeypatch.setattr(reception, "_working_at", 0.0)
+        for worked in (StepSums(forward_tokens=1), StepSums(forward_tokens=1, riding_seconds=0.1)):
+            seat.tell(worked, None)
+            reception.ring()
+            heard = waiting.hear()
+            assert heard == (Working(), [])
+        # Nobody is worked for now, and it is not said.
+        for _ in range(3):
+            reception.ring()
+        seat.deliver(guest, answer_to(task))
+        heard = waiting.hear()
+        assert heard is not None
+        assert isinstance(heard[0], ResultHeader)
+        os.close(heard[1][0])
+        idle.task()
+        guest, task = next_task(seat)
+        seat.deliver(guest, answer_to(task))
+        heard = idle.hear()
+        assert heard is not None
+        assert isinstance(heard[0], ResultHeader)
+        os.close(heard[1][0])
 
 
 def test_a_loss_that_is_no_number_arrives(seat: Seat, come: Come) -> None:

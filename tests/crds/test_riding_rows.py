@@ -45,6 +45,8 @@ def test_what_makes_no_difference_is_no_obstacle(job: list[str], engine: list[st
         ([], ["--hf_overrides.top_k=1"], "the engine's --hf-overrides.top-k, which the job has not"),
         ([], ["--chat-temp", "x"], "the engine's --chat-temp, which the job has not"),
         ([], ["--api-key=secret"], "the engine's --api-key"),
+        (["--max-num-queued-reqs=64"], ["--max-num-queued-reqs=64"], "the engine's --max-num-queued-reqs"),
+        ([], ["--max_num_queued_tokens", "999"], "the engine's --max-num-queued-tokens"),
         ([TEMPLATE], [TEMPLATE, "--ssl-keyfile", "key.pem"], "the engine's --ssl-keyfile"),
         ([], ["--max-num-seqs", "8", "--dtype=half"], "the engine's --dtype, which the job has not"),
     ],

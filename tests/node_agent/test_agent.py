@@ -12,6 +12,7 @@ import httpx
 import pytest
 from gate.pod import Pod
 from gate.stuck import stuck_device_thread
+from structlog.testing import capture_logs
 
 from rowen.crds.harvest.node_harvest import NodeHarvestSpec
 from rowen.crds.names import (
@@ -471,12 +472,17 @@ async def test_a_process_outside_of_any_pod_is_not_let_in(world, folder):
     assert "in no pod's cgroup" in await asyncio.to_thread(refusal, folder)
 
 
-async def test_another_pod_does_not_come_in_while_the_slot_s_own_runs(world, folder):
+async def test_another_pod_does_not_come_in_while_the_slot_s_own_runs(world, folder, pod):
     _, cluster, _ = world
     await until(lambda: (device := cluster.last()) and device.tenants and device.tenants[0].attached)
     other = Pod()
     try:
-        assert "the slot belongs to pod" in await asyncio.to_thread(refusal, folder, other)
+        with capture_logs() as logs:
+            told = await asyncio.to_thread(refusal, folder, other)
+        assert "the slot belongs to another pod, whose processes still run" in told
+        # Whose it is the agent's log alone says.
+        assert pod.uid not in told
+        assert pod.uid in [log.get("pod") for log in logs]
     finally:
         other.remove()
 

@@ -315,7 +315,7 @@ def test_a_seat_belongs_to_a_process_until_it_has_ended(house):
     first = Process(house.seats["a-0"], JOB)
     assert "reason" not in first.answer
     house.uids["a-0"] = "pod-2"
-    assert "belongs to a process of pod pod-0 that still runs" in house.job("a-0").welcome.reason
+    assert house.job("a-0").welcome.reason == "the seat belongs to another process, which still runs"
     first.end()
     until(lambda: house.job("a-0").pair is not None)
     assert house.counts().attached == 1

@@ -10,6 +10,7 @@ from gate import rig
 from gate.pod import Pod
 from gate.rig import until
 from node_agent.riding import Engine, Job, Process, received
+from structlog.testing import capture_logs
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE, RIDE_RESOURCE
 from rowen.crds.ride.messages import MOST_SEATS, JobHello, Welcome
@@ -182,7 +183,12 @@ def test_a_job_rides_in_an_engine_of_its_own_namespace_once_both_are_known(node:
         known.append(rider)
         assert "the engine of device a is not known yet" in answer()
         node.place({ONLINE_RESOURCE: {"a": CHAT.key}}, [CHAT])
-        assert "the engine of device a is of namespace shop" in answer()
+        with capture_logs() as logs:
+            refused = answer()
+        assert "the engine of device a is not of the job's namespace" in refused
+        # Whose it is the agent's log alone says.
+        assert "shop" not in refused
+        assert [(log["pod"], log["engine"]) for log in logs] == [("lab/tune-0", "shop/chat-0")]
         known[1] = PodView("shop", "tune-0", uid=pod.uid, rides=True)
         assert "reason" not in answer()
     finally:
@@ -209,7 +215,7 @@ def test_an_engine_of_another_pod_takes_nobody_in(node: Node) -> None:
     node.place({ONLINE_RESOURCE: {"a": chat.key}}, [chat])
     line = Engine(socket_of(node.allocate_online(["a"]), "ROWEN_ENGINE_RIDE_SOCKET")).line
     reason = Welcome.model_validate_json(received(line)[0]).reason
-    assert reason == "device a is known as pod chat-0's, and not this process's"
+    assert reason == "device a is known as another pod's, and not this process's"
 
 
 def test_steps_of_an_engine_that_takes_nobody_in_are_told_too(node: Node) -> None:

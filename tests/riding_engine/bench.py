@@ -99,15 +99,13 @@ class Bench:
         return [found[f"request-{number}"] for number in range(count)]
 
     def add(self, number: int, tokens: int) -> None:
+        # Prompts take several steps: over requests with a seed vLLM's own worker ends there (`SeededWorker`).
+        seed = number if number % 4 == 3 else None
         self.engine.add_request(
             f"request-{number}",
             TokensPrompt(prompt_token_ids=prompt(number // 2, 9 + 17 * number)),
             SamplingParams(
-                # Prompts take several steps: over requests with a seed vLLM ends there (`SeededWorker`).
-                max_tokens=tokens,
-                temperature=0.0,
-                ignore_eos=True,
-                logprobs=0,
+                max_tokens=tokens, temperature=0.0 if seed is None else 1.0, seed=seed, ignore_eos=True, logprobs=0
             ),
             lora_request=self.adapter if number % 4 == 2 else None,
         )

@@ -10,7 +10,10 @@ import pytest
 import torch
 from riding_engine.bench import Answer, Bench
 from riding_engine.tasks import alone, furthest, task
+from runtime.recorder import Recorder
 
+from rowen.crds.ride.messages import StepSums
+from rowen.runtime.coserve import lease
 from rowen.runtime.coserve.learner import Window
 from rowen.runtime.coserve.task import Adapter, Sequence, Task, TaskUnsuitable
 from rowen.runtime.vllm.riding.deferring import DeferringScheduler
@@ -90,6 +93,32 @@ def an_idle_engine_works_it_all_through(case: Case) -> None:
     assert sums.steps == before.steps
 
 
+def riders_stand_still_while_the_lease_has_run_out(case: Case) -> None:
+    device, work = Recorder(), case.task(40, (200, 120, 80))
+    guest = case.bench.guests.arrive(work)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease, "online", lambda: device)
+        turns = iter([True])
+        case.bench.conductor.idle(lambda: next(turns, False))
+        before = case.bench.guests.sums
+        device.lease = False
+        assert case.bench.answers() == case.expected
+        case.bench.conductor.idle(lambda: True)
+        after = case.bench.guests.sums
+        assert _ridden(after) == _ridden(before)
+        assert after.steps > before.steps
+        assert guest not in case.bench.guests.answers
+        device.lease = True
+        case.bench.conductor.idle(lambda: True)
+    result = case.bench.guests.answers.pop(guest)
+    assert not isinstance(result, TaskUnsuitable)
+    assert furthest(result, alone(case.model, work)) < 2e-5
+
+
+def _ridden(sums: StepSums) -> tuple[int, int, int]:
+    return sums.forward_tokens, sums.solo_tokens, sums.backward_tokens
+
+
 def a_task_that_does_not_fit_is_refused(case: Case) -> None:
     host = case.bench.host
     assert host is not None
@@ -144,6 +173,7 @@ SCENARIOS: dict[str, Callable[[Case], None]] = {
         prompts_are_not_deferred_unasked,
         a_guest_that_leaves_is_forgotten,
         an_idle_engine_works_it_all_through,
+        riders_stand_still_while_the_lease_has_run_out,
         a_task_that_does_not_fit_is_refused,
     )
 }

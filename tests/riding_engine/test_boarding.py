@@ -130,7 +130,7 @@ def test_an_engine_whose_seat_fails_is_only_watched(
     monkeypatch.setattr(boarding, "log", SimpleNamespace(exception=said.append))
     # Else batch rows would be planned by what nobody measures.
     assert boarding.board(config(model), torch.nn.Module()) is not None
-    assert said == ["no fine-tuning rides in this engine"]
+    assert said == ["nothing rides in this engine"]
 
 
 class Worker:

@@ -59,13 +59,17 @@ class Learner:
         self.phases: list[Phase] = []
         self.tasks: dict[int, Task] = {}
         self.ended: list[tuple[int, Result | TaskUnsuitable]] = []
+        self.coming_seconds = 0.0
+        """That it takes to take a task in, or to let one go."""
 
     def add(self, guest: int, task: Task) -> None:
         if not task.gradients:
             raise TaskUnsuitable("too large")
+        self.clock.now += self.coming_seconds
         self.tasks[guest] = task
 
     def drop(self, guest: int) -> None:
+        self.clock.now += self.coming_seconds
         del self.tasks[guest]
 
     def window(self, most_tokens: int) -> Window | None:
@@ -125,8 +129,9 @@ class Planner:
         self.least_part_seconds = least_part_seconds
         return self.next
 
-    def observe(self, load: Load, seconds: float) -> None:
+    def observe(self, load: Load, seconds: float) -> float:
         self.seen.append((load, round(seconds, 6)))
+        return seconds - self.predictor.seconds(load) if load.ride_tokens else 0.0
 
     def observe_tpot(self, seconds: float, rider_seconds: float) -> None:
         self.tpots.append((round(seconds, 6), round(rider_seconds, 6)))
@@ -300,12 +305,6 @@ def test_riders_that_come_during_a_step_do_not_knock(engine: Engine) -> None:
 
 
 def test_by_how_much_riders_made_steps_longer_is_told(engine: Engine) -> None:
-    planner: Any = engine.planner
-
-    def observe(load: Load, seconds: float) -> None:
-        planner.rider_seconds += seconds - 0.012 if load.ride_tokens else 0.0
-
-    planner.observe = observe
     engine.learner.waiting_tokens = 7
     engine.step()
     engine.learner.waiting_tokens = 0
@@ -402,6 +401,20 @@ def test_what_requests_wait_for_their_first_token_is_told_with_what_of_it_was_ri
     engine.step(0.02, decoding=2)
     # The other one's prompt is not through.
     assert len(engine.planner.first_tokens) == 1
+
+
+def test_what_it_takes_to_take_a_task_in_is_riders_doing(engine: Engine) -> None:
+    engine.learner.coming_seconds = 0.05
+    engine.conductor._first_tokens.arrived("request-0", engine.clock.now, 10)
+    guest = engine.guests.arrive(TASK)
+    engine.step(0.02)
+    assert engine.planner.first_tokens[-1] == (0.07, 0.05)
+    assert engine.planner.rider_seconds == pytest.approx(0.05)
+    # What is not noticed is not noted.
+    engine.learner.coming_seconds = 0.0004
+    engine.guests.depart(guest)
+    engine.step(0.02)
+    assert engine.planner.rider_seconds == pytest.approx(0.05)
 
 
 def test_the_agent_hears_what_steps_were_made_of_once_a_second(engine: Engine) -> None:

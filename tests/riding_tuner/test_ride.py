@@ -1,10 +1,12 @@
 """Engines and agents come and go, and a job finds the next one."""
 
 import errno
+import socket
 import threading
 import time
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from rowen.crds.job.worker import ExitCode
 from rowen.runtime.coserve import ride_link as ride_link_module
 from rowen.runtime.coserve.ride_link import RideLink
 from rowen.runtime.coserve.task import Task, TaskUnsuitable
+from rowen.runtime.coserve.wire.messages import ResultHeader, Welcome, Working
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.riding import ride as ride_module
 from rowen.runtime.tuning.riding.ride import Ride
@@ -145,6 +148,57 @@ def test_the_next_agent_knows_of_it_with_its_next_question(
             while not agent.hellos:
                 ride.losses(SEQUENCES, adapted=True)
             assert not agent.hellos[0].pair
+
+
+def test_the_next_agent_knows_of_it_while_it_waits_for_an_answer(
+    sockets: Path, engine: Start, ride: Ride, learner: Instant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ride_link_module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ride_link_module, "_LONGEST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(ride_module, "_STAY_SECONDS", 0.005)
+    with engine() as busy:
+        with Matchmaker(sockets):
+            ride.losses(SEQUENCES, adapted=True)
+        learner.works = False
+        found: list[int] = []
+        waiting = threading.Thread(target=lambda: found.append(ride.losses(SEQUENCES, adapted=True).number))
+        waiting.start()
+        while busy.tasks < 2:
+            time.sleep(0.005)
+        with Matchmaker(sockets) as agent:
+            while not agent.hellos:
+                time.sleep(0.005)
+            assert not found
+            learner.works = True
+            busy._wake()
+            waiting.join()
+    assert [hello.pair for hello in agent.hellos] == [False]
+    assert found == [2]
+
+
+def test_an_engine_that_gets_on_with_its_riders_tasks_is_waited_for(
+    ride: Ride, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes."""
+    monkeypatch.setattr(ride_module, "_STAY_SECONDS", 0.0)
+    now = count(0, 200)
+    monkeypatch.setattr(ride_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    said = [Working(), Working(), ResultHeader(number=1, loss_sum=0.5, learned_tokens=2, correct_tokens=1)]
+
+    def says() -> None:
+        # 600 s and more in all, and less each time.
+        if next(looks) % 2:
+            its.send(said.pop(0).model_dump_json().encode())
+
+    looks = count()
+    monkeypatch.setattr(ride._link, "stay", says)
+    with mine, its:
+        assert ride._answered(mine)[0].number == 1
+        assert said == []
+        its.send(Welcome().model_dump_json().encode())
+        with pytest.raises(ride_module._LostError, match="another question"):
+            ride._answered(mine)
 
 
 def test_progress_is_told_once_a_second(agent: Matchmaker) -> None:

@@ -22,6 +22,7 @@ class Recorder(Online):
         self._closed_ns: list[int] = []
         self.in_flight = 0
         self.offline = 1
+        self.lease = True
 
     @override
     def busy(self) -> None:
@@ -63,6 +64,10 @@ class Recorder(Online):
     def granted(self) -> int:
         """The agent opens at once."""
         return self.shares[-1] if self.shares else 0
+
+    @override
+    def leased(self) -> bool:
+        return self.lease
 
     @override
     def tenants(self) -> int:

@@ -39,7 +39,7 @@ device.record(begin, 5_000_000, 2_000_000, 7, True)
 device.idle()
 print(device.tenants(), flush=True)
 sys.stdin.readline()
-assert device.granted() == 10
+assert (device.granted(), device.leased()) == (10, True)
 """
 
 
@@ -81,10 +81,10 @@ def engine(rig: Rig, log: Path) -> "subprocess.Popen[str]":
 
 
 class Earlier(ctypes.PyDLL):
-    """A library of an earlier release, which knows no shares."""
+    """A library of an earlier release, which knows no shares and tells of no leases."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("rowen_online_share", "rowen_online_granted"):
+        if name in ("rowen_online_share", "rowen_online_granted", "rowen_online_leased"):
             raise AttributeError(name)
         return super().__getattr__(name)
 
@@ -94,6 +94,15 @@ def test_with_a_library_of_an_earlier_release_there_is_no_share(monkeypatch: pyt
     device = native.NativeOnline(str(library_path()), "/nonexistent/agent.sock")
     device.share(3)
     assert (device.granted(), device.tenants()) == (0, 0)
+
+
+def test_with_a_library_of_an_earlier_release_no_lease_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "PyDLL", Earlier)
+    assert native.NativeOnline(str(library_path()), "/nonexistent/agent.sock").leased()
+
+
+def test_without_an_agent_there_is_no_lease() -> None:
+    assert not native.NativeOnline(str(library_path()), "/nonexistent/agent.sock").leased()
 
 
 def go_on(process: "subprocess.Popen[str]") -> None:

@@ -5,6 +5,7 @@ from scheduler.builders import GIB, NOW, job
 
 from rowen.scheduler.history import History
 from rowen.scheduler.model.memory import linear_need
+from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.model.profile import PredictionError, Profile
 from rowen.scheduler.model.promise import Promise
 from rowen.scheduler.monitor.backoff import Backoff
@@ -27,6 +28,18 @@ def test_what_a_class_makes_alone_is_known_where_it_was_seen() -> None:
     assert (KNOWN.solo("a", "fast"), KNOWN.solo("b", "fast"), KNOWN.solo("c", "slow")) == (400.0, None, None)
     assert (KNOWN.solo("a", "fast", "slow"), KNOWN.solo("b", "fast", "slow"), KNOWN.solo("a")) == (100.0, None, None)
     assert [KNOWN.profiled(name) for name in "abc"] == [True, True, False]
+
+
+def test_what_riders_make_is_no_throughput_alone_and_is_what_riders_may_expect_where_nothing_else_is_known() -> None:
+    half = Prediction(0.5, 1.0, 1.0, 0.25)
+    rides = {("CoServe|a", "slow"): Profile(60.0, 60.0, NOW)}
+    riders, both = History(rides), History({**KNOWN.profiles, **rides})
+    assert (riders.solo("CoServe|a", "slow"), both.solo("CoServe|a", "slow")) == (None, 100.0)
+    # In an engine a quarter of what it gives all its riders; a part of that of the throughput alone.
+    assert [found.predicted("CoServe|a", half, "slow") for found in (riders, both)] == [15.0, 12.5]
+    assert [found.predicted("a", half, "slow") for found in (riders, both)] == [None, 12.5]
+    assert (riders.predicted("CoServe|a", half, "fast"), History().predicted("CoServe|a", half, "slow")) == (None, None)
+    assert both.predicted("a", half, "slow", "fast") == 12.5
 
 
 def test_a_promise_keeps_the_margin_that_its_class_needs_by_now() -> None:

@@ -117,6 +117,13 @@ uint32_t rowen_online_granted(void) {
     return any ? least : 0;
 }
 
+uint32_t rowen_online_leased(void) {
+    uint64_t now = rowen_now();
+    ROWEN_FOR_ENGINE_PLACES(place)
+        if (!atomic_load(&place->attached) || atomic_load(&place->link.device->block.lease_until_ns) <= now) return 0;
+    return atomic_load(&rowen_engine.count) > 0;
+}
+
 struct request {
     uint64_t begin_ns, end_ns, ttft_ns, tpot_ns;
     uint32_t output_tokens, tenant_present;

@@ -45,6 +45,12 @@ class Online(Protocol):
     def granted(self) -> int:
         """Tenths of the devices that offline work may use now; 10: all of them, 0: it stands still."""
 
+    def leased(self) -> bool:
+        """Whether the lease of each of the devices runs; without it offline work stands still, wherever it is computed.
+
+        Always with a library of an earlier release, which cannot tell.
+        """
+
     def tenants(self) -> int:
         """Offline processes on the devices now; one on several counts with each."""
 
@@ -86,13 +92,17 @@ class NativeOnline(Online):
         self._record = library.rowen_online_record
         self._record.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self._record.restype = None
-        # A library of an earlier release has no shares: its gates are closed while requests are in flight.
+        # A library of an earlier release has no shares, as its gates are closed while requests are in flight, and tells
+        # nothing of leases.
         self._share = getattr(library, "rowen_online_share", None)
         self._granted = getattr(library, "rowen_online_granted", None)
+        self._leased = getattr(library, "rowen_online_leased", None)
         if self._share is not None:
             self._share.argtypes, self._share.restype = [ctypes.c_uint32], None
         if self._granted is not None:
             self._granted.argtypes, self._granted.restype = [], ctypes.c_uint32
+        if self._leased is not None:
+            self._leased.argtypes, self._leased.restype = [], ctypes.c_uint32
         self._tenants = library.rowen_online_tenants
         self._tenants.argtypes, self._tenants.restype = [], ctypes.c_uint32
         self._pin = library.rowen_online_pin
@@ -135,6 +145,10 @@ class NativeOnline(Online):
     @override
     def granted(self) -> int:
         return int(self._granted()) if self._granted is not None else 0
+
+    @override
+    def leased(self) -> bool:
+        return self._leased is None or self._leased() != 0
 
     @override
     def tenants(self) -> int:

@@ -11,6 +11,7 @@ from operator import attrgetter
 from rowen.crds.common import find_condition
 from rowen.crds.text.clip import clipped
 from rowen.scheduler.history import History
+from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.monitor.lease import Loss, Reason
 from rowen.scheduler.monitor.losses import overdue, taken_away, violations
@@ -59,8 +60,13 @@ class Outcome:
     placement: Placement | None = None
     loss: Loss | None = None
     candidates: tuple[Candidate, ...] = ()
-    fraction: float | None = None
-    """Predicted now, on the devices that it holds."""
+    prediction: Prediction | None = None
+    """As of now, on the devices that it holds."""
+
+    @property
+    def fraction(self) -> float | None:
+        """Predicted now, of its throughput alone."""
+        return None if self.prediction is None else self.prediction.fraction
 
     @property
     def chosen(self) -> bool:
@@ -176,7 +182,7 @@ def _keep(job: JobView, placement: Placement, fleet: Fleet, claim: Claim, histor
     made = track.speed if track is not None and track.assignment == placement.id else None
     short = short_now(max(standing.memory, made or 0.0), before.message if before else "")
     message += ("" if placement.rides else _memory_told(job, fleet)) + short + told
-    return Outcome(job, Action.KEEP, message, placement=placement, fraction=standing.fraction)
+    return Outcome(job, Action.KEEP, message, placement=placement, prediction=standing)
 
 
 def _as_shared(placement: Placement, fleet: Fleet) -> Placement:
@@ -230,7 +236,7 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     choice, told = settled.choice, plan.told.get(job.uid, "")
     told += f"; not in an engine (CoServe): {settled.not_seated}" if settled.not_seated else ""
     if choice.chosen is None:
-        return Outcome(job, Action.WAIT, refused(job, choice, fleet) + told, candidates=choice.candidates)
+        return Outcome(job, Action.WAIT, refused(job, choice, places) + told, candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
@@ -240,7 +246,7 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
         f"({best.product}){rate_told(best.rate)}{memory}{told}"
     )
-    return Outcome(job, Action.PLACE, message, placement, None, choice.candidates, best.prediction.fraction)
+    return Outcome(job, Action.PLACE, message, placement, None, choice.candidates, best.prediction)
 
 
 def _elsewhere(

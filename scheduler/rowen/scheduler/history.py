@@ -8,7 +8,8 @@ from rowen.scheduler.device import DeviceKey
 from rowen.scheduler.model.appetite import Appetite
 from rowen.scheduler.model.evidence import NO_FEATURES, Features
 from rowen.scheduler.model.memory import MemoryNeed
-from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, solo_rate
+from rowen.scheduler.model.prediction import Prediction
+from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, class_rate, solo_rate
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
 from rowen.scheduler.monitor.scoring import NOT_SCORED, Score
@@ -132,6 +133,17 @@ class History:
     def solo(self, workload: str, *device_types: str) -> float | None:
         """Tokens per second alone on devices of these types; None while it is not known of each."""
         return solo_rate(self.profiles, workload, device_types)
+
+    def predicted(self, workload: str, prediction: Prediction, *device_types: str) -> float | None:
+        """Tokens per second that a prediction on devices of these types comes to; None while that is not known.
+
+        Of riders whose throughput alone is not known it is their part of what their class makes in engines.
+        """
+        solo = self.solo(workload, *device_types)
+        if solo is not None:
+            return solo * prediction.fraction
+        made = class_rate(self.profiles, workload, device_types)
+        return None if made is None else made * prediction.sharing
 
     def profiled(self, workload: str) -> bool:
         """Whether the solo throughput of the class is known on any type of device."""

@@ -117,7 +117,7 @@ def test_the_report_is_shown(tmp_path):
     text = console.export_text()
     assert "FAIL" not in text
     assert "serving 20% of the time; jobs rode in its engine for 50% of it, in 20 of its 40 steps" in text
-    assert "tokens of fine-tuning: 100 forward in steps, 200 while it was idle, 300 backward; of batch rows: 50" in text
+    assert "tokens of fine-tuning: 100 forward in steps, 200 outside of them, 300 backward; of batch rows: 50" in text
     assert "stopped in" not in text
     assert "of the pool" not in text
     assert "kubectl rowen top" in text

@@ -109,7 +109,7 @@ def failed(result: WorkerResult) -> dict[str, Any]:
     return {"assignment": "a1", "reason": result.reason, "message": result.message, "cause": "Node"}
 
 
-def test_a_refusal_is_remembered_and_a_loss_is_not() -> None:
+def test_a_refusal_is_remembered_and_a_single_loss_is_none() -> None:
     refused = decide(riding(pods=(ended(1, 1, result=REFUSED, rides=True),)), NOW).status
     lost = decide(riding(pods=(ended(1, 1, result=LOST, rides=True),)), NOW).status
     assert refused is not None
@@ -129,17 +129,19 @@ def after(attempt: int, status: dict[str, Any], result: WorkerResult | None, **v
     return {name: told[name] for name in ("countedAttempt", "rideLosses", "rideRefused") if name in told}
 
 
-def broken(completed: int) -> WorkerResult:
-    return BROKEN.model_copy(update={"completed": completed})
-
-
-def test_engines_that_are_lost_over_its_work_are_counted_over_attempts() -> None:
-    first = after(1, {}, BROKEN)
-    second = after(2, first, BROKEN)
-    third = after(3, second, BROKEN)
+@pytest.mark.parametrize("ends", [(BROKEN,) * 3, (LOST,) * 3, (LOST, BROKEN, LOST), (BROKEN, LOST, BROKEN)])
+def test_attempts_that_lose_their_engine_are_counted_and_after_three_the_job_rides_no_more(
+    ends: tuple[WorkerResult, ...],
+) -> None:
+    first = after(1, {}, ends[0])
+    second = after(2, first, ends[1])
+    third = after(3, second, ends[2])
     assert (first["rideLosses"], second["rideLosses"]) == tuple({"attempts": n, "completed": 3} for n in (1, 2))
     assert "rideRefused" not in second
-    assert third["rideRefused"] == "3 attempts ended like this: lost over its task"
+    assert third["rideRefused"] == (
+        "3 attempts ended with RideLost or RideBroken while the job got no further, "
+        f"the last with {ends[2].reason}: {ends[2].message}"
+    )
     assert third["rideLosses"] == {"attempts": 3, "completed": 3}
 
 
@@ -152,23 +154,31 @@ def test_each_is_counted_once() -> None:
     assert told["rideLosses"] == {"attempts": 3, "completed": 3}
 
 
+def test_a_refusal_is_none_of_them() -> None:
+    pods = tuple(ended(attempt, 1, "a1", result=each, rides=True) for attempt, each in enumerate((REFUSED, LOST), 1))
+    told = decide(job(None, placed("a1"), pods=pods), NOW).status
+    assert told is not None
+    assert told["rideLosses"] == {"attempts": 1, "completed": 3}
+
+
+@pytest.mark.parametrize("result", [LOST, BROKEN])
 @pytest.mark.parametrize(("completed", "want"), [
     ((3, 4, 5), (1, 5)), ((3, 3, 4), (1, 4)), ((3, 4, 4), (2, 4)),
     # The last checkpoint may be further back.
     ((5, 3, 4), (3, 5)), ((5, 0, 5), (3, 5)),
 ])  # fmt: skip
-def test_a_job_that_gets_further_rides_on(completed: tuple[int, ...], want: tuple[int, int]) -> None:
+def test_a_job_that_gets_further_rides_on(
+    completed: tuple[int, ...], want: tuple[int, int], result: WorkerResult
+) -> None:
     told: dict[str, Any] = {}
     for attempt, done in enumerate(completed, 1):
-        told = after(attempt, told, broken(done))
+        told = after(attempt, told, result.model_copy(update={"completed": done}))
     assert (told["rideLosses"]["attempts"], told["rideLosses"]["completed"]) == want
     assert ("rideRefused" in told) == (want[0] == 3)
 
 
-@pytest.mark.parametrize(
-    "between", [{"result": LOST}, {"result": None}, {"result": BROKEN, "deletion_deadline": NOW + 30}]
-)
-def test_what_says_nothing_of_its_work_neither_counts_nor_ends_the_row(between: dict[str, Any]) -> None:
+@pytest.mark.parametrize("between", [{"result": None}, {"result": BROKEN, "deletion_deadline": NOW + 30}])
+def test_what_says_nothing_of_its_engine_neither_counts_nor_ends_the_row(between: dict[str, Any]) -> None:
     before = after(2, after(1, {}, BROKEN), BROKEN)
     told = after(3, before, **between)
     assert told == {**before, "countedAttempt": 3}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from operator_builders import NOW, SLO, condition, device, online, report, requests, tenant
 
+from rowen.crds.harvest.co_serving import TenantMode
 from rowen.crds.service.online_service import OnlineServiceStatus
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Note
@@ -266,6 +267,30 @@ def test_where_no_device_has_two_tenants_the_first_step_stops() -> None:
         for devices in (alone, harmed.devices, alone + harmed.devices)
     ]
     assert levels == ["Stopped", "Reduced", "Reduced"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "level"),
+    [
+        ([["CoServe"] * 3], "Stopped"),
+        ([["CoServe", "CoServe", "Preempt"]], "Stopped"),
+        ([["CoServe"] * 2, ["Preempt"]], "Stopped"),
+        ([["CoServe", "Preempt", "Preempt"]], "Reduced"),
+        ([["CoServe"] * 2, ["Preempt"] * 2], "Reduced"),
+    ],
+)
+def test_of_those_who_ride_fewer_would_harm_as_much_so_the_first_step_stops(
+    devices: list[list[TenantMode]], level: str
+) -> None:
+    harmed = after(service(*HARM), *HARM)
+    (seen,) = harmed.devices
+    (one, _) = seen.tenants
+    told = tuple(
+        seen.model_copy(update={"tenants": [one.model_copy(update={"mode": mode}) for mode in modes]})
+        for modes in devices
+    )
+    guard = status_of(replace(harmed, devices=told), NOW + 720)["harvestGuard"]
+    assert (guard["level"], guard["steps"]) == (level, 1)
 
 
 def test_a_service_that_misses_its_objective_by_itself_is_harvested() -> None:

@@ -1,20 +1,26 @@
 """A batch whose rows ride in a serving engine."""
 
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from riding_tuner.matchmaker import Matchmaker
 from runtime.batch_riding.engine import Engine
 
 from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
-from rowen.crds.names import ENGINE_URL_ENV, JOB_SPEC_ENV
+from rowen.crds.names import ENGINE_URL_ENV, JOB_SPEC_ENV, RIDE_SOCKET_ENV
 from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.batch.riding import engine as riding
 from rowen.runtime.batch.riding import health
+from rowen.runtime.batch.riding import job as riding_job
+from rowen.runtime.coserve import ride_link as ride_link_module
+from rowen.runtime.coserve.ride_link import ride_link
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.native import NoTenant
 from rowen.runtime.vllm.rows.marker import is_row, is_sent_as_row
@@ -186,6 +192,15 @@ def test_what_only_another_engine_can_answer_is_refused(job: Job, engine: Engine
     assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
 
 
+def test_a_response_that_is_not_there_is_the_rows_own_affair() -> None:
+    nobody: Any = None
+    server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100)
+    said = httpx.Response(404, json={"error": {"message": "Response with id 'resp_1' not found."}})
+    assert server._answer(said, {"previous_response_id": "resp_1"}, "r1").status == 404
+    with pytest.raises(WorkerError, match="r1: the engine answers 404"):
+        server._answer(said, {"input": "a"}, "r1")
+
+
 def test_an_answer_that_the_engines_length_cuts_is_refused(job: Job, engine: Engine) -> None:
     engine.finish, engine.tokens = "length", 99
     job.run()
@@ -286,6 +301,36 @@ def test_routes_that_the_engine_has_not_are_told(job: Job, engine: Engine) -> No
     [line] = [json.loads(line) for line in (job.folder / "err.jsonl").read_text().splitlines()]
     assert "this model answers at /v1/completions, /v1/responses, /v1/messages, /tokenize" in line["error"]["message"]
     assert engine.asked == []
+
+
+def test_each_agent_that_comes_knows_of_a_batch_while_its_rows_are_on_their_way(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first answer, and before the next."""
+    monkeypatch.setattr(riding_job, "_STAY_SECONDS", 0.005)
+    monkeypatch.setattr(ride_link_module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ride_link_module, "_LONGEST_PAUSE_SECONDS", 0.0)
+    answer, turn = engine.answer, threading.Lock()
+    heard: list[list[bool]] = []
+
+    def slow(*request: Any) -> tuple[int, Any]:
+        with turn:
+            if len(heard) < 2:
+                with Matchmaker(folder) as agent:
+                    while not agent.hellos:
+                        time.sleep(0.005)
+                heard.append([hello.pair for hello in agent.hellos])
+        return answer(*request)
+
+    monkeypatch.setattr(engine, "answer", slow)
+    with tempfile.TemporaryDirectory(prefix="ride-") as name:
+        folder = Path(name)
+        monkeypatch.setenv(RIDE_SOCKET_ENV, str(folder / "job"))
+        ride_link.cache_clear()
+        job.run()
+        ride_link.cache_clear()
+    assert heard == [[False], [False]]
+    assert len(job.results()) == ROWS
 
 
 def _row(name: str, url: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from typing import Any
 
 from elastic.bench import Bench, Row
 from elastic.hostile_arena import HostileArena
+from runtime.recorder import Recorder
 from typing_extensions import override
 from vllm import SamplingParams, TokensPrompt
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
+from rowen.runtime.coserve import lease
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.vllm.elastic.scheduler import ElasticScheduler
 from rowen.runtime.vllm.rows.marker import ROW_PREFIX, is_row
@@ -43,6 +45,8 @@ class RowEngine:
     def __init__(self, model: str, mode: str | None) -> None:
         """`mode`: of `MODES`; None: an engine that knows no rows."""
         self.pace = Given()
+        self.device = Recorder()
+        lease.online = lambda: self.device  # type: ignore[assignment]
         self.arena = HostileArena(BLOCKS // 2, 2**15) if mode == "elastic" else None
         plain = {"elastic": ElasticScheduler, "asynchronous": AsyncScheduler}.get(mode or "", Scheduler)
         scheduler = riding_rows(plain, self.pace) if mode else plain
@@ -96,3 +100,4 @@ class RowEngine:
         self.scheduler.reset_prefix_cache()
         self.steps.clear()
         self.pace.__init__()  # type: ignore[misc]
+        self.device.lease = True

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from elastic.bench import Row, prompt
 from runtime.vllm_rows.engine import RowEngine, Step
+from vllm.v1.core.sched.interface import PauseState
 
 ONLINE = [Row(prompt(number, 24 + 31 * number % 90), 12 + 5 * number % 20) for number in range(4)]
 ROWS = [Row(prompt(40 + number, 30 + 47 * number % 150), 10 + 7 * number % 30) for number in range(8)]
@@ -162,6 +163,46 @@ def a_pace_that_fails_leaves_the_idle_engine(engine: RowEngine, expected: Answer
     assert not any(_rows(step) and _online(step) for step in engine.steps)
     for name, row in [*names, (online, ONLINE[0])]:
         assert engine.answer(name) == expected[row]
+
+
+def rows_stand_still_while_the_lease_has_run_out(engine: RowEngine, expected: Answers) -> None:
+    names = [(engine.submit(row, riding=True), row) for row in ROWS[:4]]
+    engine.turn(4)
+    engine.device.lease, before = False, len(engine.steps)
+    names += [(engine.submit(row, riding=True), row) for row in ROWS[4:]]
+    # With nothing else the engine waits, and does not turn.
+    assert not engine.scheduler.has_unfinished_requests()
+    engine.turn(3)
+    assert len(engine.steps) <= before + 1
+    online = engine.submit(ONLINE[0])
+    assert engine.scheduler.has_unfinished_requests()
+    engine.turn(2)
+    # What has begun drains.
+    engine.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+    assert engine.scheduler.has_unfinished_requests()
+    engine.scheduler.set_pause_state(PauseState.UNPAUSED)
+    while online not in engine.bench.answers:
+        engine.turn()
+    assert engine.answer(online) == expected[ONLINE[0]]
+    assert not any(_rows(step) for step in engine.steps[before:])
+    assert not engine.scheduler.has_unfinished_requests()
+    assert engine.scheduler.get_num_unfinished_requests() == len(ROWS)
+    _pause_without_a_lease(engine)
+    engine.device.lease = True
+    assert engine.scheduler.has_unfinished_requests()
+    engine.finish()
+    for name, row in names:
+        assert engine.answer(name) == expected[row]
+
+
+def _pause_without_a_lease(engine: RowEngine) -> None:
+    """What waits is not begun in an engine that drains: rows that stand still keep it from nothing."""
+    online = engine.submit(ONLINE[1])
+    engine.scheduler.set_pause_state(PauseState.PAUSED_NEW)
+    assert not engine.scheduler.has_unfinished_requests()
+    engine.scheduler.set_pause_state(PauseState.UNPAUSED)
+    assert engine.scheduler.has_unfinished_requests()
+    engine.bench.engine.abort_request([online])
 
 
 def memory_that_goes_changes_no_answer(engine: RowEngine, expected: Answers) -> None:

@@ -13,7 +13,8 @@ SCENARIOS = [
     "online_takes_blocks_at_once", "a_row_that_begins_leaves_blocks",
     "rows_keep_blocks_that_would_not_be_enough", "rows_give_way_to_as_many_as_there_are_seats",
     "rows_that_are_aborted_leave_nothing", "a_pace_that_fails_leaves_the_idle_engine",
-    "rows_that_begin_alike_are_read_once", "memory_that_goes_changes_no_answer",
+    "rows_that_begin_alike_are_read_once", "rows_stand_still_while_the_lease_has_run_out",
+    "memory_that_goes_changes_no_answer",
 ]  # fmt: skip
 """Written out: to import them is to import vLLM."""
 MODES = ["synchronous", "asynchronous", "elastic"]

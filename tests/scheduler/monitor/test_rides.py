@@ -51,13 +51,44 @@ def test_what_riders_make_is_kept_apart_from_what_others_make() -> None:
     assert not history.profiled("class")
 
 
-def test_an_sla_is_a_part_of_the_throughput_by_itself_where_that_is_known() -> None:
-    known = History(profiles={OWN: Profile(200.0, 600.0, NOW)})
+def test_an_sla_is_a_part_of_the_throughput_by_itself() -> None:
+    known = History(profiles=KNOWN)
     history = report(report(known, 10, 900, 9.0), 70, 6900, 69.0)
     assert history.solo("CoServe|class", "cpu") == 200.0
-    assert history.tracks["uid-j"].fraction == pytest.approx(0.5)
-    unknown = report(report(History(), 10, 900, 9.0), 70, 6900, 69.0)
-    assert unknown.tracks["uid-j"].fraction == pytest.approx(1.0)
+    track = history.tracks["uid-j"]
+    assert (track.fraction, track.speed) == (pytest.approx(0.5), pytest.approx(0.5))
+
+
+def test_where_that_is_not_known_what_riders_make_is_no_part_of_anything() -> None:
+    history = report(report(History(), 10, 900, 9.0), 70, 6900, 69.0)
+    assert history.solo("CoServe|class", "cpu") is None
+    track = history.tracks["uid-j"]
+    assert track.tokens_per_second == pytest.approx(100.0)
+    assert (track.fraction, track.speed, track.shortfall) == (None, None, 0.0)
+
+
+@pytest.mark.parametrize(("profiles", "after"), [({}, (None, 0.0)), (KNOWN, (0.005, 129.4))])
+def test_a_halt_is_held_against_a_rider_until_it_makes_something_where_its_pace_cannot_be_judged(
+    profiles: Any, after: tuple[float | None, float]
+) -> None:
+    history = History(profiles=profiles)
+    for at in range(10, 140, 10):
+        history = report(history, at, 900, float(at))
+    halted = history.tracks["uid-j"]
+    # A window is full after 50 s; of those before nothing is known where the throughput alone is not.
+    assert (halted.fraction, halted.shortfall) == (0.0, 80.0 if not profiles else 120.0)
+    moving = report(history, 140, 960, 140.0).tracks["uid-j"]
+    assert (moving.fraction, moving.shortfall) == (pytest.approx(after[0]), pytest.approx(after[1]))
+
+
+def test_a_silence_makes_up_for_no_halt() -> None:
+    history = History()
+    for at in range(10, 140, 10):
+        history = report(history, at, 900, float(at))
+    there = engine("n", tenants=(tenant(VIEW, 900, 200.0),))
+    heard = node("n", there, reported=NOW + 200, steady=NOW + 200)
+    after = observe(history, world(heard, VIEW, pod(VIEW, "n")), NOW + 200, POLICY).history.tracks["uid-j"]
+    assert (after.fraction, after.shortfall) == (None, 80.0)
 
 
 def test_what_a_job_says_of_itself_is_of_the_job_by_itself() -> None:
@@ -89,7 +120,7 @@ def test_one_that_makes_too_little_is_short_of_its_sla() -> None:
 
 
 def test_a_prediction_is_not_judged_by_what_riders_make() -> None:
-    """It is a part of the throughput by itself; of what riders make, each would make all."""
+    """It is a part of the throughput by itself, of which riders alone tell nothing."""
 
     def errors(history: History, view: JobView) -> list[ErrorSample]:
         found: list[ErrorSample] = []
@@ -133,10 +164,11 @@ def test_what_an_engine_gives_is_measured() -> None:
     ("profiles", "fields", "part"),
     [
         (KNOWN, {}, 0.5),
-        # Measured by what riders make, it would be all of the engine.
         ({}, {}, None),
         ({RIDES: Profile(100.0, 600.0, NOW)}, {}, None),
         ({("class", "gpu"): Profile(100.0, 600.0, NOW)}, {}, None),
+        # It makes nothing at all, which needs no profile to be measured: it may evaluate.
+        ({}, {"fraction": 0.0}, None),
         (KNOWN, {"device_types": ("cpu", "gpu")}, None),
         # It loads its data yet.
         (KNOWN, {"tokens": 0, "fraction": 0.0}, None),
@@ -200,7 +232,7 @@ def test_one_that_was_refused_runs_by_itself_at_once() -> None:
     found = outcome(gone, "j")
     assert found.loss is not None
     assert found.loss.reason == "RideRefused"
-    assert found.message == "a/cpu0: the engine refused to compute it: other weights"
+    assert found.message == "a/cpu0: it rides no more: other weights"
     history = History(backoffs=gone.backoffs)
     again = outcome(run(node("a", engine("a")), replace(view, placement=None), history=history), "j")
     assert again.placement is not None

@@ -1,10 +1,16 @@
 """What is told of memory: who takes it, and what can never be had."""
 
+from dataclasses import replace
+
 import pytest
-from scheduler.builders import GIB, device, job, node, outcome, placed, pod, run
+from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, pod, run, world
+from scheduler.placement.test_seats import MODEL, engine, rider, waits
 
 from rowen.scheduler.device import DeviceView
+from rowen.scheduler.history import History
+from rowen.scheduler.model.rider import Rider
 from rowen.scheduler.placement.memory_words import above_all_devices, memory_refusal, never_fits
+from rowen.scheduler.serve import whatif
 from rowen.scheduler.snapshot import JobView, NodeView
 
 SMALL = device("a", memory=4 * GIB, online_memory=GIB)
@@ -144,10 +150,10 @@ def test_a_limit_above_every_device_is_told(asked: JobView, largest: DeviceView 
 )  # fmt: skip
 def test_a_job_that_waits_is_told_apart_from_one_that_never_fits(memory: int, told: str) -> None:
     held = [pod(job("x", memory=2 * GIB), "a"), pod(job("y", memory=GIB), "b")]
-    world = [node("a", SMALL, slots=4), node("b", LARGE, slots=4), *held]
-    found = outcome(run(*world, job("j", memory=memory * GIB)), "j")
+    there = [node("a", SMALL, slots=4), node("b", LARGE, slots=4), *held]
+    found = outcome(run(*there, job("j", memory=memory * GIB)), "j")
     # Devices that only wait for a report are not forgotten.
-    silent = outcome(run(*world, node("c", device("c", memory=16 * GIB), reported=None), job("j", memory=9 * GIB)), "j")
+    silent = outcome(run(*there, node("c", device("c", memory=16 * GIB), reported=None), job("j", memory=9 * GIB)), "j")
     assert found.message == told
     assert silent.message.startswith("no candidate holds")
 
@@ -161,7 +167,7 @@ def test_a_limit_above_every_device_is_told_of_jobs_that_wait_and_that_are_place
         [node("n", slots=0), elastic],
         [node("n", device("n", online_memory=8 * GIB)), elastic],
     ]
-    messages = [outcome(run(*world), "j").message for world in worlds]
+    messages = [outcome(run(*there), "j").message for there in worlds]
     assert [message.endswith(told) for message in messages] == [True] * 4
     assert [message.startswith("placed on n/cpu0") for message in messages] == [True, True, False, False]
 
@@ -169,3 +175,39 @@ def test_a_limit_above_every_device_is_told_of_jobs_that_wait_and_that_are_place
 def test_a_job_as_large_as_the_largest_device_waits_for_what_its_service_leaves() -> None:
     found = outcome(run(node("n"), job("j", memory=8 * GIB)), "j")
     assert found.message.startswith("no device has room for it, whichever jobs end: spec.memory is 8.00Gi")
+
+
+NEVER = "it can never fit: spec.memory is 64.00Gi, the largest device, a/cpu0, has 8.00Gi"
+
+
+@pytest.mark.parametrize(
+    ("there", "view", "never"),
+    [
+        (engine("a", seats=0), rider("j"), False),
+        (engine("a", ended="out of memory"), rider("j"), False),
+        (engine("a", model="models/other"), rider("j"), True),
+        (engine("a", namespace="theirs"), rider("j"), True),
+        (device("a"), rider("j"), True),
+        (engine("a", seats=0), job("j"), True),
+        (engine("a", seats=0), rider("j", "lora.dropout above 0"), True),
+        (engine("a", seats=0, args=("--dtype=bfloat16",)), rider("j", rider=Rider(MODEL, precision="Float32")), True),
+        (
+            engine("a", seats=0),
+            replace(rider("j"), status=rider("j").status.model_copy(update={"ride_refused": "other weights"})),
+            True,
+        ),
+    ],
+)
+def test_what_never_fits_on_a_device_may_have_a_seat_later(there: DeviceView, view: JobView, never: bool) -> None:
+    """As long as an engine could compute it: a seat takes no memory of the device."""
+    view = replace(view, memory=64 * GIB)
+    told = waits(run(node("a", there), view), "j")
+    assert told.startswith(NEVER if never else "no candidate holds: a/cpu0: memory 0: needs 64.00Gi")
+    asked = whatif.predict(world(node("a", there)), History(), view, NOW, POLICY)
+    assert asked.refusal == told
+
+
+def test_one_engine_that_could_compute_it_is_enough() -> None:
+    there = [engine("a", seats=0, args=("--dtype=bfloat16",)), engine("a", "cpu1", seats=0, args=("--dtype=float32",))]
+    view = rider("j", rider=Rider(MODEL, precision="Float32"), memory=64 * GIB)
+    assert waits(run(node("a", *there), view), "j").startswith("no candidate holds")

@@ -84,7 +84,7 @@ def test_without_engines_nobody_speaks_of_them() -> None:
         (rider("j", rider=Rider("models/other")), "no engine that takes jobs in serves its model"),
         (
             replace(rider("j"), status=rider("j").status.model_copy(update={"ride_refused": "other weights"})),
-            "an engine refused it: other weights",
+            "it rides no more: other weights",
         ),
         (
             rider("j", rider=Rider(MODEL, batch=BATCH.model_copy(update={"args": ["--max-model-len=64"]}))),

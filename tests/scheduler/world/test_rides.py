@@ -1,10 +1,11 @@
 """What is read of engines in which jobs ride, of the jobs and their pods; and what their status says."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler.builders import NOW, POLICY, node, outcome, run, running
+from scheduler.builders import NOW, POLICY, node, outcome, run, running, world
 from scheduler.placement.test_seats import engine, rider, seated
 from scheduler.world.test_facts import STAMP, harvest, one_device, online, pod
 from scheduler.world.test_facts import job as job_manifest
@@ -12,10 +13,15 @@ from scheduler.world.test_facts import job as job_manifest
 from rowen.crds.service.online_service import Engine
 from rowen.crds.service.served import served_digest
 from rowen.kube.timestamps import rfc3339, unix_seconds
+from rowen.scheduler.decision import decide
 from rowen.scheduler.device import EngineView
-from rowen.scheduler.history import History
+from rowen.scheduler.history import History, Track
+from rowen.scheduler.model.profile import Profile
 from rowen.scheduler.model.rider import Rider, Served, own_class, ride_class
 from rowen.scheduler.monitor.hearing import Hearing
+from rowen.scheduler.serve.sight import Sight
+from rowen.scheduler.serve.telling import Teller
+from rowen.scheduler.snapshot import JobView
 from rowen.scheduler.world.assembly import assemble
 from rowen.scheduler.world.facts import job_view, pod_facts, service_facts
 from rowen.scheduler.world.status import wanted
@@ -109,6 +115,19 @@ def test_newcomers_wait_until_an_engine_has_told_whether_jobs_ride(manifest: Any
     assert one_device(harvest(online(), **told), manifest, services=(service(),)).closed == ""
 
 
+@pytest.mark.parametrize(("where", "memory", "view", "awaited"), [
+    ("n", 2 * 2**30, EngineView(SERVED), UNTOLD), ("m", None, None, ""), (None, None, None, ""),
+])  # fmt: skip
+def test_a_pod_that_is_not_on_the_node_is_not_its_engine(
+    where: str | None, memory: int | None, view: EngineView | None, awaited: str
+) -> None:
+    """An agent speaks for its own node alone."""
+    found = one_device(harvest(online()), engine_pod(meta={"node": where}), services=(service(mode="CoServe"),))
+    assert (found.engine, found.awaited) == (view, awaited)
+    holds = pod(node=where, limits={"rowen.dev/online": "1"})
+    assert one_device(harvest(online()), holds, services=(service(),)).online_memory == memory
+
+
 @pytest.mark.parametrize("args", [None, ["--enable-lora", "--dtype=float32"]])
 def test_a_pod_that_serves_what_was_before_takes_nobody_in(args: list[str] | None) -> None:
     """While they are replaced, or before the operator has changed them."""
@@ -177,6 +196,83 @@ def test_the_status_says_in_which_mode() -> None:
     assert view is not None
     assert view.placement is not None
     assert view.placement.rides
+
+
+def told_of(history: History, view: JobView) -> tuple[dict[str, tuple[str, str, str]], dict[str, float]]:
+    """Its conditions and its figures on the device where it is."""
+    found = wanted(outcome(run(*running(node("a", engine("a")), view), history=history), "j"), (), history, NOW, POLICY)
+    conditions = {each.type: (each.status, each.reason, each.message) for each in found.conditions}
+    return conditions, found.throughput.to_wire() if found.throughput is not None else {}
+
+
+UNPROFILED = "its throughput alone is not known, and not measured while an engine computes it"
+RIDES = {("CoServe|class", "cpu"): Profile(90.0, 600.0, NOW)}
+SEEN = Track("id-j", "j-1", "CoServe|class", ("cpu",), NOW - 600, NOW, 1000, 600.0, tokens_per_second=80.0)
+
+
+@pytest.mark.parametrize(
+    ("profiles", "tracks", "figures"),
+    [
+        (RIDES, {"uid-j": SEEN}, {"predictedTokensPerSecond": 90.0, "measuredTokensPerSecond": 80.0}),
+        ({}, {"uid-j": SEEN}, {"measuredTokensPerSecond": 80.0}),
+        (RIDES, {}, {}),
+    ],
+)
+def test_of_a_rider_whose_throughput_alone_is_not_known_nothing_is_said_that_is_a_part_of_it(
+    profiles: Any, tracks: Any, figures: dict[str, float]
+) -> None:
+    history = History(profiles, tracks=tracks)
+    conditions, told = told_of(history, seated(rider("j", sla=0.5)))
+    assert conditions["Admitted"] == ("True", "Admitted", f"in the queue; {UNPROFILED}")
+    assert conditions["SLAMet"] == ("Unknown", "Unprofiled", UNPROFILED)
+    assert told == figures
+
+
+def test_what_is_predicted_of_riders_is_shared_among_them() -> None:
+    history = History(RIDES, tracks={"uid-j": SEEN})
+    snapshot = running(node("a", engine("a")), seated(rider("j")), seated(rider("other")))
+    status = wanted(outcome(run(*snapshot, history=history), "j"), (), history, NOW, POLICY)
+    assert status.throughput is not None
+    assert status.throughput.to_wire() == {"predictedTokensPerSecond": 45.0, "measuredTokensPerSecond": 80.0}
+
+
+@pytest.mark.parametrize(
+    ("type_", "tracks", "reason"),
+    [
+        ("cpu", {"uid-j": SEEN}, "Measuring"),
+        ("cpu", {}, "Measuring"),
+        # Alone it is known of another type of device.
+        ("gpu", {"uid-j": SEEN}, "Unprofiled"),
+        ("gpu", {}, "Measuring"),
+    ],
+)
+def test_where_it_is_known_of_its_device_a_rider_is_measured(type_: str, tracks: Any, reason: str) -> None:
+    history = History({("class", type_): Profile(100.0, 600.0, NOW)}, tracks=tracks)
+    conditions, _ = told_of(history, seated(rider("j", sla=0.5)))
+    assert conditions["Admitted"][1] == "Admitted"
+    assert conditions["SLAMet"][:2] == ("Unknown", reason)
+
+
+def test_a_rider_that_makes_nothing_at_all_is_below_its_sla_in_any_case() -> None:
+    history = History(tracks={"uid-j": replace(SEEN, fraction=0.0, shortfall=120.0)})
+    conditions, _ = told_of(history, seated(rider("j", sla=0.5)))
+    assert conditions["SLAMet"] == ("False", "SLAViolated", conditions["Placed"][2])
+
+
+def test_one_that_waits_is_measured_once_it_runs_by_itself() -> None:
+    found = outcome(run(rider("j")), "j")
+    (admitted, _) = wanted(found, (), History(), NOW, POLICY).conditions
+    assert (admitted.reason, admitted.message) == (
+        "Profiling", "in the queue; its throughput alone is measured once it runs by itself",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("alone", "rate"), [({}, 90.0), ({("class", "cpu"): Profile(100.0, 600.0, NOW)}, 82.0)])
+def test_who_asks_what_if_is_told_what_riders_make(alone: Any, rate: float) -> None:
+    snapshot, history = world(node("a", engine("a")), rider("j")), History({**RIDES, **alone})
+    decided = decide(snapshot, history, NOW, POLICY)
+    (told,) = Teller(snapshot, history, Sight(None)).decision(decided.outcomes, {}).jobs
+    assert (told.mode, told.predicted_fraction, told.predicted_tokens_per_second) == ("CoServe", 0.82, rate)
 
 
 def test_without_a_mode_its_pod_runs_beside_the_engine() -> None:

@@ -36,7 +36,7 @@ class CoServing(ReadModel):
     forward_tokens_per_second: Rate = 0.0
     """Tokens of fine-tuning that went forward inside steps."""
     solo_tokens_per_second: Rate = 0.0
-    """Tokens of fine-tuning that went forward while there were no requests."""
+    """Tokens of fine-tuning that went forward outside of steps: while there were no requests, or only held prompts."""
     backward_tokens_per_second: Rate = 0.0
     """Tokens of fine-tuning that went backward."""
     row_tokens_per_second: Rate = 0.0

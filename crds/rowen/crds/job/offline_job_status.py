@@ -65,7 +65,7 @@ class StartFailure(ReadModel):
 
 
 class RideLosses(ReadModel):
-    """Attempts in a row that ended as the engine was lost over the job's work, while the job got no further."""
+    """Attempts that ended with RideLost or RideBroken while the job got no further."""
 
     attempts: Annotated[int, Field(ge=1)]
     """Their number; at three the job rides no more (`rideRefused`)."""
@@ -77,9 +77,10 @@ class Throughput(ReadModel):
     """Tokens per second, predicted and measured."""
 
     solo_tokens_per_second: float | None = None
-    """Alone on a device: the profile of the workload class."""
+    """Alone on a device: the profile of the workload class. Absent while that is not known: what riders make is none."""
     predicted_tokens_per_second: float | None = None
-    """Foreseen on the assigned devices by the reports of now; what was promised is `assignment.predictedFraction`."""
+    """Foreseen on the assigned devices by the reports of now; what was promised is `assignment.predictedFraction`. Of a
+    rider whose throughput alone is not known: its part of what its class makes in engines."""
     measured_tokens_per_second: float | None = None
     """Measured over the monitor's window."""
     measured_fraction: float | None = None
@@ -160,10 +161,10 @@ class OfflineJobStatus(ReadModel):
     start_failure: StartFailure | None = None
     """The last assignment on which no pod could be started; told by the operator, acted on by the scheduler."""
     ride_refused: Annotated[str, Field(max_length=1024)] | None = None
-    """Why no engine computes the job any more: what one said that refused it for good, or that engines were lost over
-    it again and again. From then on its pod does (mode `Preempt`)."""
+    """Why no engine computes the job any more: what one said that refused it for good, or that three attempts came to
+    nothing in engines. From then on its own pod does, beside an engine."""
     ride_losses: RideLosses | None = None
-    """Engines that were lost over the job's work and did not come back while its worker waited."""
+    """Attempts that lost their engine, or found none, while the job got no further."""
     evictions: int | None = None
     """Placements that the scheduler withdrew."""
     progress: Progress | None = None

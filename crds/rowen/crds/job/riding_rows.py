@@ -18,9 +18,9 @@ _SERVING = (
 """Arguments of an engine beside which rows are answered as without. A row that is too long is seen when it comes."""
 _CLOSED = (
     "--api-key", "--root-path", "--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--ssl-cert-reqs", "--uds",
-    "--middleware",
+    "--middleware", "--max-num-queued-reqs", "--max-num-queued-tokens",
 )  # fmt: skip
-"""Arguments of an engine that does not take each request."""
+"""Arguments of an engine that does not take each request, or takes fewer of the service's where rows wait."""
 
 
 def rows_obstacle(batch: BatchInference, engine_args: Sequence[str]) -> str | None:

@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
 
 
 RIDE_LOST = "RideLost"
-"""Reason of a worker whose engine is away, or takes nobody in for the moment: it counts as no failure."""
+"""Reason of a worker whose engine is away, or takes nobody in for the moment: no failure, but they are counted."""
 RIDE_BROKEN = "RideBroken"
 """Reason of a worker whose engine was lost over its work, and did not come back: no failure, but they are counted."""
 RIDE_REFUSED = "RideRefused"

@@ -54,7 +54,7 @@ class StepSums(ReadModel):
     forward_tokens: Count = 0
     """Of riders, inside steps."""
     solo_tokens: Count = 0
-    """Of riders, forward while the engine was idle."""
+    """Of riders, forward outside of steps."""
     backward_tokens: Count = 0
     """Of riders."""
     riding_seconds: Seconds = 0.0

@@ -131,14 +131,14 @@ class CoServe(ApiModel):
     """Memory of each replica for all that ride in it, together; it comes on top of the engine's `memory`."""
     defer_prefills: bool = False
     """Let prompts wait while fine-tuning rides, as long as `slo.ttft` allows, so that several are computed in one step:
-    more rides, and first tokens come later."""
+    more may ride, and first tokens come later."""
 
 
 class Harvest(ApiModel):
     """Whether and how offline work may run beside this service, and what memory it leaves to the service."""
 
     enabled: bool = True
-    """Let offline jobs run while the service is idle."""
+    """Let offline jobs run on the service's devices, in whichever mode."""
     mode: HarvestMode = "Preempt"
     """`Preempt`: jobs run on the service's devices while it is idle. `CoServe`: the engine itself computes jobs of its
     namespace whose model is the one that it serves, busy or idle, as far as `slo` allows; other jobs as before.

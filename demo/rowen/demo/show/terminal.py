@@ -64,7 +64,7 @@ def _ride_words(riding: RideSummary) -> str:
     ridden = riding.ridden
     return (
         f"jobs rode in its engine for {riding.share:.0%} of it, in {ridden.riding_steps} of its {ridden.steps} steps; "
-        f"tokens of fine-tuning: {ridden.forward} forward in steps, {ridden.solo} while it was idle, {ridden.backward} "
+        f"tokens of fine-tuning: {ridden.forward} forward in steps, {ridden.solo} outside of them, {ridden.backward} "
         f"backward; of batch rows: {ridden.rows}"
     )
 

@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from rowen.node_agent.attach.disposal import Disposal
-from rowen.node_agent.attach.entrance import AttachRefused, Doorway, Gate
+from rowen.node_agent.attach.entrance import AttachRefused, Doorway, Gate, known_of
 from rowen.node_agent.attach.loop import Loop
 from rowen.node_agent.attach.message import LONGEST_HELLO, Hello, read_hello, welcome
 from rowen.node_agent.attach.peer import Peer, peer_of
@@ -99,7 +99,7 @@ class Door:
             doorway.vet(peer.pid)
             admission = gate.admit(slot, peer.pid, peer.pidfd)
         except (AttachRefused, OSError) as error:
-            log.warning("a process was not let in", pid=peer.pid, reason=str(error))
+            log.warning("a process was not let in", pid=peer.pid, reason=str(error), **known_of(error))
             os.close(peer.pidfd)
             raise
         teller = Teller(gate.loans, Borrower(slot, peer.pid))

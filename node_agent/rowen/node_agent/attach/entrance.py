@@ -17,7 +17,17 @@ _MODE = 0o666
 
 
 class AttachRefused(Exception):  # noqa: N818
-    """A process may not come in; the reason is for people."""
+    """A process may not come in; the reason is for people, and is told to that process: it names nobody else."""
+
+    def __init__(self, reason: str, **known: str) -> None:
+        """`known`: what the agent's log alone says besides."""
+        super().__init__(reason)
+        self.known = known
+
+
+def known_of(error: Exception) -> dict[str, str]:
+    """What the agent's log says of a refusal, and nobody else is told."""
+    return error.known if isinstance(error, AttachRefused) else {}
 
 
 class Gate(Protocol):

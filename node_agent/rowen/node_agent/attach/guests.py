@@ -47,7 +47,7 @@ class Guests:
             if known is not None and known.uid == pod.uid:
                 return
             if known is not None and self._gate.counts().tenants[slot].attached:
-                raise AttachRefused(f"the slot belongs to pod {known.uid}, whose processes still run")
+                raise AttachRefused("the slot belongs to another pod, whose processes still run", pod=known.uid)
             self._enter(slot, pod)
 
     def learn(self, slot: int, uid: str) -> None:

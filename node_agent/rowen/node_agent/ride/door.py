@@ -11,7 +11,7 @@ import structlog
 
 from rowen.crds.ride.messages import LONGEST_MESSAGE, EngineHello, JobHello
 from rowen.node_agent.attach.disposal import Disposal
-from rowen.node_agent.attach.entrance import AttachRefused
+from rowen.node_agent.attach.entrance import AttachRefused, known_of
 from rowen.node_agent.attach.loop import Loop
 from rowen.node_agent.attach.peer import peer_of
 from rowen.node_agent.attach.strangers import Strangers
@@ -109,7 +109,7 @@ def _admit(enter: _Enter, connection: socket.socket, disposal: Disposal, data: b
     try:
         enter(Visitor(peer, connection, disposal), data)
     except (ValueError, AttachRefused, OSError) as error:
-        log.info("a process does not ride", pid=peer.pid, reason=str(error))
+        log.info("a process does not ride", pid=peer.pid, reason=str(error), **known_of(error))
         os.close(peer.pidfd)
         raise
 

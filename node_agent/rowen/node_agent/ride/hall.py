@@ -92,7 +92,7 @@ class Hall:
         before = self._riders.get(seat)
         if before is not None:
             if before.peer.pid != visitor.peer.pid:
-                raise AttachRefused(f"the seat belongs to a process of pod {before.uid} that still runs")
+                raise AttachRefused("the seat belongs to another process, which still runs", pod=before.uid)
             self._rider_goes(before)
         rider = Rider(
             uid, visitor.peer, visitor.connection, visitor.disposal, seat=seat, device=device, pair=hello.pair

@@ -102,7 +102,8 @@ class Rides:
     def _vet_engine(self, device: str, pid: int) -> str:
         uid, pod = self._cgroups.uid_of(pid) or "", self._online(device)
         if pod is not None and pod.uid and pod.uid != uid:
-            raise AttachRefused(f"device {device} is known as pod {pod.name}'s, and not this process's")
+            theirs = f"{pod.namespace}/{pod.name}"
+            raise AttachRefused(f"device {device} is known as another pod's, and not this process's", pod=theirs)
         return uid
 
     def _vet_rider(self, seat: str, pid: int) -> tuple[str, str]:
@@ -124,7 +125,8 @@ class Rides:
         if online is None:
             raise AttachRefused(f"the engine of device {device} is not known yet")
         if online.namespace != pod.namespace:
-            raise AttachRefused(f"the engine of device {device} is of namespace {online.namespace}")
+            reason = f"the engine of device {device} is not of the job's namespace"
+            raise AttachRefused(reason, pod=f"{pod.namespace}/{pod.name}", engine=f"{online.namespace}/{online.name}")
         # Of a pod that was deleted by force the device is another's already, while its engine may still be ending.
         there = self._door.engine(device)
         if there is not None and online.uid and there.pod != online.uid:

@@ -15,8 +15,10 @@ BACKOFF_FIRST_SECONDS = 10.0
 BACKOFF_MOST_SECONDS = 360.0
 _UNSEATED = (RIDE_LOST, RIDE_BROKEN, RIDE_REFUSED)
 """Reasons of workers that lost their seat."""
+_LOSSES = (RIDE_LOST, RIDE_BROKEN)
+"""Those after which another attempt may do."""
 _MOST_RIDE_LOSSES = 3
-"""Attempts without progress that may end with their engine: a worker counts its own alone."""
+"""Attempts without progress that may end so: a worker counts its own engines alone."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,21 @@ class Attempts:
     next_start: float | None
     """Unix time before which no further attempt may start; None where it may at once."""
     ride_losses: RideLosses | None = None
-    """Attempts over which engines were lost; None where there was none yet."""
+    """Attempts that ended without an engine while the job got no further; None where there was none yet."""
 
     @property
     def ride_refused(self) -> str | None:
-        """Why no engine is to compute the job any more: one has said so for good, or too many were lost over it."""
+        """Why no engine is to compute the job any more: one has said so for good, or too many attempts lost theirs."""
         result = self.last_ended.result if self.last_ended and self.last_ending == "Unseated" else None
-        if result is None or result.reason == RIDE_LOST:
+        if result is None:
             return None
         if result.reason == RIDE_REFUSED:
             return result.message
         lost = self.ride_losses.attempts if self.ride_losses else 0
-        return f"{lost} attempts ended like this: {result.message}" if lost >= _MOST_RIDE_LOSSES else None
+        if lost < _MOST_RIDE_LOSSES:
+            return None
+        told = f"{lost} attempts ended with {' or '.join(_LOSSES)} while the job got no further"
+        return f"{told}, the last with {result.reason}: {result.message}"
 
     def with_failed_start(self, pod: PodView | None) -> "Attempts":
         """Counts a start that failed by the job's own fault, and its pod, so that its end is not counted as well."""
@@ -101,15 +106,10 @@ def backoff_seconds(failures: int) -> float:
 
 
 def _ride_losses(before: RideLosses | None, unseated: Iterable[PodView]) -> RideLosses | None:
-    """With what further attempts said that lost their seat, the oldest first.
-
-    One that found no engine at all says nothing of the job's work, so it does not end the row.
-    """
+    """With what further attempts said that lost their seat, the oldest first."""
     found = before
-    for pod in unseated:
-        if pod.result is None or pod.result.reason != RIDE_BROKEN:
-            continue
-        done = pod.result.completed
+    results = (pod.result for pod in unseated)
+    for done in (result.completed for result in results if result is not None and result.reason in _LOSSES):
         if found is None or done > found.completed:
             found = RideLosses(attempts=1, completed=done)
         else:

@@ -1,10 +1,11 @@
 """The SLO guard: how much may be harvested of a service that misses its objective because of it. Pure.
 
 One window alone changes nothing: it is noted, and the next one decides. Then one step at a time: Full, Reduced,
-Stopped; where no device has two tenants, Reduced would change nothing and is left out on the way down. A level stays
-for `DWELL_SECONDS` at least, until the requests that are judged are its own. The way back is by time alone, since
-nothing can be seen of offline work that is not there: the wait doubles with every step down, up to `LONGEST_SECONDS`,
-so that a service is neither harmed again and again nor left without harvesting for ever.
+Stopped; where no device has two tenants beside its engine, Reduced would change nothing and is left out on the way
+down: those who ride in an engine have the same together, however many they are. A level stays for `DWELL_SECONDS` at
+least, until the requests that are judged are its own. The way back is by time alone, and by Reduced, since nothing can
+be seen of offline work that is not there: the wait doubles with every step down, up to `LONGEST_SECONDS`, so that a
+service is neither harmed again and again nor left without harvesting for ever.
 
 Where too few requests were served without offline work to compare, the same steps make the comparison: at Stopped all
 are. Where the service misses its objective there too, harvesting comes back without the wait, and while offline work is
@@ -104,7 +105,7 @@ def written(guard: Guard, mode: str) -> HarvestGuard | None:
 def decide(before: Guard, objectives: Iterable[Objective], now: float, *, shared: bool = True) -> Guard:
     """The guard as of now (Unix seconds): `before` itself, or one step from there with the reason.
 
-    `objectives` are told apart by device type; `shared`: whether a device has more than one offline tenant.
+    `objectives` are told apart by device type; `shared`: whether a device has more than one tenant beside its engine.
     """
     lasted = float("inf") if before.since is None else now - before.since
     if before.level == "Full" and lasted >= FORGET_SECONDS:

@@ -45,8 +45,7 @@ def decide(snapshot: ServiceSnapshot, now: float) -> Decision:
     judged = objectives(snapshot.spec.slo, snapshot.devices)
     before = read_guard(snapshot.status.harvest_guard, snapshot.spec.harvest.mode, now)
     by_type = objectives_by_type(snapshot.spec.slo, snapshot.devices)
-    shared = any(len(device.tenants) > 1 for device in snapshot.devices)
-    guard = guarded(before, by_type, now, shared=shared) if snapshot.spec.harvest.enabled else Guard()
+    guard = guarded(before, by_type, now, shared=_shared(snapshot)) if snapshot.spec.harvest.enabled else Guard()
     harvest = harvest_enabled(snapshot, guard)
     says = {
         "Ready": ready_,
@@ -65,6 +64,12 @@ def decide(snapshot: ServiceSnapshot, now: float) -> Decision:
         notes=tuple(dict.fromkeys(_notes(snapshot, says) + _guard_notes(snapshot, before, guard))),
         requeue_seconds=REFUSED_SECONDS if snapshot.refusal else None,
     )
+
+
+def _shared(snapshot: ServiceSnapshot) -> bool:
+    """Whether a device has more than one offline tenant beside its engine: fewer who ride have the same together."""
+    beside = (sum(tenant.mode != "CoServe" for tenant in device.tenants) for device in snapshot.devices)
+    return any(count > 1 for count in beside)
 
 
 def _children(snapshot: ServiceSnapshot) -> tuple[Manifest, ...]:

@@ -10,6 +10,7 @@ import structlog
 
 from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.results import Result, problem_result, response_result, result_id
+from rowen.runtime.batch.room import Room, requests_in
 from rowen.runtime.batch.rows import Row, RowContent, Rows
 from rowen.runtime.batch.serving.length import cut_by_memory
 from rowen.runtime.batch.serving.server import Answer, Server
@@ -36,6 +37,7 @@ class BatchRunner:
         self._server, self._output, self._progress, self._model = server, output, progress, model
         # Some more than are worked on, so that no place is ever empty.
         self._window = server.sequences + max(4, server.sequences // 4)
+        self._room = Room(self._window)
         self._results: asyncio.Queue[Result | None] = asyncio.Queue(_GROUP_ROWS)
 
     async def run(self, rows: Rows) -> None:
@@ -61,7 +63,8 @@ class BatchRunner:
         if content.url not in self._server.routes:
             served = ", ".join(self._server.routes)
             return problem_result(row, f"line {row.line}: url {content.url!r}: this model answers at {served}")
-        answer = await self._server.ask(content.url, self._request(row.line, content), result_id(row.line))
+        async with self._room.taken(requests_in(content.body)):
+            answer = await self._server.ask(content.url, self._request(row.line, content), result_id(row.line))
         cut = cut_by_memory(content.body, answer.body, self._server.length)
         if cut is not None:
             answer = Answer(400, {"error": {"message": cut, "type": "BadRequestError", "param": None, "code": 400}})

@@ -19,6 +19,8 @@ _PROGRESS_SECONDS = 1.0
 """Between two reports."""
 _LOOK_SECONDS = 1.0
 """Between two looks whether the agent is there."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 2.0
+"""Before the next try to find one that was not there, or did not want this job."""
 
 
 class RideLink(Tenant):
@@ -30,9 +32,11 @@ class RideLink(Tenant):
         self._line: socket.socket | None = None
         self._next = 0.0
         """When progress may be told again; seconds, monotonic."""
-        self._joined = False
+        self._rides = False
+        """Whether agents are to know of it."""
         self._next_look = 0.0
         """When it looks again whether the agent is there; seconds, monotonic."""
+        self._pause = _FIRST_PAUSE_SECONDS
 
     def join(self) -> socket.socket:
         """This job's end of a new pair with an engine. Raises `ConnectionError` that says why there is none now."""
@@ -55,25 +59,37 @@ class RideLink(Tenant):
             if not message.descriptors:
                 raise ConnectionError(welcome.reason or "the agent has no engine")
             end = socket.socket(fileno=message.descriptors.pop())
-            self._joined = True
+            self._rides = True
             return end
         except ValidationError as error:
             raise ConnectionError("the agent's answer cannot be understood") from error
         finally:
             close_all(message.descriptors)
 
+    def go_unpaired(self) -> None:
+        """This job reaches its engine by itself: from now on `stay` lets agents know of it."""
+        self._rides = True
+
     def stay(self) -> None:
-        """Lets an agent that has come since know of this job, if it is joined; looks once a second, and never waits."""
+        """Lets an agent that has come since know of this job, if it rides; never waits.
+
+        To be called several times a second: it looks once a second, and less often for an agent that is away.
+        """
         now = time.monotonic()
-        if not self._joined or now < self._next_look:
+        if not self._rides or now < self._next_look:
             return
-        self._next_look = now + _LOOK_SECONDS
+        before = self._line
         try:
             self._present()
         except BlockingIOError:
             pass
         except OSError:
             self._hang_up()
+        if before is not None and self._line is before:
+            self._pause, self._next_look = _FIRST_PAUSE_SECONDS, now + _LOOK_SECONDS
+        else:
+            self._next_look = now + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
 
     @override
     def progress(self, completed: int, total: int, tokens: int) -> None:
@@ -92,7 +108,7 @@ class RideLink(Tenant):
 
     def close(self) -> None:
         """Hangs up."""
-        self._joined = False
+        self._rides = False
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -112,18 +128,18 @@ class RideLink(Tenant):
         """The connection, a new one where the agent has hung up. Raises `OSError`."""
         if self._line is not None:
             try:
-                with contextlib.suppress(BlockingIOError):
-                    # A welcome without a pair says nothing.
-                    self._pass_over(self._line)
+                _hear_out(self._line)
             except OSError:
                 self._hang_up()
         return self._line or self._connected(JobHello(pair=False))
 
-    def _pass_over(self, line: socket.socket) -> None:
-        message = receive(line, LONGEST_MESSAGE)
-        if message is None:
-            raise ConnectionResetError
-        close_all(message.descriptors)
+
+def _hear_out(line: socket.socket) -> None:
+    """Takes what was said: a welcome without a pair says nothing. Raises `OSError`, also where the agent hung up."""
+    with contextlib.suppress(BlockingIOError):
+        while (message := receive(line, LONGEST_MESSAGE)) is not None:
+            close_all(message.descriptors)
+        raise ConnectionResetError
 
 
 @functools.cache

@@ -131,12 +131,14 @@ def _have_riders() -> bool:
     from rowen.runtime.coserve.shared import engine_terms
     from rowen.runtime.vllm.riding.core import watch_cores
     from rowen.runtime.vllm.riding.worker import riding
+    from rowen.runtime.vllm.seeded import SeededWorker
 
     if engine_terms() is None:
         return False
     watch_cores()
-    # With a `memoryLimit` it is Rowen's already.
-    cpu_worker.CPUWorker = riding(cpu_worker.CPUWorker, _board)
+    # Rows have seeds, and no job may end the engine. With a `memoryLimit` it is Rowen's worker already.
+    worker = cpu_worker.CPUWorker
+    cpu_worker.CPUWorker = riding(worker if issubclass(worker, SeededWorker) else SeededWorker, _board)
     return True
 
 

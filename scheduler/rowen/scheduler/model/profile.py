@@ -219,13 +219,19 @@ def _witnesses(profile: Profile | None) -> tuple[Witness, ...]:
 
 
 def solo_rate(profiles: Mapping[ProfileKey, Profile], workload: str, device_types: Sequence[str]) -> float | None:
-    """Tokens per second alone on devices of these types, of which the slowest sets the pace in lockstep.
+    """Tokens per second alone on devices of these types; None while it is not known of each.
 
-    None while it is not known of each. Of jobs that ride it is that of the same jobs by themselves, as far as that is
-    known: an SLA is a part of it.
+    Of jobs that ride it is that of the same jobs by themselves: what riders make is no throughput alone.
     """
-    alone = own_class(workload)
-    known = [profiles.get((alone, type_)) or profiles.get((workload, type_)) for type_ in device_types]
+    return class_rate(profiles, own_class(workload), device_types)
+
+
+def class_rate(profiles: Mapping[ProfileKey, Profile], workload: str, device_types: Sequence[str]) -> float | None:
+    """What jobs of the class were measured to make, of riders all of an engine together: tokens per second.
+
+    The slowest of the types sets the pace in lockstep. None while it is not known of each.
+    """
+    known = [profiles.get((workload, type_)) for type_ in device_types]
     rates = [profile.tokens_per_second for profile in known if profile is not None]
     return min(rates) if rates and len(rates) == len(known) else None
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from rowen.scheduler.device import DeviceKey
 from rowen.scheduler.history import History, Track
-from rowen.scheduler.model.rider import own_class
 from rowen.scheduler.snapshot import JobKey, JobView
 
 
@@ -30,8 +29,6 @@ def engine_parts(history: History, jobs: Mapping[JobKey, JobView]) -> dict[Devic
 def _tells(track: Track, history: History) -> bool:
     """Whether what the rider makes says what the engine gives.
 
-    It does not before its first token, when it loads or evaluates, nor where its throughput alone is not known: it is
-    measured by that of riders then, and has all of it.
+    It does not before its first token, when it loads or evaluates, nor where its throughput alone is not known.
     """
-    alone = own_class(track.workload)
-    return track.tokens > 0 and all((alone, type_) in history.profiles for type_ in track.device_types)
+    return track.tokens > 0 and history.solo(track.workload, *track.device_types) is not None

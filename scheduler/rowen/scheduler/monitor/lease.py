@@ -133,7 +133,7 @@ def unseated(job: JobView, placement: Placement, node: NodeView | None) -> Loss 
         return None
     place = f"{placement.node}/{'+'.join(placement.devices)}"
     if job.status.ride_refused:
-        return Loss(Reason.RIDE_REFUSED, f"{place}: the engine refused to compute it: {job.status.ride_refused}")
+        return Loss(Reason.RIDE_REFUSED, f"{place}: it rides no more: {job.status.ride_refused}")
     for view in filter(None, map(node.device, placement.devices)):
         if not view.attached:
             continue

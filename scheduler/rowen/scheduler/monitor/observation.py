@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from rowen.crds.names import NODE_LEASE_SECONDS
 from rowen.scheduler.history import History, Sample, Track
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest, solo_rate
-from rowen.scheduler.model.rider import own_class
 from rowen.scheduler.monitor.backoff import kept
 from rowen.scheduler.monitor.drift import missing
 from rowen.scheduler.monitor.learning import gathered, learn
@@ -39,7 +38,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
     for uid, track in history.tracks.items():
         if _has_ended(track, readings.get(uid), snapshot.jobs.get(uid), known=uid in known):
             learn(profiles, uid, track, now, _REMNANT_SECONDS)
-            met.append(error_of(track.score, track.workload, _alone(profiles, track), LEAST_SECONDS))
+            met.append(error_of(track.score, track.workload, _solo(profiles, track), LEAST_SECONDS))
         elif uid not in readings:
             tracks[uid] = track
     for uid, reading in readings.items():
@@ -52,7 +51,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
         track = learn(profiles, uid, track, now, policy.profile_seconds, reading.job.solo)
         solo = _solo(profiles, track)
         track = _measure(track, solo, policy)
-        track, sample = _judged(track, reading, _since(before, reading), solo, _alone(profiles, track), policy)
+        track, sample = _judged(track, reading, _since(before, reading), solo, policy)
         met.append(sample)
         tracks[uid] = track
     samples = tuple(sample for sample in met if sample is not None)
@@ -85,12 +84,8 @@ def _in_use(
 
 
 def _solo(profiles: Mapping[ProfileKey, Profile], track: Track) -> float | None:
+    """That of the job by itself, which predictions and SLAs are parts of."""
     return solo_rate(profiles, track.workload, track.device_types)
-
-
-def _alone(profiles: Mapping[ProfileKey, Profile], track: Track) -> float | None:
-    """That of the job by itself, which predictions are parts of: what riders make says nothing of them."""
-    return solo_rate(profiles, own_class(track.workload), track.device_types)
 
 
 def _has_ended(track: Track, reading: Reading | None, job: JobView | None, *, known: bool) -> bool:
@@ -217,14 +212,9 @@ def _since(before: Track | None, reading: Reading) -> tuple[float, int]:
 
 
 def _judged(
-    track: Track,
-    reading: Reading,
-    since: tuple[float, int],
-    solo: float | None,
-    alone: float | None,
-    policy: Policy,
+    track: Track, reading: Reading, since: tuple[float, int], solo: float | None, policy: Policy
 ) -> tuple[Track, ErrorSample | None]:
-    """The track with what is missing of its SLA, by `solo`, and its promise with what came of it, by `alone`.
+    """The track with what is missing of its SLA, and its promise with what came of it.
 
     A promise is of so many tenants: where their number has changed, what is measured of it begins anew.
     """
@@ -234,11 +224,14 @@ def _judged(
     if got is not None:
         owed = missing(track.shortfall, reading.job.sla or 0.0, got, seconds, most=policy.remembered_seconds)
         track = replace(track, shortfall=owed)
+    elif solo is None and tokens > 0:
+        # Of what it makes nobody can say whether it is enough, so nothing would ever pay back what a halt has left.
+        track = replace(track, shortfall=0.0)
     if reading.tenants != track.tenants:
         score = track.score if track.score.closed else Score(reading.promised)
         return replace(track, tenants=reading.tenants, beside=reading.heard, score=score), None
     score = track.score.measured(seconds, tokens)
-    sample = error_of(score, track.workload, alone, SCORED_SECONDS)
+    sample = error_of(score, track.workload, solo, SCORED_SECONDS)
     return replace(track, score=score if sample is None else score.ended), sample
 
 

@@ -1,14 +1,15 @@
 """Why a job has no place, in the words of its status. Pure."""
 
 from rowen.scheduler.model.profile import HIGHEST_SLA
-from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.memory_words import above_all_devices, never_fits
+from rowen.scheduler.placement.search.places import Places
 from rowen.scheduler.placement.search.request import Choice
 from rowen.scheduler.snapshot import JobView
 
 
-def refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
+def refused(job: JobView, choice: Choice, places: Places) -> str:
     """What can never be comes before what is in the way now."""
+    fleet = places.fleet
     largest, widest = fleet.largest, fleet.widest
     if largest is None or widest is None:
         return "no node reports a harvested device"
@@ -19,6 +20,7 @@ def refused(job: JobView, choice: Choice, fleet: Fleet) -> str:
         most = f"{HIGHEST_SLA:.2f} is the most that can be promised, since a promise keeps a margin"
         return f"it can never be promised: spec.sla.throughputFraction is {job.sla:.3g}, {most}"
     best = choice.candidates[0]
+    # In an engine it needs no memory of a device.
     never = never_fits(job, largest, fleet.roomiest, fleet.unknown)
-    told = never or f"no candidate holds: {best.place}: {best.refusal}"
+    told = never if never and not places.has_engine(job) else f"no candidate holds: {best.place}: {best.refusal}"
     return told + above_all_devices(job, largest)

@@ -126,11 +126,11 @@ class Teller:
         )
 
     def _rate(self, outcome: Outcome) -> float | None:
-        placement, fraction = outcome.placement, outcome.fraction
+        placement, prediction = outcome.placement, outcome.prediction
         node = self._snapshot.nodes.get(placement.node) if placement else None
-        if placement is None or node is None or fraction is None:
+        if placement is None or node is None or prediction is None:
             return None
         types = {view.type for view in map(node.device, placement.devices) if view is not None}
         workload = ride_class(outcome.job.workload) if placement.rides else outcome.job.workload
-        solo = self._history.solo(workload, *types)
-        return None if solo is None else round(solo * fraction, 1)
+        rate = self._history.predicted(workload, prediction, *types)
+        return None if rate is None else round(rate, 1)

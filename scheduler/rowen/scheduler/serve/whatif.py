@@ -37,7 +37,7 @@ def predict(snapshot: Snapshot, history: History, job: JobView, now: float, poli
     if choice.chosen is not None:
         return Prospect(choice, "")
     seatless = f"; not in an engine (CoServe): {settled.not_seated}" if settled.not_seated else ""
-    return Prospect(choice, refused(job, choice, places.fleet) + seatless)
+    return Prospect(choice, refused(job, choice, places) + seatless)
 
 
 def candidates(

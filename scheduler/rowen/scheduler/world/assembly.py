@@ -94,7 +94,7 @@ def _device(
     services: Mapping[ObjectKey, ServiceFacts],
 ) -> DeviceView:
     report = device.report
-    pod = pods.get((report.online.pod.namespace, report.online.pod.name)) if report.online else None
+    pod = _engine_pod(node, report.online, pods) if report.online else None
     service = services.get((report.online.pod.namespace, report.online.service or "")) if report.online else None
     return DeviceView(
         node=node,
@@ -117,6 +117,12 @@ def _device(
         seen_idle=report.idle_fraction,
         deviation=device.idle.deviation,
     )
+
+
+def _engine_pod(node: str, online: OnlineTenant, pods: Mapping[ObjectKey, PodFacts]) -> PodFacts | None:
+    """The pod that a node reports as a device's engine. An agent speaks for its own node alone."""
+    pod = pods.get((online.pod.namespace, online.pod.name))
+    return pod if pod is not None and pod.node == node else None
 
 
 def _engine(report: DeviceHarvest, service: ServiceFacts | None, pod: PodFacts | None) -> EngineView | None:

@@ -16,15 +16,13 @@ from rowen.scheduler.policy import Policy
 from rowen.scheduler.serve.explanation import alike, explain, settled
 from rowen.scheduler.serve.sight import Sight
 from rowen.scheduler.snapshot import JobView, Placement
+from rowen.scheduler.world.sla_met import NEVER_ALONE, sla_met
 
 CONDITIONS = ("Admitted", "Placed", "SLAMet")
 UNREADABLE = "Unreadable"
 QUIET_SECONDS = 10.0
 """Least time between two writes that only refresh numbers."""
 _STICKY = frozenset(reason.value for reason in Reason) - {Reason.SUSPENDED, Reason.FINISHED}
-_SLA_LOSSES = frozenset((Reason.SLA_VIOLATED, Reason.PATTERN_CHANGED))
-_BELOW_SLA: tuple[ConditionStatus, str] = ("False", "BelowSLA")
-_MET: tuple[ConditionStatus, str] = ("True", "Met")
 _STEADY = 0.05
 _MOST_LETTERS = 4096
 """As many as the API takes of an explanation's message."""
@@ -139,7 +137,9 @@ def _admitted(outcome: Outcome, history: History) -> Told | None:
         return "Admitted", "True", "Admitted", "in the queue"
     if history.profiled(job.workload):
         return "Admitted", "True", "Admitted", "in the queue; the throughput of its workload class alone is known"
-    return "Admitted", "True", "Profiling", "in the queue; its throughput alone is measured on its first placement"
+    if outcome.placement is not None and outcome.placement.rides:
+        return "Admitted", "True", "Admitted", f"in the queue; {NEVER_ALONE}"
+    return "Admitted", "True", "Profiling", "in the queue; its throughput alone is measured once it runs by itself"
 
 
 def _placed(outcome: Outcome) -> Told:
@@ -159,41 +159,9 @@ def _placed(outcome: Outcome) -> Told:
 
 
 def _sla_met(outcome: Outcome, history: History, track: Track | None, policy: Policy) -> Told | None:
-    job = outcome.job
-    if job.sla is None:
-        return None
-    if outcome.loss is not None and outcome.loss.reason in _SLA_LOSSES:
-        return "SLAMet", "False", outcome.loss.reason.value, outcome.message
-    previous = _previous(job, "SLAMet")
-    if outcome.placement is None:
-        final = job.finished or (previous is not None and previous[2] in _SLA_LOSSES)
-        return previous if previous and final else ("SLAMet", "Unknown", "NotPlaced", "the job has no assignment")
-    if track is None or track.fraction is None:
-        if not job.counts_tokens:
-            return "SLAMet", "Unknown", "Unmeasured", "its pod has not reported tokens through the gate library"
-        if not history.profiled(job.workload):
-            return "SLAMet", "Unknown", "Profiling", "the throughput alone is not known yet"
-        return "SLAMet", "Unknown", "Measuring", f"less than {policy.monitor_window_seconds:.0f} s measured so far"
-    sign, over = "≥" if track.fraction >= job.sla else "<", policy.monitor_window_seconds
-    message = f"measured {track.fraction:.2f} {sign} SLA {job.sla:.2f} over {over:.0f} s"
-    if track.shortfall >= 0.5:
-        least = "at least " if track.shortfall >= policy.remembered_seconds else ""
-        limit = "" if track.shortfall >= policy.shortfall_seconds else f", {policy.shortfall_seconds:.0f} s are a miss"
-        message += f"; {least}{track.shortfall:.0f} s of its throughput are missing{limit}"
-    below = track.shortfall > 0.0 or track.fraction < job.sla
-    return ("SLAMet", *_keeps_sla(track, previous, policy, below=below), message)
-
-
-def _keeps_sla(track: Track, previous: Told | None, policy: Policy, *, below: bool) -> tuple[ConditionStatus, str]:
-    """By what is missing of its throughput; `below`: now or of before.
-
-    What was missed counts as met again when all of it was made up for, and a job that begins below its SLA is measured
-    until one or the other is known. A scheduler that has just been started knows of nothing that is missing.
-    """
-    said = previous[1:3] if previous is not None else None
-    if track.shortfall >= policy.shortfall_seconds or (said == _BELOW_SLA and below):
-        return _BELOW_SLA
-    return _MET if said == _MET or not below else ("Unknown", "Measuring")
+    previous = find_condition(outcome.job.status.conditions, "SLAMet")
+    said = sla_met(outcome, history, track, policy, previous)
+    return ("SLAMet", *said) if said is not None else None
 
 
 def _assignment(placement: Placement, before: Assignment | None) -> Assignment:
@@ -222,7 +190,8 @@ def _throughput(outcome: Outcome, history: History, track: Track | None) -> Thro
     if track is None:
         return None
     solo = history.solo(track.workload, *track.device_types)
-    predicted = solo * outcome.fraction if solo is not None and outcome.fraction is not None else None
+    now = outcome.prediction
+    predicted = history.predicted(track.workload, now, *track.device_types) if now is not None else None
     return Throughput(
         solo_tokens_per_second=_rounded(solo),
         predicted_tokens_per_second=_rounded(predicted),

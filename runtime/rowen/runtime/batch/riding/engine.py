@@ -128,7 +128,9 @@ class EngineServer(Server):
 
     def _answer(self, response: httpx.Response, body: dict[str, Any], request_id: str) -> Answer:
         answer = _json(response)
-        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND):
+        closed = response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
+        # A response that is not there is not in an engine of the job's own either.
+        if closed and not body.get("previous_response_id"):
             _refuse(f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}")
         if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG in response.text:
             _refuse(f"{request_id} is longer than the {self.length.fitting} tokens of the engine's sequences")

@@ -112,12 +112,15 @@ class Planner:
             return self.idle_seconds(self.predictor.seconds(_ONE_ROW))
         return min(seconds, self.token_pace.step_seconds) if load.decode_rows else seconds
 
-    def observe(self, load: Load, seconds: float) -> None:
-        """A step was measured, with what rode in it."""
+    def observe(self, load: Load, seconds: float) -> float:
+        """A step was measured, with what rode in it. Returns how much of it was riders' doing, in seconds."""
+        by_riders = 0.0
         if load.ride_tokens or load.row_tokens:
             alone = self.predictor.seconds(load.online) if load.has_requests else 0.0
-            self.rider_seconds += max(0.0, seconds - alone)
+            by_riders = max(0.0, seconds - alone)
+        self.rider_seconds += by_riders
         self.predictor.observe(load, seconds)
+        return by_riders
 
     def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
         """A part was measured; `context` is what its tokens attend to, summed."""

@@ -20,6 +20,9 @@ _FOLLOW = 0.1
 _FIRST_TOKENS = 16
 _GROWTH = 2
 _LEAST_SECONDS = 1e-6
+_STALE_STEPS = 2048
+"""After which a kind of load that did not come again is as unknown as one that never came. What is said to take too
+long is not tried, and would never be put right."""
 
 
 class Predictor:
@@ -38,6 +41,7 @@ class Predictor:
         self._machine = Ratio()
         self._riding = Ratio()
         self._parts: dict[str, PartModel] = {}
+        self._steps = 0
         self._most_tokens = 0
         self._ride_context = 0.0
         self._row_context = 0.0
@@ -72,12 +76,13 @@ class Predictor:
         """A step was measured."""
         if seconds < _LEAST_SECONDS:
             return
+        self._steps += 1
         self._note_sizes(load)
         alone, added = self._model.stages(load)
         changed = self._observe_stage(load, seconds, alone, added)
         raw = alone + self._riding.value * added
         if not changed:
-            changed = self._cell(load).observe(seconds / max(_LEAST_SECONDS, raw * self._machine.value))
+            changed = self._cell(load).observe(seconds / max(_LEAST_SECONDS, raw * self._machine.value), self._steps)
         # The model learns it as it is: what lasts becomes the model's, and the corrections go back to 1.
         changed |= self._model.observe(load, seconds)
         self.version += changed
@@ -106,8 +111,10 @@ class Predictor:
             cell = self._cell(load)
             return cell.count >= _KNOWN and self._machine.observe(seconds / max(_LEAST_SECONDS, alone * cell.value))
         more = seconds / self._machine.value - alone
-        telling = min(more, added) > _TELLING * (alone + added)
-        return telling and self._riding.observe(more / added)
+        if min(more, added) > _TELLING * (alone + added):
+            return self._riding.observe(more / added)
+        # A ratio that is too high keeps windows so small that none ever tells.
+        return self._riding.forget()
 
     def _note_sizes(self, load: Load) -> None:
         tokens = load.decode_rows + load.prefill_tokens + load.ride_tokens + load.row_tokens
@@ -125,19 +132,22 @@ class Predictor:
 
     def _corrected(self, load: Load, ride_tokens: int, seconds: float) -> float:
         cell = self._cells.get(_key(load, ride_tokens))
-        if cell is None:
+        if cell is None or self._is_stale(cell):
             return seconds * self._machine.value
         trust = cell.count / (cell.count + _TRUST)
         return seconds * self._machine.value * (1 + trust * (cell.value - 1))
 
+    def _is_stale(self, cell: Ratio) -> bool:
+        return self._steps - cell.at > _STALE_STEPS
+
     def _cell(self, load: Load) -> Ratio:
         key = _key(load, load.ride_tokens)
         found = self._cells.get(key)
-        if found is None:
+        if found is None or self._is_stale(found):
             if len(self._cells) >= _MOST_CELLS:
                 # The one that came first: what is asked for again is soon measured again.
                 del self._cells[next(iter(self._cells))]
-            found = self._cells[key] = Ratio()
+            found = self._cells[key] = Ratio(self._steps)
         return found
 
 

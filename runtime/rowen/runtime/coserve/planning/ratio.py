@@ -7,6 +7,8 @@ _LEAST_SPREAD = 0.005
 _SPREAD_STEP = 0.1
 _USUAL = 3.0
 """Spreads within which an observation counts in full."""
+_FORGOTTEN = 1 / 256
+_NEAR = 0.05
 _SHIFTED = 4.0
 """Spreads beyond which three observations in a row say that the ratio is another now."""
 
@@ -17,17 +19,20 @@ class Ratio:
     One stall moves it by little, and so do two. When three in a row lie far off on one side, it is theirs.
     """
 
-    __slots__ = ("_recent", "_spread", "count", "value")
+    __slots__ = ("_recent", "_spread", "at", "count", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, at: int = 0) -> None:
+        """`at`: when it was observed last, by a count of the caller's."""
         self.value = 1.0
         self.count = 0
+        self.at = at
         self._spread = _START_SPREAD
         self._recent: tuple[float, ...] = ()
 
-    def observe(self, ratio: float) -> bool:
+    def observe(self, ratio: float, at: int = 0) -> bool:
         """Takes one in; above 0. True: the value has gone over to another one at once."""
         self.count += 1
+        self.at = at
         self._recent = (*self._recent[-2:], ratio)
         if self.count == 1:
             self.value = ratio
@@ -41,6 +46,12 @@ class Ratio:
         self.value *= 1 + max(-most, min(most, off)) * max(_SLOW, 1 / self.count)
         self._spread = max(_LEAST_SPREAD, self._spread * (1 + _SPREAD_STEP * (1 if abs(off) > self._spread else -1)))
         return False
+
+    def forget(self) -> bool:
+        """Goes a little way back to 1, where nothing tells any more how far off it is. True: it was far from it."""
+        off = self.value - 1
+        self.value -= off * _FORGOTTEN
+        return abs(off) > _NEAR
 
     def _shifted(self) -> float | None:
         if len(self._recent) < 3:

@@ -9,7 +9,8 @@ _SIZES = (0, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
 def most_tokens(seconds: Callable[[int], float], bound: float, most: int) -> int:
     """`argmax {s <= most : seconds(s) <= bound}`; 0 where none is.
 
-    `seconds` grows; it is asked at some sizes, and taken for a straight line between two of them.
+    `seconds` grows; it is asked at some sizes, and taken for a straight line between two of them: where that says too
+    many, once more on the shorter line.
     """
     if most <= 0:
         return 0
@@ -27,5 +28,10 @@ def most_tokens(seconds: Callable[[int], float], bound: float, most: int) -> int
             high, above, largest = middle, there, _SIZES[middle]
     if low == 0:
         return 0
-    found = _SIZES[low] + int((largest - _SIZES[low]) * (bound - below) / (above - below))
-    return found if seconds(found) <= bound else _SIZES[low]
+    for _ in range(2):
+        found = _SIZES[low] + int((largest - _SIZES[low]) * (bound - below) / (above - below))
+        there = seconds(found)
+        if there <= bound:
+            return found
+        largest, above = found, there
+    return _SIZES[low]

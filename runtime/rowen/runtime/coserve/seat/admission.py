@@ -23,7 +23,8 @@ class Unwelcome(Exception):  # noqa: N818
 def admit(hello: Hello, host: Host, digest: str) -> AdapterLayout:
     """How the guest's weights lie in memory. `digest` is that of the served model. Raises `Unwelcome`."""
     if hello.version != WIRE_VERSION:
-        raise Unwelcome(f"the job's worker speaks version {hello.version}, the engine {WIRE_VERSION}")
+        # The next attempt's worker may be of another release, and so may the engine's next pod.
+        raise Unwelcome(f"the job's worker speaks version {hello.version}, the engine {WIRE_VERSION}", retry=True)
     if hello.model != digest:
         raise Unwelcome("the engine serves another model than the job's base model")
     if _PRECISIONS[hello.precision] != host.dtype:

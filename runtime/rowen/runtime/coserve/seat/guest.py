@@ -23,10 +23,14 @@ from rowen.runtime.coserve.wire.messages import (
     ResultHeader,
     TaskHeader,
     Welcome,
+    Working,
 )
 
 HELLO_SECONDS = 10.0
 """So long a guest may take to say what it trains."""
+_SEAT_PART = 20
+"""Of the time for which a guest has tasks the seat's thread works for it no more than this part. Nothing else bounds
+how fast tasks come whose work takes no time, as one without labels."""
 
 
 class Gone(Exception):  # noqa: N818
@@ -56,6 +60,11 @@ class Guest:
         """Of it."""
         self.lent_at = 0.0
         """When it was; seconds, monotonic."""
+        self.rests_until = 0.0
+        """It is not heard before; seconds, monotonic."""
+        self._tasked_at = 0.0
+        self._seat_seconds = 0.0
+        """For which the seat's thread has worked on its task."""
         self._unsent: list[tuple[bytes, int | None]] = []
         """Messages for which there was no room. No task comes in while there are any, so their number has an end."""
 
@@ -74,11 +83,12 @@ class Guest:
             raise Gone from error
         if message is None:
             raise Gone
-        left = list(message.descriptors)
+        left, begun = list(message.descriptors), time.monotonic()
         try:
             return self._understood(message, left, digest)
         finally:
             self._disposal.close(left)
+            self._tasked_at, self._seat_seconds = begun, time.monotonic() - begun
 
     def answer(self, answer: Result | TaskUnsuitable) -> None:
         """Answers its task. Raises `Unwelcome`, `Gone`."""
@@ -87,6 +97,7 @@ class Guest:
         if self._task is None or self._layout is None:
             return
         self._task = None
+        begun = time.monotonic()
         header = ResultHeader(
             number=answer.number,
             loss_sum=answer.loss_sum,
@@ -100,6 +111,13 @@ class Guest:
         except OSError as error:
             raise Unwelcome(f"the engine has no memory for the gradients: {error.strerror}", retry=True) from error
         self._say(header.model_dump_json().encode(), self._lent)
+        self._seat_seconds += time.monotonic() - begun
+        self.rests_until = self._tasked_at + _SEAT_PART * self._seat_seconds
+
+    def say_working(self) -> None:
+        """Tells it so, while it waits for an answer. Raises `Gone`."""
+        if self._task is not None and not self._unsent:
+            self._say(Working().model_dump_json().encode())
 
     def recall(self) -> None:
         """Takes back what it was lent. One that has read it does not notice. Raises `Unwelcome`."""

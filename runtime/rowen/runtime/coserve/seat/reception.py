@@ -27,6 +27,8 @@ log = get_logger()
 _LONGEST_WAIT_SECONDS = 1.0
 _REST_SECONDS = 0.1
 """After a failure."""
+_WORKING_SECONDS = 60.0
+"""Between two words to guests that wait for an answer."""
 _LONGEST_REASON = 256
 
 
@@ -64,6 +66,9 @@ class Reception:
         self._closing = False
         self._failure: str | None = None
         """Why it takes nobody in."""
+        self._working_at = time.monotonic() + _WORKING_SECONDS
+        self._worked = (0, 0.0)
+        """By then: tokens of windows, seconds of parts."""
         self._selector = selectors.DefaultSelector()
         self._agent = AgentLine(agent, self._selector, Disposal(), self._receive)
         self._bell_lock = threading.Lock()
@@ -126,13 +131,18 @@ class Reception:
             self._let_all_go(state.ended)
         until = self._agent.tick(state, now)
         self._answer_all()
-        until = min([until, *(guest.speaks_until for guest in self._guests.values() if guest.speaks_until is not None)])
+        self._say_working(state, now)
+        guests = self._guests.values()
+        until = min([until, *(guest.speaks_until for guest in guests if guest.speaks_until is not None)])
+        until = min([until, *(guest.rests_until for guest in guests if not self._is_heard(guest))])
         wait = min(max(0.0, until - now), _LONGEST_WAIT_SECONDS)
         for key, events in self._selector.select(wait):
             # An earlier one of these may have let it go.
             if key.fd in self._selector.get_map():
                 key.data(events)
         self._drop_silent(time.monotonic())
+        for guest in self._guests.values():
+            self._watch(guest)
 
     def _receive(self, line: socket.socket, pod: str) -> None:
         """A pod rides once: whoever holds its former line has no place in the engine any more."""
@@ -152,7 +162,33 @@ class Reception:
             self._guests[guest.number] = guest
             self._pods = {name: number for name, number in self._pods.items() if number in self._guests}
             self._pods[pod] = guest.number
-            self._selector.register(line, selectors.EVENT_READ, partial(self._serve, guest))
+            self._watch(guest)
+
+    def _watch(self, guest: Guest) -> None:
+        """Has what it says heard, unless it rests, and what it is told sent."""
+        events = 0 if time.monotonic() < guest.rests_until else selectors.EVENT_READ
+        events |= selectors.EVENT_WRITE if guest.has_unsent else 0
+        known = self._selector.get_map().get(guest.line)
+        if known is None and events:
+            self._selector.register(guest.line, events, partial(self._serve, guest))
+        elif known is not None and not events:
+            self._selector.unregister(guest.line)
+        elif known is not None and known.events != events:
+            self._selector.modify(guest.line, events, partial(self._serve, guest))
+
+    def _is_heard(self, guest: Guest) -> bool:
+        known = self._selector.get_map().get(guest.line)
+        return known is not None and bool(known.events & selectors.EVENT_READ)
+
+    def _say_working(self, state: EngineState, now: float) -> None:
+        """To all that wait, where the engine has got on with anybody's task: they have their turns."""
+        if now < self._working_at:
+            return
+        self._working_at = now + _WORKING_SECONDS
+        before, self._worked = self._worked, (state.sums.forward_tokens, state.sums.riding_seconds)
+        if self._worked != before:
+            for guest in list(self._guests.values()):
+                self._attend(guest, guest.say_working)
 
     def _disposal(self, pod: str) -> Disposal:
         """The pod's; those of which nothing is left are forgotten."""
@@ -207,9 +243,7 @@ class Reception:
             log.exception("a guest is let go")
             self._let_go(guest, Unwelcome(f"the engine failed with it: {type(error).__name__}", retry=True))
             return
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if guest.has_unsent else 0)
-        if self._selector.get_key(guest.line).events != wanted:
-            self._selector.modify(guest.line, wanted, partial(self._serve, guest))
+        self._watch(guest)
 
     def _drop_silent(self, now: float) -> None:
         for guest in list(self._guests.values()):
@@ -224,7 +258,8 @@ class Reception:
         if farewell is not None:
             log.info("a guest is let go", guest=guest.number, reason=farewell.message, retry=farewell.retry)
         del self._guests[guest.number]
-        self._selector.unregister(guest.line)
+        if self._selector.get_map().get(guest.line) is not None:
+            self._selector.unregister(guest.line)
         guest.let_go(farewell)
         self._listener.departed(guest.number)
 

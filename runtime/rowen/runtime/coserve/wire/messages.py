@@ -1,7 +1,8 @@
 """The messages between job and engine: one JSON object each, with sealed memory (SCM_RIGHTS) where it says so.
 
 A job says `Hello` and hears `Welcome` or `Refusal`. Then it says `TaskHeader`, hears `ResultHeader`, and so on, one
-task at a time. A `Refusal` may come at any time, and is the engine's last word.
+task at a time; before a `ResultHeader` it may hear `Working`. A `Refusal` may come at any time, and is the engine's
+last word.
 """
 
 from typing import Annotated, Literal
@@ -11,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from rowen.crds.base import ReadModel
 from rowen.runtime.coserve.task import Target
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 """Of these messages and of the memory that goes with them."""
 LONGEST_MESSAGE = 65536
 """Bytes."""
@@ -41,6 +42,12 @@ class Welcome(ReadModel):
     """The job may send tasks."""
 
     kind: Literal["Welcome"] = "Welcome"
+
+
+class Working(ReadModel):
+    """The engine has no answer yet, and gets on with its riders' tasks."""
+
+    kind: Literal["Working"] = "Working"
 
 
 class Refusal(ReadModel):
@@ -85,6 +92,6 @@ class ResultHeader(ReadModel):
 
 
 FROM_JOB: TypeAdapter[Hello | TaskHeader] = TypeAdapter(Annotated[Hello | TaskHeader, Field(discriminator="kind")])
-FROM_ENGINE: TypeAdapter[Welcome | Refusal | ResultHeader] = TypeAdapter(
-    Annotated[Welcome | Refusal | ResultHeader, Field(discriminator="kind")]
+FROM_ENGINE: TypeAdapter[Welcome | Refusal | Working | ResultHeader] = TypeAdapter(
+    Annotated[Welcome | Refusal | Working | ResultHeader, Field(discriminator="kind")]
 )

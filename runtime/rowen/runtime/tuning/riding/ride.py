@@ -1,8 +1,9 @@
 """The way to an engine, whichever it is at present."""
 
+import select
 import socket
 import time
-from typing import Literal, TypeVar
+from typing import Literal
 
 import structlog
 import torch
@@ -23,6 +24,7 @@ from rowen.runtime.coserve.wire.messages import (
     ResultHeader,
     TaskHeader,
     Welcome,
+    Working,
 )
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.tuning.riding.stand_in import RidingAdapter
@@ -35,11 +37,13 @@ _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 2.0
 _WELCOME_SECONDS = 30.0
 """An engine may be about to read its model's files."""
 _RESULT_SECONDS = 600.0
-"""So long an engine may have better things to do. After that the job does better elsewhere."""
+"""So long an engine may have better things to do than its riders' tasks. After that the job does better elsewhere."""
+_STAY_SECONDS = 0.5
+"""Between two looks at the agent while the engine works."""
 _MOST_LOSSES = 3
 """Engines that may be lost over one task."""
 
-_Said = TypeVar("_Said", Welcome, ResultHeader)
+_ANOTHER_QUESTION = "the engine answered another question"
 
 
 class _LostError(Exception):
@@ -128,8 +132,10 @@ class Ride:
         line = self._line = self._link.join()
         line.settimeout(_WELCOME_SECONDS)
         send(line, self._hello.model_dump_json().encode())
-        _, message = _heard(line, Welcome)
+        said, message = _heard(line)
         close_all(message.descriptors)
+        if not isinstance(said, Welcome):
+            raise _LostError(_ANOTHER_QUESTION)
         log.info("rides in an engine")
         return line
 
@@ -168,12 +174,32 @@ class Ride:
             close_all(memory)
         self._sent = weights
 
+    def _answered(self, line: socket.socket) -> tuple[ResultHeader, Message]:
+        """What the engine answers to a task. Raises `_LostError`, `OSError`, `WorkerError`."""
+        while True:
+            self._await(line)
+            said, message = _heard(line)
+            if isinstance(said, ResultHeader):
+                return said, message
+            close_all(message.descriptors)
+            if not isinstance(said, Working):
+                raise _LostError(_ANOTHER_QUESTION)
+
+    def _await(self, line: socket.socket) -> None:
+        """Until the engine says something; agents that come meanwhile hear of this job. Raises `TimeoutError`."""
+        until, poll = time.monotonic() + _RESULT_SECONDS, select.poll()
+        poll.register(line, select.POLLIN)
+        while not poll.poll(1000 * _STAY_SECONDS):
+            if time.monotonic() >= until:
+                raise TimeoutError
+            self._link.stay()
+
     def _result(self, line: socket.socket, *, gradients: bool) -> Result:
         """Raises `_LostError`, `OSError`, `WorkerError`."""
-        said, message = _heard(line, ResultHeader)
+        said, message = self._answered(line)
         try:
             if said.number != self._number or len(message.descriptors) != gradients:
-                raise _LostError("the engine answered another question")
+                raise _LostError(_ANOTHER_QUESTION)
             found: dict[Place, Pair] = {}
             if gradients:
                 buffer = self._gradients.numpy()
@@ -191,22 +217,20 @@ class Ride:
         self._line = self._sent = None
 
 
-def _heard(line: socket.socket, kind: type[_Said]) -> tuple[_Said, Message]:
+def _heard(line: socket.socket) -> tuple[Welcome | Working | ResultHeader, Message]:
     """The next message. Raises `_LostError`, `OSError`, and `WorkerError` when the engine does not want the job."""
     message = receive(line, LONGEST_MESSAGE)
     if message is None:
         raise _LostError("the engine hung up")
     try:
         said = FROM_ENGINE.validate_json(message.data)
-        if isinstance(said, kind):
-            return said, message
     except ValidationError as error:
         close_all(message.descriptors)
         raise _LostError("the engine's message cannot be understood") from error
+    if not isinstance(said, Refusal):
+        return said, message
     close_all(message.descriptors)
-    if isinstance(said, Refusal) and not said.retry:
-        raise _refused(said.message)
-    raise _LostError(said.message if isinstance(said, Refusal) else "the engine answered another question")
+    raise _LostError(said.message) if said.retry else _refused(said.message)
 
 
 def _lost(why: str) -> WorkerError:

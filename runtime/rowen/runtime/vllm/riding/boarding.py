@@ -47,10 +47,10 @@ def board(config: "VllmConfig", model: "Module") -> Conductor | None:
     try:
         return _boarded(config, model, terms, planner)
     except (UnsuitableError, ArchitectureUnsupported) as error:
-        log.warning("no fine-tuning rides in this engine", reason=str(error))
+        log.warning("nothing rides in this engine", reason=str(error))
     except Exception:
-        log.exception("no fine-tuning rides in this engine")
-    # Batch rows may, and are planned with what steps take.
+        log.exception("nothing rides in this engine")
+    # Rows that come all the same are planned with what steps take.
     return Conductor(planner, None, Waker())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rowen.runtime.coserve.learner import Learner, Phase
+from rowen.runtime.coserve.lease import engine_lease
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.next_tokens import NextTokens
 from rowen.runtime.coserve.planning.planner import Planner
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _TELL_SECONDS = 1.0
+_NOTICED_SECONDS = 0.0005
+"""To take a large task in, or to free one, takes longer."""
 _MOST_MISSES = 8
 """Windows in a row that did not get through a step that succeeded."""
 
@@ -60,6 +63,7 @@ class Conductor:
         self._hooks = boarded.hooks if boarded else None
         self._files = boarded.files if boarded else None
         self._tally = Tally()
+        self._lease = engine_lease()
         self._clock = clock
         self._step: _Step | None = None
         self._part_seconds = 0.0
@@ -160,18 +164,35 @@ class Conductor:
         if output.total_num_scheduled_tokens == 0:
             return
         load = load_of(output)
-        learner = self._learner
+        learner = self._working()
         if learner is None:
             self._planner.plan(load, 0, has_parts=False)
         else:
-            self._take(learner)
-            phase = learner.upcoming(forward=False)
+            phase = self._come_in(learner)
             least_seconds = self._least_seconds(phase) if phase is not None else 0.0
             plan = self._planner.plan(load, learner.waiting_tokens, phase is not None, least_seconds)
             self._part_seconds = plan.part_seconds
             if plan.ride_tokens > 0:
                 load = self._arm(learner, plan.ride_tokens, load)
         self._step = _Step(load, self._clock(), held)
+
+    def _come_in(self, learner: Learner) -> Phase | None:
+        """What the next part belongs to, with tasks that have come or gone: requests wait for that, too."""
+        begun = self._clock()
+        self._take(learner)
+        phase = learner.upcoming(forward=False)
+        ended = self._clock()
+        if ended - begun > _NOTICED_SECONDS:
+            self._planner.rider_seconds += ended - begun
+            self._first_tokens.ridden(begun, ended)
+        return phase
+
+    def _working(self) -> Learner | None:
+        """The learner; None: nothing rides, or what does stands still, and no prompt waits for its sake."""
+        if self._learner is None or self._lease.holds():
+            return self._learner
+        self._planner.riders_wait = False
+        return None
 
     def _follow(self, output: "SchedulerOutput") -> None:
         """Who has ended, and who gets a token."""
@@ -212,13 +233,12 @@ class Conductor:
         self._tell(now)
 
     def _observe(self, load: Load, step: _Step, now: float) -> None:
+        by_riders = self._planner.observe(load, now - step.begun)
+        self._tally.added(by_riders)
         # Who came before a step that prompts were held back from would have been in it: all of it is riders' doing.
-        if step.held or load.ride_tokens or load.row_tokens:
-            alone = 0.0 if step.held else self._planner.predictor.seconds(load.online)
-            self._first_tokens.ridden(min(now, step.begun + alone), now)
-        before = self._planner.rider_seconds
-        self._planner.observe(load, now - step.begun)
-        self._tally.added(self._planner.rider_seconds - before)
+        waited = now - step.begun if step.held else by_riders
+        if waited > 0:
+            self._first_tokens.ridden(now - waited, now)
 
     def _settle_ride(self) -> int | None:
         """Tokens that rode. None: a window did not get through, and the step's time says nothing."""
@@ -245,8 +265,8 @@ class Conductor:
 
     def _run_between(self, may_go_on: Callable[[], bool]) -> None:
         until, self._part_seconds = self._clock() + self._part_seconds, 0.0
-        learner, first = self._learner, True
-        while learner is not None and may_go_on():
+        first = True
+        while (learner := self._working()) is not None and may_go_on():
             phase, left = learner.upcoming(forward=False), until - self._clock()
             # That the first one has time was planned, or that it runs all the same.
             if phase is None or not (first or 0 < left >= self._least_seconds(phase)):
@@ -266,8 +286,8 @@ class Conductor:
         self._tell(self._clock(), now_or_never=True)
 
     def _run_alone(self, may_go_on: Callable[[], bool], until: float) -> None:
-        learner, first = self._learner, True
-        while learner is not None and (left := until - self._clock()) > 0 and may_go_on():
+        first = True
+        while (learner := self._working()) is not None and (left := until - self._clock()) > 0 and may_go_on():
             self._take(learner)
             phase = learner.upcoming()
             least_seconds = self._least_seconds(phase) if phase is not None else 0.0

@@ -3,6 +3,9 @@
 import functools
 from typing import TYPE_CHECKING, Any
 
+from rowen.runtime.coserve.lease import engine_lease
+from rowen.runtime.vllm.riding.waker import Waker
+
 if TYPE_CHECKING:
     from rowen.runtime.vllm.riding.conductor import Conductor
 
@@ -41,13 +44,16 @@ def watch_cores() -> None:
         # vLLM calls it each time before it waits, also after it was woken.
         notify(core)
         conductor = _conductor(core)
-        if conductor is None:
-            return
+        # Rows may ride in engines that have none, too.
+        waker = Waker() if conductor is None else conductor.waker
         paused = core.is_scheduler_paused()
         if not paused:
-            conductor.waker.reaches(lambda: core.input_queue.put_nowait(wake_up))
-        # A paused engine is idle, too, and works for nobody.
-        conductor.idle(lambda: not paused and _nobody_knocks(core) and core.is_running() and not core.has_work())
+            waker.reaches(lambda: core.input_queue.put_nowait(wake_up))
+        if conductor is not None:
+            # A paused engine is idle, too, and works for nobody.
+            conductor.idle(lambda: not paused and _nobody_knocks(core) and core.is_running() and not core.has_work())
+        # By now all was asked that may have to stand still, rows by vLLM.
+        engine_lease().call_when_back(waker.wake)
 
     after_step.rowen = True  # type: ignore[attr-defined]
     EngineCore.add_request, EngineCore.post_step = taken_in, after_step

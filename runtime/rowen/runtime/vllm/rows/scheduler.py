@@ -7,14 +7,17 @@ bump.
 
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.request_queue import FCFSRequestQueue
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
+from rowen.runtime.coserve.lease import engine_lease
 from rowen.runtime.coserve.planning.pacing import Pacing
 from rowen.runtime.coserve.shared import engine_planner
 from rowen.runtime.log import get_logger
@@ -60,6 +63,7 @@ class RowRidingScheduler(Scheduler):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._row_ids: set[str] = set()
         """Of those that have not ended."""
+        self._lease = engine_lease()
         self._row_pace = type(self).rowen_pace or _engine_pace()
         obstacle = _obstacle(self)
         if obstacle is not None:
@@ -71,6 +75,20 @@ class RowRidingScheduler(Scheduler):  # type: ignore[misc]
         if self._row_pace is not None and is_row(request.request_id):
             self._row_ids.add(request.request_id)
         super().add_request(request)
+
+    @override
+    def has_unfinished_requests(self) -> bool:
+        """Rows that stand still are none: with nothing else to do the engine waits, and does not turn without end."""
+        if not self._row_ids or self._lease.holds():
+            return bool(super().has_unfinished_requests())
+        return bool(self.get_num_unfinished_requests() > self._num_unfinished_rows())
+
+    def _num_unfinished_rows(self) -> int:
+        """As vLLM counts requests."""
+        queues = [self.running, self.kv_holding_waiting]
+        if self._pause_state != PauseState.PAUSED_NEW:
+            queues.append(self.waiting)
+        return sum(request.request_id in self._row_ids for request in chain(*queues))
 
     @override
     def schedule(self, throttle_prefills: bool = False) -> "SchedulerOutput":
@@ -158,6 +176,8 @@ class RowRidingScheduler(Scheduler):  # type: ignore[misc]
 
     def _row_tokens(self, riders: Riders, step: "SchedulerOutput") -> int:
         """Tokens that rows may have in this step."""
+        if not self._lease.holds():
+            return 0
         taken = step.total_num_scheduled_tokens
         most = min(self.max_num_scheduled_tokens, self.scheduler_config.max_num_batched_tokens) - taken
         if len(step.num_scheduled_tokens) >= self.max_num_running_reqs:

@@ -14,7 +14,7 @@ from rowen.scheduler.placement.fleet.seats import Seats
 from rowen.scheduler.placement.search.choice import choose
 from rowen.scheduler.placement.search.evaluation import BACK_OFF, backed_off
 from rowen.scheduler.placement.search.request import Candidate, Choice, Request
-from rowen.scheduler.placement.search.seating import Seating, may_ride, seated
+from rowen.scheduler.placement.search.seating import Seating, has_engine, may_ride, seated
 from rowen.scheduler.placement.spreading import Spreading
 from rowen.scheduler.policy import Policy
 from rowen.scheduler.snapshot import JobView
@@ -86,6 +86,10 @@ class Places:
             if found.candidate is not None:
                 return found
         return seated(request, self.fleet, self._seats)
+
+    def has_engine(self, job: JobView) -> bool:
+        """Whether there is an engine that could compute the job, with a free seat or without."""
+        return has_engine(job, self._seats)
 
     def may_ride(self, job: JobView, request: Callable[[JobView], Request]) -> bool:
         """Whether there is a seat for the job. `request`: what it asks for, made where there may be one."""

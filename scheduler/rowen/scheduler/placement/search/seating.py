@@ -29,6 +29,15 @@ class Seating:
 NO_SEATING = Seating()
 
 
+def has_engine(job: JobView, seats: Seats) -> bool:
+    """Whether an engine could compute the job, with a free seat or without."""
+    rider = job.rider
+    if rider is None or job.status.ride_refused:
+        return False
+    engines = seats.serving(job.namespace, rider.model)
+    return engines is not None and not all(rider.obstacle_in(args) for args in engines.args)
+
+
 def may_ride(job: JobView, seats: Seats) -> bool:
     """Whether there is a free seat beside its model, for it or for others. Much less work than a search."""
     rider = job.rider
@@ -44,7 +53,7 @@ def seated(request: Request, fleet: Fleet, seats: Seats) -> Seating:
     if rider is None or job.namespace not in seats.namespaces:
         return NO_SEATING
     if job.status.ride_refused:
-        return Seating(refusal=f"an engine refused it: {job.status.ride_refused}")
+        return Seating(refusal=f"it rides no more: {job.status.ride_refused}")
     if rider.obstacle:
         return Seating(refusal=rider.obstacle)
     engines = seats.serving(job.namespace, rider.model)
