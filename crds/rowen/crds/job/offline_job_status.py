@@ -77,7 +77,7 @@ class Throughput(ReadModel):
     """Tokens per second, predicted and measured."""
 
     solo_tokens_per_second: float | None = None
-    """Alone on a device: the profile of the workload class. Absent while that is not known: what riders make is none."""
+    """Alone on a device: the profile of the workload class. Absent while that is not known: what riders make is not."""
     predicted_tokens_per_second: float | None = None
     """Foreseen on the assigned devices by the reports of now; what was promised is `assignment.predictedFraction`. Of a
     rider whose throughput alone is not known: its part of what its class makes in engines."""
