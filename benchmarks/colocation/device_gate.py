@@ -16,14 +16,18 @@ _BACKSTOP = 0.05
 
 
 class Gate:
-    """A device of the core, for one tenant; held closed by letting its lease run out."""
+    """A device of the core, for one tenant.
+
+    Held closed by a request of its own engine, so that what rides in another one goes on; where its engine follows
+    another one's requests, by letting the lease run out.
+    """
 
     def __init__(self, directory: Path, core: int, flags: Path | None = None) -> None:
         """Keeps its state in `directory` and starts to serve the gate before `core`.
 
         `flags`: of a gate that may follow another engine's requests (`gap_engine.py`).
         """
-        self._held = False
+        self._held, self._follows = False, flags is not None
         self._served = ServedDevice(directory, slots=1, cpu=core, backstop=_BACKSTOP)
         # The arms say how the core is shared.
         self._served.make_pods(with_share=False)
@@ -64,15 +68,20 @@ class Gate:
         self._served.adopt(0, process)
 
     def renew(self) -> None:
-        """Renews the lease, unless the gate is held."""
-        if not self._held:
+        """Renews the lease, unless the gate is held by it."""
+        if not (self._held and self._follows):
             self.device.renew(time.monotonic() + _LEASE)
 
     def hold(self, closed: bool) -> None:
         """Keeps the gate closed, or leaves it to the engines; returns when the tenant has stopped."""
         changed, self._held = closed != self._held, closed
-        if changed and closed:
+        if changed and not self._follows:
+            assert self._engine.stdin is not None
+            self._engine.stdin.write("busy\n" if closed else "idle\n")
+            self._engine.stdin.flush()
+        elif changed and closed:
             self.device.renew(time.monotonic())
+        if changed and closed:
             self._wait_stopped()
         self.renew()
 

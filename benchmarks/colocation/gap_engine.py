@@ -1,9 +1,10 @@
-"""An engine that never has a request of its own: its gate stays open, or follows another engine's requests.
+"""An engine that never has a request of its own: its gate stays open, is held, or follows another engine's requests.
 
 python -m colocation.gap_engine [FLAGS]
 
-In `Mode.EVERY_GAP` it is busy whenever the flags say so. It reports no steps, so the device knows of no decode gap and
-opens after its floor of 2 ms. It looks every 0.2 ms, on another core.
+Without FLAGS it is busy from a line `busy` on its standard input to the next other one. In `Mode.EVERY_GAP` it is busy
+whenever the flags say so. It reports no steps, so the device knows of no decode gap and opens after its floor of 2 ms.
+It looks every 0.2 ms, on another core.
 """
 
 import ctypes
@@ -24,7 +25,8 @@ def main() -> None:
     library = ctypes.CDLL(os.environ["ROWEN_LIBRARY"])
     print(attach(library, os.environ["ROWEN_ENGINE_SOCKET"]), flush=True)
     if len(sys.argv) < 2:
-        sys.stdin.read()
+        for line in sys.stdin:
+            (library.rowen_online_busy if line == "busy\n" else library.rowen_online_idle)()
         return
     flags, told = Flags(Path(sys.argv[1])), False
     while True:

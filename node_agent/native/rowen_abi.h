@@ -106,7 +106,7 @@ struct rowen_gate_block {
     _Alignas(64) _Atomic uint64_t gate;
     _Atomic uint64_t closed_at_ns;
     _Atomic uint64_t opened_at_ns;
-    _Atomic uint64_t lease_until_ns; /* past: the gate counts as closed */
+    _Atomic uint64_t lease_until_ns; /* past: the gate counts as closed, and what rides in engines stands still */
     _Atomic uint32_t events;         /* futex: engines add one when they come, and when they have turned idle */
 };
 

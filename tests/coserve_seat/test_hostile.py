@@ -42,6 +42,11 @@ def is_served(seat: Seat, job: Stranger) -> bool:
     return True
 
 
+def has_gone(seat: Seat) -> bool:
+    """Whether a guest is told of as gone."""
+    return any(isinstance(event, Departure) for event in seat.take())
+
+
 def _pipe() -> int:
     reader, writer = os.pipe()
     os.close(writer)
@@ -91,6 +96,9 @@ def test_tasks_that_cost_the_seat_alone_come_no_faster_than_it_has_time(
         assert is_served(seat, other)
         assert seat.take() == []
         seat.tell(StepSums(), "the engine is shut")
+        until(lambda: has_gone(seat))
+        until(lambda: all(each.idle for each in seat._reception._disposals.values()))
+        # The word comes although a task was not read before.
         assert "the engine is shut" in greedy.refused().message
 
 

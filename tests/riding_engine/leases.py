@@ -1,5 +1,6 @@
 """A device whose lease the test lets run out."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     monkeypatch.setattr(lease_module, "_LOOK_SECONDS", 0.005)
     engine_lease.cache_clear()
     yield device
-    # Nobody waits for it any more.
     device.lease = True
+    for thread in threading.enumerate():
+        if thread.name == "rowen-lease":
+            thread.join(20)
     engine_lease.cache_clear()

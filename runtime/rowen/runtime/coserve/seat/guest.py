@@ -139,6 +139,7 @@ class Guest:
 
     def let_go(self, farewell: Unwelcome | None = None) -> None:
         """Closes the connection, with a word if it can be said, and gives all memory back. Never raises."""
+        self._pass_over()
         if farewell is not None and not self._unsent:
             refusal = Refusal(message=farewell.message[:2048], retry=farewell.retry)
             with contextlib.suppress(OSError):
@@ -148,6 +149,13 @@ class Guest:
             # It notices now, however long closing takes.
             self.line.shutdown(socket.SHUT_RDWR)
         self._disposal.close([self.line.detach()])
+
+    def _pass_over(self) -> None:
+        """What it has asked for since: a line that is closed with something unread takes the farewell with it."""
+        with contextlib.suppress(OSError):
+            message = receive(self.line, LONGEST_MESSAGE)
+            if message is not None:
+                self._disposal.close(list(message.descriptors))
 
     def _understood(self, message: Message, left: list[int], digest: str) -> Task | None:
         """Takes out of `left` what it has closed."""
