@@ -12,7 +12,7 @@ from kit.kubectl import apply, condition, delete, get, items, kubectl, wait_cond
 from kit.traffic import Background
 from kit.world import World
 
-SERVICE = "riding"
+NAMESPACE, SERVICE = "rowen-e2e", "riding"
 JOB_SECONDS = 420
 DIALOGUES = [
     {"prompt": f"question {number % 4}", "completion": f"the answer to {number % 4} is blue"} for number in range(32)
@@ -23,43 +23,43 @@ ROWS = batch.requests(40, max_tokens=24)
 
 
 @pytest.fixture(scope="module")
-def starting(world: World) -> Iterator[None]:
+def starting(workspace: object) -> Iterator[None]:
     """The service, whose engine may not be ready yet."""
-    riding.make_model(world.namespace)
-    volumes.write(world.namespace, "data/ride.jsonl", "\n".join(map(json.dumps, DIALOGUES)) + "\n")
-    riding.start_service(SERVICE, world.namespace)
+    riding.make_model(NAMESPACE)
+    volumes.write(NAMESPACE, "data/ride.jsonl", "\n".join(map(json.dumps, DIALOGUES)) + "\n")
+    riding.start_service(SERVICE, NAMESPACE)
     yield
-    delete("osvc", SERVICE, world.namespace)
+    delete("osvc", SERVICE, NAMESPACE)
 
 
 @pytest.fixture(scope="module")
-def service(starting: None, world: World) -> str:
+def service(starting: None) -> str:
     """Its address, once jobs may ride."""
-    riding.wait_service(SERVICE, world.namespace)
-    return f"http://{(get('service', SERVICE, world.namespace) or {})['spec']['clusterIP']}:8000"
+    riding.wait_service(SERVICE, NAMESPACE)
+    return f"http://{(get('service', SERVICE, NAMESPACE) or {})['spec']['clusterIP']}:8000"
 
 
-def _tuning(name: str, world: World, **fields: Any) -> dict[str, Any]:
+def _tuning(name: str, **fields: Any) -> dict[str, Any]:
     made = {"epochs": 4, "learningRate": 0.01, "checkpointSteps": 20, **fields}
-    return manifests.fine_tune(name, world.namespace, riding.MODEL, "ride.jsonl", f"out/{name}", **made)
+    return manifests.fine_tune(name, NAMESPACE, riding.MODEL, "ride.jsonl", f"out/{name}", **made)
 
 
-def _there(world: World, job: dict[str, Any]) -> dict[str, Any]:
+def _there(job: dict[str, Any]) -> dict[str, Any]:
     """The job on the node of the engine that serves its model: elsewhere it may be faster behind a gate."""
-    (engine,) = riding.engine_pods(SERVICE, world.namespace)
+    (engine,) = riding.engine_pods(SERVICE, NAMESPACE)
     job["spec"]["podTemplate"] = {"spec": {"nodeSelector": {"kubernetes.io/hostname": engine["spec"]["nodeName"]}}}
     return job
 
 
 @contextmanager
-def _applied(world: World, *jobs: dict[str, Any]) -> Iterator[None]:
+def _applied(*jobs: dict[str, Any]) -> Iterator[None]:
     """Applies jobs, and deletes them at the end."""
     try:
         apply(*jobs)
         yield
     finally:
         for job in jobs:
-            delete("ojob", job["metadata"]["name"], world.namespace)
+            delete("ojob", job["metadata"]["name"], NAMESPACE)
 
 
 def _completed(world: World, name: str) -> dict[str, Any]:
@@ -84,15 +84,14 @@ def _loss_fell(world: World, name: str) -> None:
     assert metrics["adapter_loss"] < metrics["base_loss"], metrics
 
 
-def test_a_job_that_is_applied_while_its_engine_starts_waits_and_rides(starting: None, world: World) -> None:
-    ready = condition(get("osvc", SERVICE, world.namespace), "Ready")
-    assert ready.get("status") != "True"
-    with _applied(world, _there(world, _tuning("early", world, epochs=LONG_EPOCHS))):
-        assert riding.wait_placed("early", world.namespace, 500)["mode"] == "CoServe"
+def test_a_job_that_is_applied_while_its_engine_starts_waits_and_rides(starting: None) -> None:
+    assert condition(get("osvc", SERVICE, NAMESPACE), "Ready").get("status") != "True"
+    with _applied(_there(_tuning("early", epochs=LONG_EPOCHS))):
+        assert riding.wait_placed("early", NAMESPACE, 500)["mode"] == "CoServe"
 
 
 def test_a_job_rides_while_requests_are_answered_and_its_adapter_loads(service: str, world: World) -> None:
-    with Background(service, SERVICE) as traffic, _applied(world, _there(world, _tuning("rider", world))):
+    with Background(service, SERVICE) as traffic, _applied(_there(_tuning("rider"))):
         assert riding.wait_placed("rider", world.namespace)["mode"] == "CoServe"
         status = _completed(world, "rider")
         assert status["progress"]["completed"] == status["progress"]["total"] > 0
@@ -106,10 +105,10 @@ def test_a_job_rides_while_requests_are_answered_and_its_adapter_loads(service: 
 
 def test_a_job_that_cannot_ride_says_why_and_stands_behind_another_devices_gate(service: str, world: World) -> None:
     lora = {"rank": 4, "targetModules": ["q_proj", "v_proj"], "dropout": 0.1}
-    jobs = _there(world, _tuning("aboard", world, epochs=LONG_EPOCHS)), _tuning("ashore", world, lora=lora)
-    with _applied(world, jobs[0]):
+    jobs = _there(_tuning("aboard", epochs=LONG_EPOCHS)), _tuning("ashore", lora=lora)
+    with _applied(jobs[0]):
         _wait_riding(world, "aboard")
-        with _applied(world, jobs[1]):
+        with _applied(jobs[1]):
             placed = riding.wait_placed("ashore", world.namespace)
             there = riding.assignment("aboard", world.namespace)
             assert placed.get("mode") is None
@@ -121,7 +120,7 @@ def test_a_job_that_cannot_ride_says_why_and_stands_behind_another_devices_gate(
 
 
 def test_a_job_that_is_suspended_frees_its_seat_and_goes_on_later(service: str, world: World) -> None:
-    with _applied(world, _there(world, _tuning("pausing", world, epochs=LONG_EPOCHS))):
+    with _applied(_there(_tuning("pausing", epochs=LONG_EPOCHS))):
         _wait_riding(world, "pausing", steps=20)
         _suspend(world, "pausing", True)
         wait_until(lambda: not items("pods", world.namespace, "rowen.dev/job=pausing"), "its pod is gone", 180)
@@ -137,7 +136,7 @@ def _suspend(world: World, name: str, suspend: bool) -> None:
 
 
 def test_a_job_goes_on_when_its_engine_was_killed(service: str, world: World) -> None:
-    with _applied(world, _there(world, _tuning("orphan", world, epochs=100))):
+    with _applied(_there(_tuning("orphan", epochs=100))):
         _wait_riding(world, "orphan")
         (engine,) = riding.engine_pods(SERVICE, world.namespace)
         delete("pod", engine["metadata"]["name"], world.namespace, "--force", "--grace-period=0")
@@ -152,7 +151,7 @@ def test_a_batch_on_the_served_model_rides_as_requests_of_its_engine(service: st
     batch.write(world.namespace, "ride-rows.jsonl", ROWS)
     job = manifests.batch("rows", world.namespace, riding.MODEL, "ride-rows.jsonl", "ride-results.jsonl")
     job["spec"]["batchInference"]["args"] = [riding.DTYPE]
-    with _applied(world, _there(world, job)):
+    with _applied(_there(job)):
         assert riding.wait_placed("rows", world.namespace)["mode"] == "CoServe"
         answer = httpx.post(
             f"{service}/v1/completions",

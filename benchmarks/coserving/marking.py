@@ -39,7 +39,8 @@ def register() -> None:
     def stepped(tally: Any, load: Any, seconds: float, ridden_tokens: int) -> None:
         step(tally, load, seconds, ridden_tokens)
         writer().online_seconds += seconds
-        writer().worked(SHAPE.layers * ridden_tokens)
+        # A window that has been through some layers before counts for the others.
+        writer().worked(SHAPE.layers * load.ride_tokens)
 
     def lengthened(tally: Any, seconds: float) -> None:
         added(tally, seconds)

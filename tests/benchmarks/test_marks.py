@@ -64,10 +64,10 @@ from rowen.runtime.coserve.load import Load
 from rowen.runtime.vllm.riding.tally import Tally
 
 tally = Tally()
-tally.step(Load(decode_rows=1), 0.25, 6)
+tally.step(Load(decode_rows=1, ride_tokens=2), 0.25, 6)
 tally.added(0.05)
 tally.part(SimpleNamespace(phase=Phase.HEAD, tokens=40), 0.5)
-print(SHAPE.layers * 6, tally.sums().seconds, tally.sums().riding_seconds)
+print(SHAPE.layers * 2, tally.sums().seconds, tally.sums().riding_seconds)
 """
     marks = tmp_path / "rider.marks"
     marks.write_bytes(b"of an engine before")

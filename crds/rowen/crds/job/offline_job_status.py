@@ -65,7 +65,7 @@ class StartFailure(ReadModel):
 
 
 class RideLosses(ReadModel):
-    """Attempts that ended with RideLost or RideBroken while the job got no further."""
+    """As of the last of them: attempts in a row that ended with RideLost or RideBroken, and the job no further on."""
 
     attempts: Annotated[int, Field(ge=1)]
     """Their number; at three the job rides no more (`rideRefused`)."""
@@ -164,7 +164,7 @@ class OfflineJobStatus(ReadModel):
     """Why no engine computes the job any more: what one said that refused it for good, or that three attempts came to
     nothing in engines. From then on its own pod does, beside an engine."""
     ride_losses: RideLosses | None = None
-    """Attempts that lost their engine, or found none, while the job got no further."""
+    """The last attempts that lost their engine, or found none, while the job got no further."""
     evictions: int | None = None
     """Placements that the scheduler withdrew."""
     progress: Progress | None = None
