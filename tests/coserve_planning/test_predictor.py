@@ -100,6 +100,24 @@ def test_after_a_slow_moment_windows_grow_again_where_small_ones_tell_nothing() 
     assert fitting() > 0.95 * usual
 
 
+def test_what_windows_cost_is_not_forgotten_by_steps_that_cannot_tell() -> None:
+    predictor = taught()
+
+    def dear(load: Load) -> float:
+        alone = step_seconds(replace(load, ride_tokens=0, ride_context=0))
+        return alone + 2.5 * (step_seconds(load) - alone)
+
+    for load in (LOADS[4], LOADS[7], LOADS[10]):
+        predictor.observe(riding(load, 40), dear(riding(load, 40)))
+    before = predictor._riding.value
+    small = riding(Load(8, 4000, prefill_tokens=200, prefill_context=20000), 2)
+    for _ in range(500):
+        predictor.observe(small, dear(small))
+    assert predictor._riding.value == before
+    # And their kind is learned.
+    assert predictor._cell(small).count >= 500
+
+
 def test_what_did_not_come_for_long_is_as_if_it_had_never_come() -> None:
     predictor, odd = taught(), riding(DECODE, 30)
     for _ in range(12):

@@ -68,7 +68,9 @@ class Stranger:
         self.line.close()
 
     def hello(self, **changes: Any) -> None:
-        hello = Hello(model=self._digest, precision="Float32", rank=RANK, scaling=2.0, places=PLACES)
+        hello = Hello(
+            model=self._digest, precision="Float32", rank=RANK, scaling=2.0, places=PLACES, hears_working=True
+        )
         self.say(hello.model_copy(update=changes))
 
     def task(self, files: Sequence[int] | None = None, **changes: Any) -> None:

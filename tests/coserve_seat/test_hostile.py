@@ -102,10 +102,20 @@ def test_tasks_that_cost_the_seat_alone_come_no_faster_than_it_has_time(
         assert "the engine is shut" in greedy.refused().message
 
 
-def test_a_task_that_has_taken_the_engine_long_may_be_followed_at_once(seat: Seat, come: Come) -> None:
+def test_the_rest_counts_from_when_the_task_came(seat: Seat, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_module, "_SEAT_PART", 10**5)
     with come().welcomed() as job:
-        for _ in range(5):
-            assert is_served(seat, job)
+        job.task()
+        number, task = next_task(seat)
+        guest = seat._reception._guests[number]
+        # The engine has worked on it for long.
+        guest._tasked_at -= 10**9
+        seat.deliver(number, answer_to(task))
+        heard = job.hear()
+        assert heard is not None
+        os.close(heard[1][0])
+        until(lambda: guest.rests_until < 0)
+        assert is_served(seat, job)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rowen.runtime.coserve.seat.reception import Reception
 from rowen.runtime.coserve.seat.seat import Arrival, Departure, Seat
 from rowen.runtime.coserve.task import Pair, Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.wire.memory import read
-from rowen.runtime.coserve.wire.messages import ResultHeader, Working
+from rowen.runtime.coserve.wire.messages import ResultHeader, Welcome, Working
 
 Come = Callable[[], Stranger]
 
@@ -73,7 +73,11 @@ def test_the_answer_goes_back(seat: Seat, come: Come) -> None:
 
 
 def test_who_waits_hears_that_the_engine_gets_on(seat: Seat, come: Come, monkeypatch: pytest.MonkeyPatch) -> None:
-    with come().welcomed() as waiting, come().welcomed() as idle:
+    with come().welcomed() as waiting, come() as older, come().welcomed() as idle:
+        older.hello(hears_working=False)
+        assert older.hear() == (Welcome(), [])
+        older.task()
+        other, _ = next_task(seat)
         waiting.task()
         guest, task = next_task(seat)
         monkeypatch.setattr(reception_module, "_WORKING_SECONDS", 0.0)
@@ -87,18 +91,14 @@ def test_who_waits_hears_that_the_engine_gets_on(seat: Seat, come: Come, monkeyp
         # Nobody is worked for now, and it is not said.
         for _ in range(3):
             reception.ring()
-        seat.deliver(guest, answer_to(task))
-        heard = waiting.hear()
-        assert heard is not None
-        assert isinstance(heard[0], ResultHeader)
-        os.close(heard[1][0])
         idle.task()
-        guest, task = next_task(seat)
-        seat.deliver(guest, answer_to(task))
-        heard = idle.hear()
-        assert heard is not None
-        assert isinstance(heard[0], ResultHeader)
-        os.close(heard[1][0])
+        last, _ = next_task(seat)
+        for number, job in ((guest, waiting), (other, older), (last, idle)):
+            seat.deliver(number, answer_to(task))
+            heard = job.hear()
+            assert heard is not None
+            assert isinstance(heard[0], ResultHeader)
+            os.close(heard[1][0])
 
 
 def test_a_loss_that_is_no_number_arrives(seat: Seat, come: Come) -> None:

@@ -415,6 +415,12 @@ def test_what_it_takes_to_take_a_task_in_is_riders_doing(engine: Engine) -> None
     engine.guests.depart(guest)
     engine.step(0.02)
     assert engine.planner.rider_seconds == pytest.approx(0.05)
+    # Nor may a request that comes then to an idle engine be told another thing.
+    engine.learner.coming_seconds = 0.03
+    engine.guests.arrive(TASK)
+    engine.conductor.idle(lambda: not engine.learner.tasks)
+    assert engine.planner.rider_seconds == pytest.approx(0.08)
+    assert engine.conductor._tally.sums().riding_seconds == pytest.approx(0.08)
 
 
 def test_the_agent_hears_what_steps_were_made_of_once_a_second(engine: Engine) -> None:

@@ -61,6 +61,17 @@ def test_busy_from_the_first_request_to_the_end_of_the_last_step(device: Recorde
     assert begin_ns < end_ns
 
 
+def test_an_engine_whose_requests_have_to_stand_still_has_nothing_to_do(device: Recorder) -> None:
+    engine: Any = reporting(Plain)()
+    engine.add_request("a")
+    assert engine.has_unfinished_requests()
+    assert device.events == ["pin", "busy"]
+    # As rows do when the lease runs out: nobody has called anything.
+    engine.waiting = []
+    assert not engine.has_unfinished_requests()
+    assert device.events == ["pin", "busy", "idle"]
+
+
 def test_a_request_that_the_engine_refuses_leaves_nothing_behind(device: Recorder) -> None:
     engine = reporting(Plain)()
     with pytest.raises(ValueError, match="refused"):

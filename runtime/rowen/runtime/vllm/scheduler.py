@@ -68,6 +68,13 @@ class Reports:
         self.__settle()
         return result
 
+    def has_unfinished_requests(self, *args: Any, **kwargs: Any) -> Any:
+        """It may have none without anything done: what rides may have to stand still."""
+        unfinished = self.__own.has_unfinished_requests(*args, **kwargs)
+        if not unfinished:
+            self.__tell(lambda work: work.settle(False))
+        return unfinished
+
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """A step begins, where it computes anything."""
         begin_ns = time.monotonic_ns()

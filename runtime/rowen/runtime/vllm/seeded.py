@@ -11,6 +11,10 @@ import torch
 from typing_extensions import override
 from vllm.v1.worker.cpu_worker import CPUWorker
 
+from rowen.runtime.log import get_logger
+
+log = get_logger()
+
 
 class SeededWorker(CPUWorker):  # type: ignore[misc]
     """What a sample that is thrown away drew from a request's generator is given back."""
@@ -19,7 +23,10 @@ class SeededWorker(CPUWorker):  # type: ignore[misc]
     def init_device(self) -> None:
         super().init_device()
         runner = self.model_runner
-        sample, book = runner._sample, runner._bookkeeping_sync
+        sample, book = getattr(runner, "_sample", None), getattr(runner, "_bookkeeping_sync", None)
+        if sample is None or book is None:
+            log.warning("requests with a seed are as vLLM has them: its model runner is another one than this knows")
+            return
 
         def sampled(*args: Any, **kwargs: Any) -> Any:
             states = [(generator, generator.get_state()) for generator in _thrown_away(runner).values()]

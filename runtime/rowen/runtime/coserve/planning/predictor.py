@@ -15,6 +15,8 @@ _TRUST = 4.0
 """Observations with which the measured counts as much as the model."""
 _TELLING = 0.2
 """Part of a step that a window has to take for the step to say what windows cost."""
+_LARGE = 0.1
+"""Part of a step that a window takes by prediction, from which on it is as large as it may be."""
 _FOLLOW = 0.1
 """Weight of a step's context per token, among those before."""
 _FIRST_TOKENS = 16
@@ -113,8 +115,10 @@ class Predictor:
         more = seconds / self._machine.value - alone
         if min(more, added) > _TELLING * (alone + added):
             return self._riding.observe(more / added)
-        # A ratio that is too high keeps windows so small that none ever tells.
-        return self._riding.forget()
+        if self._riding.value * added > _LARGE * (alone + added):
+            # A ratio that is too high keeps windows so small that none ever tells. Others are small by themselves.
+            self.version += self._riding.forget()
+        return False
 
     def _note_sizes(self, load: Load) -> None:
         tokens = load.decode_rows + load.prefill_tokens + load.ride_tokens + load.row_tokens

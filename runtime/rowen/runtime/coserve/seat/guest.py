@@ -50,7 +50,7 @@ class Guest:
         self._host = host
         self._disposal = disposal
         self._layout: AdapterLayout | None = None
-        self._scaling = 0.0
+        self._scaling, self._hears_working = 0.0, False
         self._weights: dict[Place, Pair] | None = None
         self._task: int | None = None
         """Number of the task that is being worked through."""
@@ -116,7 +116,7 @@ class Guest:
 
     def say_working(self) -> None:
         """Tells it so, while it waits for an answer. Raises `Gone`."""
-        if self._task is not None and not self._unsent:
+        if self._hears_working and self._task is not None and not self._unsent:
             self._say(Working().model_dump_json().encode())
 
     def recall(self) -> None:
@@ -176,7 +176,7 @@ class Guest:
         if self._layout is not None:
             raise Unwelcome("a second hello")
         self._layout = admit(hello, self._host, digest)
-        self._scaling = hello.scaling
+        self._scaling, self._hears_working = hello.scaling, hello.hears_working
         self.speaks_until = None
         self._say(Welcome().model_dump_json().encode())
 

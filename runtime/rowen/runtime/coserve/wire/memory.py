@@ -11,6 +11,8 @@ GIVEN = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_S
 LENT = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """What the engine's has: it can take the memory back, whoever still holds the descriptor, and none can be added."""
 
+_BLOCK_BYTES = 512
+
 
 def written(name: str, pieces: Iterable[Any], seals: int) -> int:
     """A new descriptor of memory with the pieces (contiguous buffers) in it, sealed. Raises `OSError`."""
@@ -39,17 +41,24 @@ def mapped(file: int, size: int) -> mmap.mmap:
         raise ValueError("the descriptor is of no memory") from error
     if seals & GIVEN != GIVEN:
         raise ValueError("the memory is not sealed")
-    actual = os.fstat(file).st_size
-    if actual != size:
-        raise ValueError(f"the memory has {actual} bytes, not {size}")
-    # To read where nothing was written takes memory, and it would be the engine's. Blocks say nothing of that: there
-    # may be some behind the end.
-    if os.lseek(file, 0, os.SEEK_HOLE) != size:
+    status = os.fstat(file)
+    if status.st_size != size:
+        raise ValueError(f"the memory has {status.st_size} bytes, not {size}")
+    # To read where nothing was written takes memory, and it would be the engine's. Blocks may be behind the end, and of
+    # huge pages no hole is told.
+    if status.st_blocks * _BLOCK_BYTES < size or _first_hole(file) != size:
         raise ValueError("the memory has holes")
     try:
         return mmap.mmap(file, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     except (OSError, ValueError) as error:
         raise ValueError(f"the memory cannot be mapped: {error}") from error
+
+
+def _first_hole(file: int) -> int:
+    try:
+        return os.lseek(file, 0, os.SEEK_HOLE)
+    except OSError as error:
+        raise ValueError(f"the memory cannot be looked through: {error.strerror}") from error
 
 
 def read(file: int, buffer: Any) -> None:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from rowen.crds.base import ReadModel
 from rowen.runtime.coserve.task import Target
 
-WIRE_VERSION = 2
+WIRE_VERSION = 1
 """Of these messages and of the memory that goes with them."""
 LONGEST_MESSAGE = 65536
 """Bytes."""
@@ -36,6 +36,8 @@ class Hello(ReadModel):
     scaling: _Finite
     places: Annotated[list[tuple[_Count, Target]], Field(min_length=1, max_length=4096)]
     """What is adapted, in the order in which its weights lie in memory."""
+    hears_working: bool = False
+    """It knows `Working`."""
 
 
 class Welcome(ReadModel):

@@ -68,6 +68,7 @@ class Ride:
             rank=adapter.layout.rank,
             scaling=adapter.scaling,
             places=list(adapter.layout.places),
+            hears_working=True,
         )
         self._adapter = adapter
         self._line: socket.socket | None = None

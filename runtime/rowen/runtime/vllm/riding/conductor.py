@@ -168,7 +168,7 @@ class Conductor:
         if learner is None:
             self._planner.plan(load, 0, has_parts=False)
         else:
-            phase = self._come_in(learner)
+            phase = self._come_in(learner, forward=False)
             least_seconds = self._least_seconds(phase) if phase is not None else 0.0
             plan = self._planner.plan(load, learner.waiting_tokens, phase is not None, least_seconds)
             self._part_seconds = plan.part_seconds
@@ -176,15 +176,17 @@ class Conductor:
                 load = self._arm(learner, plan.ride_tokens, load)
         self._step = _Step(load, self._clock(), held)
 
-    def _come_in(self, learner: Learner) -> Phase | None:
+    def _come_in(self, learner: Learner, *, forward: bool) -> Phase | None:
         """What the next part belongs to, with tasks that have come or gone: requests wait for that, too."""
         begun = self._clock()
         self._take(learner)
-        phase = learner.upcoming(forward=False)
+        phase = learner.upcoming(forward)
         ended = self._clock()
         if ended - begun > _NOTICED_SECONDS:
             self._planner.rider_seconds += ended - begun
             self._first_tokens.ridden(begun, ended)
+            self._tally.came(ended - begun)
+            self._look()
         return phase
 
     def _working(self) -> Learner | None:
@@ -288,8 +290,7 @@ class Conductor:
     def _run_alone(self, may_go_on: Callable[[], bool], until: float) -> None:
         first = True
         while (learner := self._working()) is not None and (left := until - self._clock()) > 0 and may_go_on():
-            self._take(learner)
-            phase = learner.upcoming()
+            phase = self._come_in(learner, forward=True)
             least_seconds = self._least_seconds(phase) if phase is not None else 0.0
             if left < least_seconds and not first:
                 break

@@ -37,6 +37,10 @@ class Tally:
         """By which what rode made a step longer."""
         self.added_seconds += seconds
 
+    def came(self, seconds: float) -> None:
+        """That it took to take tasks in, and to let them go."""
+        self.riding_seconds += seconds
+
     def part(self, part: Part, seconds: float) -> None:
         """Between steps or while idle."""
         self.riding_seconds += seconds
