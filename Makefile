@@ -73,7 +73,7 @@ lint: venv ## Style, types, import contracts, generated files
 	@$(PYTHON) -m rowen.runtime.tuning.generate --check
 
 # Two processes at once: a test that waits leaves its core to the other. Each half's output is printed when it ends.
-DEVICE_TESTS := elastic gate memory node_agent runtime coserve% planning% riding% rows% seat%
+DEVICE_TESTS := gate memory node_agent runtime coserve% planning% riding% rows% seat%
 TEST_FOLDERS := $(patsubst tests/%/,%,$(wildcard tests/*/))
 PYTEST := timeout --foreground --signal=INT --kill-after=60 55m $(PYTHON) -m pytest
 
@@ -82,7 +82,7 @@ test: lint tools ## Lint, types, contracts, unit and integration tests
 	@echo '==> tests, in two halves at once; each is printed when it ends'
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-control test-device
 
-test-control: tools ## Of them, the tests of the control plane, and of cgroups and benchmarks
+test-control: tools ## Of them, the tests of the control plane, and of cgroups, elastic caches and benchmarks
 	@$(PYTEST) $(addprefix tests/,$(filter-out $(DEVICE_TESTS) __pycache__,$(TEST_FOLDERS)))
 
 test-device: tools ## Of them, the tests of a device: agent, gate, memory, runtime
