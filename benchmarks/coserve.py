@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.load import Size, Traffic
+from coserving.load import WARM_UP, Size, Traffic
 from coserving.measuring import SIZE, Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
 from coserving.picture import draw
@@ -62,8 +62,6 @@ BARS: Bars = {
 PERCENTILE = 95.0
 """Of both bounds, as the service states them."""
 RIDE_MEMORY_BYTES = 2 * 2**30
-WARM_UP = 99
-"""The block of what is not measured."""
 _READY_SECONDS = 600.0
 
 

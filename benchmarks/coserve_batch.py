@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coserving.load import Traffic
+from coserving.load import WARM_UP, Traffic
 from reporting.bars import Bars
 from reporting.command import run_command
 from reporting.report import report
@@ -50,8 +50,6 @@ from rowen.crds.ride.terms import LatencyBound, RideTerms
 BARS: Bars = {"offline_vs_priority_at_slo": (1.5, "at least"), "ttft_p99_increase": (0.05, "at most")}
 RIDING = 24
 """Rows that Rowen's batch worker has under way here: more than the engine runs at once."""
-WARM_UP = 99
-"""The block of what is not measured."""
 _READY_SECONDS = 600.0
 
 

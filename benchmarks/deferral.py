@@ -20,9 +20,9 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from coserve import WARM_UP, Plan, keep_off_the_device, node_of, restart_rowen, terms_of
+from coserve import Plan, keep_off_the_device, node_of, restart_rowen, terms_of
 from coserving.arms import arms_of
-from coserving.load import Size
+from coserving.load import WARM_UP, Size
 from coserving.measuring import Alone, measure
 from coserving.node import CoservingNode
 from coserving.result import Run, arm_figures, milliseconds, points

@@ -29,8 +29,9 @@ from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any
 
-from coserve import WARM_UP, Plan, keep_off_the_device, node_of
+from coserve import Plan, keep_off_the_device, node_of
 from coserving.arms import Arm
+from coserving.load import WARM_UP
 from coserving.measuring import Alone, measure
 from coserving.result import Point, Run, arm_figures, points, versus
 from coserving.share_picture import draw

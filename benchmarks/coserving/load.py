@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from rowen.demo.traffic.scaling import Request
 
+WARM_UP = 99
+"""The block of what is not measured."""
 _FIRST_TOKEN, _VOCABULARY = 8, 256
 
 

@@ -61,13 +61,14 @@ def test_another_machine_is_known_within_three_steps(slowness: float) -> None:
         assert predictor.seconds(load) == pytest.approx(slowness * step_seconds(load), rel=0.1)
 
 
+def dear(load: Load) -> float:
+    """Where windows cost more than they were taught to."""
+    alone = step_seconds(replace(load, ride_tokens=0, ride_context=0))
+    return alone + 2.5 * (step_seconds(load) - alone)
+
+
 def test_windows_that_cost_more_are_known_within_three_steps() -> None:
     predictor = taught()
-
-    def dear(load: Load) -> float:
-        alone = step_seconds(replace(load, ride_tokens=0, ride_context=0))
-        return alone + 2.5 * (step_seconds(load) - alone)
-
     for load in (LOADS[4], LOADS[7], LOADS[10]):
         predictor.observe(riding(load, 40), dear(riding(load, 40)))
     for load in (LOADS[1], LOADS[12]):
@@ -102,11 +103,6 @@ def test_after_a_slow_moment_windows_grow_again_where_small_ones_tell_nothing() 
 
 def test_what_windows_cost_is_not_forgotten_by_steps_that_cannot_tell() -> None:
     predictor = taught()
-
-    def dear(load: Load) -> float:
-        alone = step_seconds(replace(load, ride_tokens=0, ride_context=0))
-        return alone + 2.5 * (step_seconds(load) - alone)
-
     for load in (LOADS[4], LOADS[7], LOADS[10]):
         predictor.observe(riding(load, 40), dear(riding(load, 40)))
     before = predictor._riding.value
