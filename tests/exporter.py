@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -27,6 +27,7 @@ class World:
     last_event_age: float = 2.0
     leading: int = 1
     guard_level: int = 0
+    mode: str = "Preempt"
     ride_ended: int = 0
 
 
@@ -46,6 +47,8 @@ ILL = World(
     guard_level=2,
     ride_ended=1,
 )
+SHARING = replace(ILL, mode="CoServe")
+"""Jobs ride in the engine, and slow its requests as far as its objective allows."""
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
@@ -160,6 +163,8 @@ class Metrics:
         gauge = Gauge("rowen_objects", "test", ("kind", "state"), registry=self.registry)
         gauge.labels("OfflineJob", "Running").set(1)
         self._gauge("rowen_harvest_guard_level", ("namespace", "service"), self._world.guard_level)
+        service = Gauge("rowen_service_info", "test", ("namespace", "service", "mode"), registry=self.registry)
+        service.labels("default", "chat", self._world.mode).set(1)
 
     def _counter(self, name: str, labels: tuple[str, ...]) -> Counter:
         return Counter(name, "test", labels, registry=self.registry)

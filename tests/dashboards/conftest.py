@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 from apiserver import free_port
-from exporter import HEALTHY, ILL, World, serve
+from exporter import HEALTHY, ILL, SHARING, World, serve
 from helm import CHART
 
 RULES = CHART / "rules" / "rowen.yaml"
@@ -98,3 +98,8 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
 @pytest.fixture(scope="module")
 def ill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     yield from _running(tmp_path_factory, ILL)
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    yield from _running(tmp_path_factory, SHARING)

@@ -34,6 +34,12 @@ def test_speaks_when_its_trouble_is_there(ill: Any, alert: dict[str, Any]) -> No
 
 
 @every_alert
+def test_that_jobs_beside_requests_slow_them_by_design_is_no_trouble(sharing: Any, alert: dict[str, Any]) -> None:
+    by_design = alert["alert"] in ("RowenHarvestSlowsService", "RowenHarvestSlowsTokens")
+    assert bool(sharing.query(alert["expr"])) != by_design
+
+
+@every_alert
 def test_labels_in_its_text_are_there(ill: Any, alert: dict[str, Any]) -> None:
     text = " ".join(alert["annotations"].values())
     for label in re.findall(r"\$labels\.(\w+)", text):

@@ -15,7 +15,7 @@ import kopf
 import structlog
 
 from rowen.crds.common import holds
-from rowen.crds.service.online_service import stored_level
+from rowen.crds.service.online_service import Harvest, stored_level
 from rowen.kube.errors import KubeError, RefusedError
 from rowen.kube.pauses import pause_seconds
 from rowen.operator.metrics import Metrics
@@ -155,12 +155,12 @@ class Operator:
         self._metrics.count_objects("OfflineJob", jobs)
         services = Counter(_ready(service) for service in self._store.all("OnlineService"))
         self._metrics.count_objects("OnlineService", services)
-        self._metrics.guard_levels(
-            {
-                (service["metadata"]["namespace"], service["metadata"]["name"]): stored_level(service)
-                for service in self._store.all("OnlineService")
-            }
-        )
+        named = {
+            (service["metadata"]["namespace"], service["metadata"]["name"]): service
+            for service in self._store.all("OnlineService")
+        }
+        self._metrics.guard_levels({name: stored_level(service) for name, service in named.items()})
+        self._metrics.services({(*name, _mode(service)) for name, service in named.items()})
 
 
 async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
@@ -168,6 +168,12 @@ async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
     await stop.wait()
     for task in tasks:
         task.cancel()
+
+
+def _mode(service: Any) -> str:
+    """In which it is harvested. The API server fills in what its version knows."""
+    harvest = (service.get("spec") or {}).get("harvest") or {}
+    return str(harvest.get("mode") or Harvest().mode)
 
 
 def _ready(service: Any) -> str:

@@ -32,8 +32,15 @@ class Metrics:
             ["namespace", "service"],
             registry=registry,
         )
+        self.service = Gauge(
+            "rowen_service_info",
+            "1 for each service, with the mode in which it is harvested",
+            ["namespace", "service", "mode"],
+            registry=registry,
+        )
         self._states: dict[str, set[str]] = {}
         self._guarded: set[tuple[str, str]] = set()
+        self._services: set[tuple[str, str, str]] = set()
 
     def count_objects(self, kind: str, states: dict[str, int]) -> None:
         """Publishes how many objects of a kind are in each state; a state that is gone disappears."""
@@ -50,3 +57,11 @@ class Metrics:
         self._guarded = set(levels)
         for service, level in levels.items():
             self.guard.labels(*service).set(_LEVELS[level])
+
+    def services(self, services: set[tuple[str, str, str]]) -> None:
+        """Publishes every service, by namespace, name and mode; one that is gone, or in another mode, disappears."""
+        for service in self._services - services:
+            self.service.remove(*service)
+        self._services = services
+        for service in services:
+            self.service.labels(*service).set(1)
