@@ -240,6 +240,8 @@ def test_the_job_changes_with_its_model(model: Path, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text('{"text": "a"}\n')
     job = spec(model, tmp_path / "data.jsonl", tmp_path / "out")
     first = job_digest(job, model, tmp_path / "data.jsonl")
+    skipping = job.model_copy(update={"malformed_rows": "Skip"})
+    assert job_digest(skipping, model, tmp_path / "data.jsonl") == first
     change(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
     assert job_digest(job, model, tmp_path / "data.jsonl") != first
     change(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)

@@ -46,6 +46,17 @@ def test_the_step_of_the_best_adapter_is_said() -> None:
     assert "2.0000 (adapter of step 6), " in replace(METRICS, best_step=6).sentence()
 
 
+def test_rows_that_were_left_out_are_said_last() -> None:
+    metrics = replace(METRICS, cut_rows=3, skipped_rows=1, skipped="data:3: not JSON")
+    assert metrics.sentence().endswith(": raise sequenceLength; 1 malformed row was left out: data:3: not JSON")
+
+
+def test_metrics_of_a_version_that_left_no_rows_out_are_read(tmp_path: Path) -> None:
+    former = {key: value for key, value in asdict(METRICS).items() if not key.startswith("skipped")}
+    (tmp_path / "metrics.json").write_text(json.dumps(former))
+    assert read_metrics(tmp_path, "mine") == METRICS
+
+
 def test_metrics_of_this_job_are_read(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text(json.dumps(asdict(METRICS)))
     assert read_metrics(tmp_path, "mine") == METRICS

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from runtime.tuning_runs import Ended, spec, tune
+from safetensors.torch import load_file
 from typing_extensions import override
 
 from rowen.crds.job.worker import ExitCode, Location
@@ -230,3 +232,21 @@ def test_the_adapter_loads_in_peft(straight: tuple[Path, Ended], tiny_model: Pat
     plain = base(tokens).logits
     adapted = PeftModel.from_pretrained(base, straight[0])(tokens).logits
     assert not torch.equal(plain, adapted)
+
+
+def test_malformed_rows_that_are_left_out_change_nothing_and_are_told(
+    straight: tuple[Path, Ended], tiny_model: Path, dataset: Path, tmp_path: Path
+) -> None:
+    rows = dataset.read_text().splitlines()
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("\n".join([*rows[:2], '{"text": ', *rows[2:], "[1]"]) + "\n")
+    ended = tune(spec(tiny_model, mixed, tmp_path / "out", malformed_rows="Skip"), tmp_path)
+    assert ended.result is not None
+    assert ended.result.reason == "Completed"
+    last = len(rows) + 2
+    told = ended.result.message.partition("; 2 malformed rows were left out: ")[2]
+    assert [part.partition(": ")[0] for part in told.split("; ")] == [f"{mixed}:3", f"{mixed}:{last}"]
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["skipped_rows"] == 2
+    learned, same = (load_file(folder / "adapter_model.safetensors") for folder in (tmp_path / "out", straight[0]))
+    assert learned.keys() == same.keys()
+    assert all(torch.equal(learned[name], same[name]) for name in same)

@@ -61,6 +61,15 @@ def test_malformed_rows_are_named_by_file_and_line(job: TuningSpec, monkeypatch:
         assert f"{job.dataset.where}:{line}: " in error.message
 
 
+def test_without_a_proper_row_there_is_nothing_to_leave_rows_out_of(
+    job: TuningSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(job.dataset.where).write_text('not json\n{"text": 3}')
+    error = refusal(job.model_copy(update={"malformed_rows": "Skip"}), monkeypatch)
+    assert (error.reason, error.code) == ("DatasetMalformed", ExitCode.USER_ERROR)
+    assert f"{job.dataset.where}:2: " in error.message
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

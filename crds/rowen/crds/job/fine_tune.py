@@ -66,6 +66,8 @@ class Learning(ApiModel):
     """Adapter shape."""
     assistant_only_loss: bool = False
     """Of `messages` learn what the assistant says, and nothing else."""
+    malformed_rows: Literal["Fail", "Skip"] = "Fail"
+    """Rows of the dataset that are wrong end the job, or are left out; either way they are told with their lines."""
     packing: bool = False
     """Put several rows into one sequence, so that less is computed for nothing."""
     epochs: Annotated[int, Field(ge=1, le=1000)] = 1

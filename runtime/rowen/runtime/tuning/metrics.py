@@ -39,20 +39,30 @@ class Metrics:
     """Step and held-out loss per token of each evaluation while it trained."""
     best_step: int | None
     """Step of the evaluation whose adapter is the result; None: that of the last step."""
+    skipped_rows: int = 0
+    """Rows that are wrong, and were left out."""
+    skipped: str = ""
+    """Where the first of them are, and what is wrong with them."""
 
     def sentence(self) -> str:
         """For a person."""
         rows = f"{self.steps} steps over {self.training_rows} rows"
         if self.base_loss is None or self.adapter_loss is None:
-            return rows + self._too_long()
+            return f"{rows}{self._too_long()}{self._skipped()}"
         best = "" if self.best_step is None else f" of step {self.best_step}"
         losses = f"held-out loss {self.base_loss:.4f} (base) -> {self.adapter_loss:.4f} (adapter{best})"
-        return f"{losses}, {rows}, {self.held_out_rows} held out{self._too_long()}"
+        return f"{losses}, {rows}, {self.held_out_rows} held out{self._too_long()}{self._skipped()}"
 
     def _too_long(self) -> str:
         cut = f"; {self.cut_rows} rows were cut" if self.cut_rows else ""
         dropped = f"; {self.dropped_rows} rows left nothing to learn" if self.dropped_rows else ""
         return f"{cut}{dropped}: raise sequenceLength" if cut or dropped else ""
+
+    def _skipped(self) -> str:
+        if not self.skipped_rows:
+            return ""
+        rows = "row was" if self.skipped_rows == 1 else "rows were"
+        return f"; {self.skipped_rows} malformed {rows} left out: {self.skipped}"
 
 
 _METRICS = TypeAdapter(Metrics)

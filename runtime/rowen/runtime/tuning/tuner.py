@@ -121,6 +121,8 @@ class Tuner:
             training_losses=attempt.learned.losses,
             evaluations=attempt.learned.evaluations,
             best_step=attempt.best_step,
+            skipped_rows=data.skipped_rows,
+            skipped=data.skipped,
         )
 
 
@@ -136,6 +138,8 @@ def job_digest(spec: TuningSpec, model: Path, dataset: Path) -> str:
 
 _WITHOUT_EFFECT: dict[str, Any] = {
     "job": True,
+    # What a job has learned from at all had the same rows either way.
+    "malformed_rows": True,
     "output": True,
     "checkpoint_steps": True,
     "weights_and_biases": True,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pyarrow
 import pyarrow.compute
+import structlog
 from datasets import Dataset, disable_progress_bars
 from trl.data_utils import pack_dataset
 
@@ -16,6 +17,8 @@ from rowen.runtime.tuning.data.encoding import RowEncoder, encode_rows
 from rowen.runtime.tuning.data.example import Example
 from rowen.runtime.tuning.data.order import Order, split
 from rowen.runtime.tuning.data.source import records
+
+log = structlog.get_logger()
 
 _ROWS_AT_ONCE = 1024
 
@@ -41,6 +44,10 @@ class Data:
     """Rows of which only the beginning is learned."""
     dropped_rows: int
     """Rows of which nothing would be left to learn."""
+    skipped_rows: int
+    """Rows that are wrong."""
+    skipped: str
+    """Where the first of them are, and what is wrong with them, for people."""
 
     def step_tokens(self, step: int) -> int:
         """Tokens that a step works through, counted from 0."""
@@ -51,7 +58,10 @@ def read_data(learning: Learning, path: Path, tokenizer: Any) -> Data:
     """The data under the path, for that tokenizer of transformers. Raises `WorkerError`."""
     disable_progress_bars()
     encoder = RowEncoder(tokenizer, assistant_only=learning.assistant_only_loss)
-    examples = encode_rows(records(path), encoder, learning.sequence_length)
+    skips = learning.malformed_rows == "Skip"
+    examples = encode_rows(records(path), encoder, learning.sequence_length, skips=skips)
+    if examples.skipped_rows:
+        log.warning("rows that are wrong are left out", rows=examples.skipped_rows, first=examples.skipped)
     train, held_out = split(len(examples.kept), learning.held_out_fraction, learning.seed)
     training = _dataset([examples.kept[index] for index in train])
     if learning.packing:
@@ -65,6 +75,8 @@ def read_data(learning: Learning, path: Path, tokenizer: Any) -> Data:
         training_rows=len(train),
         cut_rows=examples.cut_rows,
         dropped_rows=examples.dropped_rows,
+        skipped_rows=examples.skipped_rows,
+        skipped=examples.skipped,
     )
 
 

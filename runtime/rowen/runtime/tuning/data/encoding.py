@@ -28,6 +28,10 @@ class Examples:
     """Rows of which only the beginning is learned."""
     dropped_rows: int
     """Rows of which nothing would be left to learn."""
+    skipped_rows: int
+    """Rows that are wrong."""
+    skipped: str
+    """Where the first of them are, and what is wrong with them, for people."""
 
 
 class RowEncoder:
@@ -100,10 +104,11 @@ def _example(draft: Draft, tokens: Sequence[Tokens]) -> Example | str:
         return str(error)
 
 
-def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: int) -> Examples:
-    """Examples of at most `sequence_length` tokens.
+def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: int, *, skips: bool = False) -> Examples:
+    """Examples of at most `sequence_length` tokens. `skips`: rows that are wrong are left out.
 
-    Raises `WorkerError` that names the rows that are wrong, and when nothing is left to learn.
+    Raises `WorkerError` that names the rows that are wrong, unless they are left out, and where there is nothing to
+    learn.
     """
     kept: list[Example] = []
     reported: list[str] = []
@@ -120,16 +125,18 @@ def encode_rows(rows: Iterable[Record], encoder: RowEncoder, sequence_length: in
             continue
         kept.append(example)
         cut += len(whole.tokens) > sequence_length
-    if wrong:
-        raise _malformed(reported, wrong)
+    told = _told(reported, wrong)
+    if wrong and not (skips and (kept or dropped)):
+        raise WorkerError("DatasetMalformed", told)
     if not kept:
         raise _nothing(dropped, sequence_length)
-    return Examples(kept, cut, dropped)
+    return Examples(kept, cut, dropped, wrong, told)
 
 
-def _malformed(reported: list[str], wrong: int) -> WorkerError:
+def _told(reported: list[str], wrong: int) -> str:
     more = f"; and {wrong - len(reported)} more" if wrong > len(reported) else ""
-    return WorkerError("DatasetMalformed", "; ".join(reported) + more)
+    # The name of a file may be no text.
+    return ("; ".join(reported) + more).encode(errors="backslashreplace").decode()
 
 
 def _nothing(dropped: int, sequence_length: int) -> WorkerError:
