@@ -155,7 +155,7 @@ def test_the_next_agent_knows_of_it_while_it_waits_for_an_answer(
 ) -> None:
     monkeypatch.setattr(ride_link_module, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(ride_link_module, "_LONGEST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(ride_module, "_STAY_SECONDS", 0.005)
+    monkeypatch.setattr(ride_module, "STAY_SECONDS", 0.005)
     with engine() as busy:
         with Matchmaker(sockets):
             ride.losses(SEQUENCES, adapted=True)
@@ -180,7 +180,7 @@ def test_an_engine_that_gets_on_with_its_riders_tasks_is_waited_for(
     ride: Ride, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long that takes."""
-    monkeypatch.setattr(ride_module, "_STAY_SECONDS", 0.0)
+    monkeypatch.setattr(ride_module, "STAY_SECONDS", 0.0)
     now = count(0, 200)
     monkeypatch.setattr(ride_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -12,12 +12,12 @@ from rowen.runtime.storage.store import is_address
 _FILES = ("*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja")
 
 
-def model_folder(model: ModelLocation, within: Path | None = None) -> Path:
-    """The model's folder; one in object storage or on the hub is downloaded first. Raises `WorkerError`.
+def model_folder(model: ModelLocation, within: Path | None = None, files: tuple[str, ...] = _FILES) -> Path:
+    """The model's folder; of one in object storage or on the hub these files are downloaded. Raises `WorkerError`.
 
     What comes out of object storage is copied as `local_copy` does.
     """
-    folder = _folder(model, within)
+    folder = _folder(model, within, files)
     with reading("ModelMissing", folder):
         if not folder.is_dir():
             raise WorkerError("ModelMissing", f"no model folder {folder}")
@@ -26,22 +26,22 @@ def model_folder(model: ModelLocation, within: Path | None = None) -> Path:
     return folder
 
 
-def _folder(model: ModelLocation, within: Path | None) -> Path:
+def _folder(model: ModelLocation, within: Path | None, files: tuple[str, ...]) -> Path:
     if is_address(model.name_or_path):
         location = Location(where=model.name_or_path, secret_name=model.secret_name)
-        return local_copy(location, "ModelMissing", _FILES, within)
+        return local_copy(location, "ModelMissing", files, within)
     folder = Path(model.name_or_path)
-    return folder if folder.is_absolute() else _download(model)
+    return folder if folder.is_absolute() else _download(model, files)
 
 
-def _download(model: ModelLocation) -> Path:
+def _download(model: ModelLocation, files: tuple[str, ...]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
     name = model.name_or_path + (f" at {model.revision}" if model.revision else "")
     token = hub_token(model.secret_name)
     try:
-        folder = snapshot_download(model.name_or_path, revision=model.revision, token=token, allow_patterns=[*_FILES])
+        folder = snapshot_download(model.name_or_path, revision=model.revision, token=token, allow_patterns=[*files])
     except HFValidationError as error:
         raise WorkerError("ModelMissing", f"the hub has no {name}: {error}") from error
     except Exception as error:

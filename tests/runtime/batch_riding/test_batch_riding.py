@@ -27,6 +27,7 @@ from rowen.runtime.vllm.rows.marker import is_row, is_sent_as_row
 from rowen.runtime.worker import Progress
 
 ROWS = 30
+TOO_LONG = (400, {"error": {"message": "This model's maximum context length is 100 tokens. However, ..."}})
 
 
 @pytest.fixture
@@ -47,14 +48,14 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 class Job:
     """A batch of `ROWS` rows in a folder."""
 
-    def __init__(self, folder: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, model: str = "/nowhere") -> None:
         self.folder = folder
         rows = [
             _row(f"r{line}", "/v1/completions", {"prompt": f"p{line}", "model": "mine"}) for line in range(1, ROWS + 1)
         ]
         self.write(rows)
         spec = BatchSpec(
-            model=ModelLocation(name_or_path="/nowhere"),
+            model=ModelLocation(name_or_path=model),
             input=Location(where=str(folder / "in.jsonl")),
             output=Location(where=str(folder / "out.jsonl")),
             errors=Location(where=str(folder / "err.jsonl")),
@@ -183,7 +184,7 @@ def test_a_row_that_always_fails_is_an_error_of_its_own(job: Job, engine: Engine
 @pytest.mark.parametrize("refused", [
     (401, {"error": "Unauthorized"}),
     (404, {"error": {"message": "The model `chat` does not exist."}}),
-    (400, {"error": {"message": "This model's maximum context length is 100 tokens. However, ..."}}),
+    TOO_LONG,
 ])  # fmt: skip
 def test_what_only_another_engine_can_answer_is_refused(job: Job, engine: Engine, refused: tuple[int, Any]) -> None:
     engine.bad = {"p9": refused}
@@ -192,13 +193,13 @@ def test_what_only_another_engine_can_answer_is_refused(job: Job, engine: Engine
     assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
 
 
-def test_a_response_that_is_not_there_is_the_rows_own_affair() -> None:
+async def test_a_response_that_is_not_there_is_the_rows_own_affair() -> None:
     nobody: Any = None
-    server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100)
+    server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100, model_length=lambda: None)
     said = httpx.Response(404, json={"error": {"message": "Response with id 'resp_1' not found."}})
-    assert server._answer(said, {"previous_response_id": "resp_1"}, "r1").status == 404
+    assert (await server._answer(said, {"previous_response_id": "resp_1"}, "r1")).status == 404
     with pytest.raises(WorkerError, match="r1: the engine answers 404"):
-        server._answer(said, {"input": "a"}, "r1")
+        await server._answer(said, {"input": "a"}, "r1")
 
 
 def test_an_answer_that_the_engines_length_cuts_is_refused(job: Job, engine: Engine) -> None:
@@ -210,6 +211,33 @@ def test_an_answer_that_the_engines_length_cuts_is_refused(job: Job, engine: Eng
     engine.tokens = 100
     with pytest.raises(WorkerError, match="ends at the 100 tokens"):
         job.run()
+
+
+def test_what_is_too_long_for_the_model_is_too_long_in_any_engine(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, engine, monkeypatch, model=_model(tmp_path, 100))
+    engine.bad, engine.finish, engine.tokens = {"p9": TOO_LONG}, "length", 100
+    job.run()
+    assert job.results("err").keys() == {"r9"}
+    assert len(job.results()) == ROWS - 1
+
+
+def test_a_model_that_takes_longer_rows_takes_them_in_an_engine_of_the_jobs_own(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, engine, monkeypatch, model=_model(tmp_path, 101))
+    engine.bad = {"p9": TOO_LONG}
+    with pytest.raises(WorkerError, match="longer than the 100 tokens") as raised:
+        job.run()
+    assert raised.value.reason == "RideRefused"
+
+
+def _model(folder: Path, length: int) -> str:
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps({"max_position_embeddings": length}))
+    return str(model)
 
 
 @pytest.mark.parametrize("lost", ["breaks", "aborts", "says no JSON"])
@@ -307,7 +335,7 @@ def test_each_agent_that_comes_knows_of_a_batch_while_its_rows_are_on_their_way(
     job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first answer, and before the next."""
-    monkeypatch.setattr(riding_job, "_STAY_SECONDS", 0.005)
+    monkeypatch.setattr(riding_job, "STAY_SECONDS", 0.005)
     monkeypatch.setattr(ride_link_module, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(ride_link_module, "_LONGEST_PAUSE_SECONDS", 0.0)
     answer, turn = engine.answer, threading.Lock()

@@ -39,7 +39,7 @@ async def _answer_rest(spec: BatchSpec, rows: Rows, output: Output, progress: Pr
     """Raises `WorkerError`, `OSError`."""
     engine = os.environ.get(ENGINE_URL_ENV)
     if engine:
-        await riding.answer_rest(engine, rows, output, progress)
+        await riding.answer_rest(engine, spec.model, rows, output, progress)
         return
     # vLLM takes seconds to import: a job whose input is wrong should not wait for it.
     from rowen.runtime.batch import job

@@ -14,6 +14,8 @@ from rowen.crds.ride.messages import LONGEST_MESSAGE, RIDE_VERSION, JobHello, Jo
 from rowen.runtime.coserve.wire.line import close_all, receive, send
 from rowen.runtime.native import Tenant
 
+STAY_SECONDS = 0.5
+"""Between two calls of `RideLink.stay`."""
 _ANSWER_SECONDS = 10.0
 _PROGRESS_SECONDS = 1.0
 """Between two reports."""
@@ -73,7 +75,7 @@ class RideLink(Tenant):
     def stay(self) -> None:
         """Lets an agent that has come since know of this job, if it rides; never waits.
 
-        To be called several times a second: it looks once a second, and less often for an agent that is away.
+        To be called every `STAY_SECONDS`: it looks once a second, and less often for an agent that is away.
         """
         now = time.monotonic()
         if not self._rides or now < self._next_look:

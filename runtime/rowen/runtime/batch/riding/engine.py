@@ -62,12 +62,18 @@ class EngineServer(Server):
         model: str,
         routes: tuple[str, ...],
         length: int,
+        model_length: Callable[[], int | None],
     ) -> None:
-        """`on_tokens`: told of each answer's tokens. `length`: most tokens of a sequence."""
+        """`on_tokens`: told of each answer's tokens. `length`: most tokens of a sequence.
+
+        `model_length`: those in any engine of the model, where it is known. It may take its time.
+        """
         self.model = model
         """What the engine calls it."""
         self.routes = routes
         self.length = Length(length, length)
+        self._model_length = model_length
+        self._asked: asyncio.Future[int | None] | None = None
         self._client = client
         self._health = health
         self._on_tokens = on_tokens
@@ -96,7 +102,7 @@ class EngineServer(Server):
             elif response.status_code == httpx.codes.NOT_FOUND and not await self._is_joined():
                 raise WorkerError(RIDE_LOST, f"{self.model} is not at the engine's address any more", ExitCode.RETRY)
             elif not response.is_server_error or response.status_code == httpx.codes.NOT_IMPLEMENTED:
-                return self._answer(response, body, request_id)
+                return await self._answer(response, body, request_id)
             elif pauses:
                 log.warning("the engine failed at a row", request=request_id, status=response.status_code)
                 before = self._answered
@@ -126,22 +132,28 @@ class EngineServer(Server):
             raise _LostError(under_way=True) from error
         return response
 
-    def _answer(self, response: httpx.Response, body: dict[str, Any], request_id: str) -> Answer:
+    async def _answer(self, response: httpx.Response, body: dict[str, Any], request_id: str) -> Answer:
         answer = _json(response)
         closed = response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
         # A response that is not there is not in an engine of the job's own either.
         if closed and not body.get("previous_response_id"):
             _refuse(f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}")
         if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG in response.text:
-            _refuse(f"{request_id} is longer than the {self.length.fitting} tokens of the engine's sequences")
+            await self._refuse_shorter(f"{request_id} is longer than")
         if response.is_success:
             if is_cut(body, answer) and is_as_long(body, answer, self.length.fitting):
-                _refuse(
-                    f"the answer to {request_id} ends at the {self.length.fitting} tokens of the engine's sequences"
-                )
+                await self._refuse_shorter(f"the answer to {request_id} ends at")
             self._answered += 1
             self._on_tokens(all_tokens(answer))
         return Answer(response.status_code, answer)
+
+    async def _refuse_shorter(self, what: str) -> None:
+        """What this engine's length does to a row is for an engine of the job's own, unless that would do the same."""
+        if self._asked is None:
+            self._asked = asyncio.ensure_future(asyncio.to_thread(self._model_length))
+        own = await self._asked
+        if own is None or own > self.length.fitting:
+            _refuse(f"{what} the {self.length.fitting} tokens of the engine's sequences")
 
     async def _is_joined(self) -> bool:
         """Whether it is still the engine that was joined: the address of one that is gone may be another's by now."""
@@ -164,7 +176,9 @@ class EngineServer(Server):
             return False
 
 
-async def joined(client: httpx.AsyncClient, health: Health, on_tokens: Callable[[int], None]) -> EngineServer:
+async def joined(
+    client: httpx.AsyncClient, health: Health, on_tokens: Callable[[int], None], model_length: Callable[[], int | None]
+) -> EngineServer:
     """The engine at the client's address, when it answers. Raises `WorkerError`."""
     await health.come()
     models, description = await _get(client, "/v1/models"), await _get(client, "/openapi.json")
@@ -174,7 +188,7 @@ async def joined(client: httpx.AsyncClient, health: Health, on_tokens: Callable[
         name, length = str(card["id"]), int(card["max_model_len"])
     except (AttributeError, KeyError, StopIteration, TypeError, ValueError):
         _refuse("what answers at the engine's address is no engine of vLLM's")
-    return EngineServer(client, health, on_tokens, model=name, routes=served, length=length)
+    return EngineServer(client, health, on_tokens, model=name, routes=served, length=length, model_length=model_length)
 
 
 async def _get(client: httpx.AsyncClient, path: str) -> Any:

@@ -1,34 +1,35 @@
 """A batch job whose rows ride: the engine is there, and has the model."""
 
 import asyncio
+from functools import partial
 
 import httpx
 
+from rowen.crds.job.worker import ModelLocation
 from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.riding.engine import joined
 from rowen.runtime.batch.riding.health import Health
+from rowen.runtime.batch.riding.model_length import model_length
 from rowen.runtime.batch.rows import Rows
 from rowen.runtime.batch.runner import BatchRunner
-from rowen.runtime.coserve.ride_link import RideLink, ride_link
+from rowen.runtime.coserve.ride_link import STAY_SECONDS, RideLink, ride_link
 from rowen.runtime.worker import Progress
 
 _CONNECT_SECONDS = 10.0
 # How long a row takes is not bounded: it waits while the engine's online requests leave nothing of its steps.
 _TIMEOUT = httpx.Timeout(None, connect=_CONNECT_SECONDS, write=60.0)
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-_STAY_SECONDS = 0.5
-"""Between two looks at the agent while rows are on their way."""
 
 
-async def answer_rest(url: str, rows: Rows, output: Output, progress: Progress) -> None:
-    """Has the engine at `url` answer the rows that have no result. Raises `WorkerError`, `OSError`."""
+async def answer_rest(url: str, model: ModelLocation, rows: Rows, output: Output, progress: Progress) -> None:
+    """Has the engine of the model at `url` answer the rows that have no result. Raises `WorkerError`, `OSError`."""
 
     def answered(tokens: int) -> None:
         progress.report(len(output.done), len(rows), tokens)
 
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False) as client:
         health = Health(client)
-        server = await joined(client, health, answered)
+        server = await joined(client, health, answered, partial(model_length, model))
         await _while_there(health, BatchRunner(server, output, progress, server.model), rows)
 
 
@@ -53,4 +54,4 @@ async def _stay(link: RideLink | None) -> None:
     link.go_unpaired()
     while True:
         link.stay()
-        await asyncio.sleep(_STAY_SECONDS)
+        await asyncio.sleep(STAY_SECONDS)

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from rowen.crds.job.worker import RIDE_BROKEN, RIDE_LOST, RIDE_REFUSED, ExitCode
-from rowen.runtime.coserve.ride_link import RideLink
+from rowen.runtime.coserve.ride_link import STAY_SECONDS, RideLink
 from rowen.runtime.coserve.task import Pair, Place, Result, Sequence
 from rowen.runtime.coserve.wire.layout import sequence_pieces
 from rowen.runtime.coserve.wire.line import Message, close_all, receive, send
@@ -38,8 +38,6 @@ _WELCOME_SECONDS = 30.0
 """An engine may be about to read its model's files."""
 _RESULT_SECONDS = 600.0
 """So long an engine may have better things to do than its riders' tasks. After that the job does better elsewhere."""
-_STAY_SECONDS = 0.5
-"""Between two looks at the agent while the engine works."""
 _MOST_LOSSES = 3
 """Engines that may be lost over one task."""
 
@@ -190,7 +188,7 @@ class Ride:
         """Until the engine says something; agents that come meanwhile hear of this job. Raises `TimeoutError`."""
         until, poll = time.monotonic() + _RESULT_SECONDS, select.poll()
         poll.register(line, select.POLLIN)
-        while not poll.poll(1000 * _STAY_SECONDS):
+        while not poll.poll(1000 * STAY_SECONDS):
             if time.monotonic() >= until:
                 raise TimeoutError
             self._link.stay()
