@@ -28,9 +28,16 @@ uint32_t rowen_share_said(struct rowen_agent *agent, uint64_t gate) {
     return least < ROWEN_WHOLE ? least : ROWEN_WHOLE - 1; /* an engine's word */
 }
 
+/* A pod may have several slots, and has one limit. */
+static bool first_of_pod(const struct rowen_agent *agent, uint32_t index) {
+    for (uint32_t i = 0; i < index; i++)
+        if (agent->pods[i].known && agent->pods[i].pod == agent->pods[index].pod) return false;
+    return agent->pods[index].known;
+}
+
 static uint32_t known_pods(const struct rowen_agent *agent) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < agent->slots; i++) count += agent->pods[i].known;
+    for (uint32_t i = 0; i < agent->slots; i++) count += first_of_pod(agent, i);
     return count;
 }
 
@@ -84,7 +91,7 @@ bool rowen_share_limit(struct rowen_agent *agent, uint32_t tenths) {
     uint32_t count = known_pods(agent);
     struct rowen_limit part = part_of(agent, tenths, count ? count : 1);
     bool done = true;
-    for (uint32_t i = 0; done && i < agent->slots; i++) done = !agent->pods[i].known || lower(agent, i, &part);
+    for (uint32_t i = 0; done && i < agent->slots; i++) done = !first_of_pod(agent, i) || lower(agent, i, &part);
     if (!done) rowen_share_lift(agent);
     return done;
 }

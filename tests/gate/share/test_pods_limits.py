@@ -34,6 +34,21 @@ def test_pods_have_a_share_together(make_rig):
     assert [limit(pod) for pod in rig.pods] == [ANY] * 2
 
 
+def test_a_pod_with_two_slots_has_one_part_and_gets_back_what_it_had(make_rig):
+    """Two of its containers ask for a slot each."""
+    rig = make_rig(slots=2)
+    pod, own = rig.pods[0], weight(rig.pods[0])
+    rig.share_pod(1, pod)
+    engine, _ = busy(rig)
+    for _ in range(2):
+        engine.call("share", 4)
+        opens_at(rig, 4)
+        assert (limit(pod), weight(pod)) == ((4000, 10000), MOST)
+        engine.call("share", 0)
+        rig.acknowledged()
+        assert (limit(pod), weight(pod)) == (ANY, own)
+
+
 def test_a_part_too_small_for_the_kernel_s_period_comes_in_a_longer_one(make_rig):
     """An engine begins with a tenth, and says more once it has seen what that does."""
     rig = make_rig(slots=2)
