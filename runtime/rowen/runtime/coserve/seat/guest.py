@@ -29,8 +29,9 @@ from rowen.runtime.coserve.wire.messages import (
 HELLO_SECONDS = 10.0
 """So long a guest may take to say what it trains."""
 _SEAT_PART = 20
-"""Of the time for which a guest has tasks the seat's thread works for it no more than this part. Nothing else bounds
-how fast tasks come whose work takes no time, as one without labels."""
+"""Of the time for which a guest has tasks the seat's thread computes for it no more than this part; that it waits,
+above all for the engine, does not count. Nothing else bounds how fast tasks come whose work takes no time, as one
+without labels."""
 
 
 class Gone(Exception):  # noqa: N818
@@ -83,12 +84,12 @@ class Guest:
             raise Gone from error
         if message is None:
             raise Gone
-        left, begun = list(message.descriptors), time.monotonic()
+        left, begun, worked = list(message.descriptors), time.monotonic(), time.thread_time()
         try:
             return self._understood(message, left, digest)
         finally:
             self._disposal.close(left)
-            self._tasked_at, self._seat_seconds = begun, time.monotonic() - begun
+            self._tasked_at, self._seat_seconds = begun, time.thread_time() - worked
 
     def answer(self, answer: Result | TaskUnsuitable) -> None:
         """Answers its task. Raises `Unwelcome`, `Gone`."""
@@ -97,7 +98,7 @@ class Guest:
         if self._task is None or self._layout is None:
             return
         self._task = None
-        begun = time.monotonic()
+        worked = time.thread_time()
         header = ResultHeader(
             number=answer.number,
             loss_sum=answer.loss_sum,
@@ -111,7 +112,7 @@ class Guest:
         except OSError as error:
             raise Unwelcome(f"the engine has no memory for the gradients: {error.strerror}", retry=True) from error
         self._say(header.model_dump_json().encode(), self._lent)
-        self._seat_seconds += time.monotonic() - begun
+        self._seat_seconds += time.thread_time() - worked
         self.rests_until = self._tasked_at + _SEAT_PART * self._seat_seconds
 
     def say_working(self) -> None:
