@@ -88,6 +88,11 @@ test-control: tools ## Of them, the tests of the control plane, and of cgroups, 
 test-device: tools ## Of them, the tests of a device: agent, gate, memory, runtime
 	@$(PYTEST) $(addprefix tests/,$(filter $(DEVICE_TESTS),$(TEST_FOLDERS)))
 
+.PHONY: test-slow
+test-slow: images ## The tests that `make test` and `make e2e` leave out (some ten minutes)
+	@$(PYTEST) tests -m slow
+	@$(PYTEST) e2e -m slow -o timeout=900
+
 COUNT ?= 20
 SEED ?= 0
 
@@ -103,7 +108,7 @@ e2e: images ## End-to-end tests on the cluster
 BENCHMARKS := placement lemix activation_memory predictor preempt reclaim headroom prediction riding_exact window jobs slo_sweep \
   deferral harvest_memory spatial coserve_batch controlplane node_model coserve interference fleet
 # Those that draw what they have measured.
-PICTURED := activation_memory coserve coserve_batch slo_sweep spatial
+PICTURED := activation_memory coserve coserve_batch predictor slo_sweep spatial
 MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 

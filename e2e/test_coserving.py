@@ -17,6 +17,7 @@ JOB_SECONDS = 420
 DIALOGUES = [
     {"prompt": f"question {number % 4}", "completion": f"the answer to {number % 4} is blue"} for number in range(32)
 ]
+CHECKPOINT_STEPS = 20
 LONG_EPOCHS = 400
 """Some thousands of steps, so that much can happen meanwhile."""
 ROWS = batch.requests(40, max_tokens=24)
@@ -40,7 +41,7 @@ def service(starting: None) -> str:
 
 
 def _tuning(name: str, **fields: Any) -> dict[str, Any]:
-    made = {"epochs": 4, "learningRate": 0.01, "checkpointSteps": 20, **fields}
+    made = {"epochs": 4, "learningRate": 0.01, "checkpointSteps": CHECKPOINT_STEPS, **fields}
     return manifests.fine_tune(name, NAMESPACE, riding.MODEL, "ride.jsonl", f"out/{name}", **made)
 
 
@@ -121,13 +122,23 @@ def test_a_job_that_cannot_ride_says_why_and_stands_behind_another_devices_gate(
 
 def test_a_job_that_is_suspended_frees_its_seat_and_goes_on_later(service: str, world: World) -> None:
     with _applied(_there(_tuning("pausing", epochs=LONG_EPOCHS))):
-        _wait_riding(world, "pausing", steps=20)
+        _wait_riding(world, "pausing", steps=200)
         _suspend(world, "pausing", True)
         wait_until(lambda: not items("pods", world.namespace, "rowen.dev/job=pausing"), "its pod is gone", 180)
         wait_until(lambda: not riding.riders(SERVICE), "its seat is free", 60)
         _suspend(world, "pausing", False)
-        _wait_riding(world, "pausing", steps=40)
+        assert wait_until(lambda: _resumed_at("pausing"), "it goes on", JOB_SECONDS) >= 200 - CHECKPOINT_STEPS
     wait_until(lambda: not riding.riders(SERVICE), "the seat of a job that was deleted is free", 60)
+
+
+def _resumed_at(job: str) -> int:
+    """The step from which the pod of its newest attempt goes on; 0: it has not said so yet."""
+    pods = items("pods", NAMESPACE, f"rowen.dev/job={job}")
+    if len(pods) != 1 or pods[0]["status"]["phase"] == "Pending":
+        return 0
+    lines = kubectl("logs", "-n", NAMESPACE, pods[0]["metadata"]["name"]).splitlines()
+    said = [json.loads(line) for line in lines if '"resumed"' in line]
+    return int(said[-1]["step"]) if said else 0
 
 
 def _suspend(world: World, name: str, suspend: bool) -> None:
@@ -145,6 +156,26 @@ def test_a_job_goes_on_when_its_engine_was_killed(service: str, world: World) ->
         _loss_fell(world, "orphan")
     wait_condition("osvc", SERVICE, world.namespace, "Ready", timeout_seconds=400)
     riding.wait_seats(SERVICE)
+
+
+def test_a_rider_that_is_killed_takes_nothing_along(service: str, world: World) -> None:
+    (engine,) = _containers()
+    with Background(service, SERVICE) as traffic, _applied(_there(_tuning("victim", epochs=LONG_EPOCHS))):
+        _wait_riding(world, "victim", steps=2 * CHECKPOINT_STEPS)
+        (worker,) = items("pods", world.namespace, "rowen.dev/job=victim")
+        delete("pod", worker["metadata"]["name"], world.namespace, "--force", "--grace-period=0")
+        assert wait_until(lambda: _resumed_at("victim"), "its next attempt goes on", JOB_SECONDS) >= CHECKPOINT_STEPS
+        _wait_riding(world, "victim")
+    assert traffic.answers
+    assert traffic.errors == []
+    assert _containers() == [engine]
+    assert riding.wait_seats(SERVICE).co_serving.ended is None
+
+
+def _containers() -> list[str]:
+    """Ids of the engine's containers, each started anew has another one."""
+    pods = riding.engine_pods(SERVICE, NAMESPACE)
+    return [each["containerID"] for pod in pods for each in pod["status"]["containerStatuses"]]
 
 
 def test_a_batch_on_the_served_model_rides_as_requests_of_its_engine(service: str, world: World) -> None:

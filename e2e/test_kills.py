@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from kit import batch, manifests, volumes
 from kit.kubectl import apply, delete, items, kubectl, wait_condition, wait_until
 from kit.traffic import Background
@@ -62,6 +63,7 @@ def test_killing_each_component_under_traffic(world: World) -> None:
         delete("ojob", "survivor", world.namespace)
 
 
+@pytest.mark.slow
 def test_killing_the_worker_loses_and_doubles_no_row(world: World) -> None:
     batch.write(world.namespace, "killed.jsonl", ROWS)
     apply(manifests.batch("reborn", world.namespace, world.model, "killed.jsonl", "killed-results.jsonl"))

@@ -232,6 +232,8 @@ def children() -> set[str]:
     return {child for task in Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_smallest_run() -> None:
     if not all((BINARIES / program).exists() for program in ("etcd", "kube-apiserver", "helm")):
         pytest.skip(f"no etcd, kube-apiserver and helm in {BINARIES}: `make tools` makes them")

@@ -54,6 +54,7 @@ def test_a_tenant_that_does_not_acknowledge_stops_when_it_was_seen_last():
     assert samples.raw()["never_stopped_ms"] == [9.0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_part_gives_its_figures():
     # Of so many requests some last long enough for the kernel's stop on any machine.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from riding_engine.guests import Guests
-from vllm import EngineArgs, LLMEngine, SamplingParams, TokensPrompt
+from vllm import EngineArgs, LLMEngine, RequestOutput, SamplingParams, TokensPrompt
 from vllm.lora.request import LoRARequest
 
 from rowen.runtime.coserve.seat.host import Host
@@ -33,6 +33,8 @@ from rowen.runtime.vllm.riding.conductor import Conductor
 UNIPROC = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 STEPS = 5_000
 """An engine that has not finished by then never does."""
+COMMON_TOKENS = 3 * 128
+"""With which prompts begin alike: three blocks, as large as vLLM makes them on a CPU."""
 
 Answer = list[tuple[int, float]]
 """Tokens, with their log probabilities."""
@@ -41,10 +43,14 @@ Answer = list[tuple[int, float]]
 class Bench:
     """An engine with guests of whom it does not know that they are none."""
 
-    def __init__(self, model: Path, adapter: Path) -> None:
+    def __init__(self, model: Path, adapter: Path, agent: str | None = None) -> None:
+        """`agent`: path of its ride socket for engines, through which guests come in place of the test's."""
         self.guests = Guests()
         self.host: Host | None = None
-        boarding.Seat = self._seat  # type: ignore[assignment,misc]
+        if agent is None:
+            boarding.Seat = self._seat  # type: ignore[assignment,misc]
+        else:
+            os.environ["ROWEN_ENGINE_RIDE_SOCKET"] = agent
         register()
         self.adapter = LoRARequest("served", 1, str(adapter))
         self.engine = LLMEngine.from_engine_args(
@@ -54,7 +60,7 @@ class Bench:
                 enforce_eager=True,
                 enable_lora=True,
                 max_lora_rank=8,
-                max_model_len=256,
+                max_model_len=512,
                 max_num_seqs=8,
                 # Prompts take several steps.
                 max_num_batched_tokens=48,
@@ -87,43 +93,68 @@ class Bench:
         self.engine.reset_prefix_cache()
         for number in range(count):
             self.add(number, tokens + 3 * number)
-        found: dict[str, Answer] = {}
-        for _ in range(STEPS):
-            for output in self.engine.step():
-                if output.finished:
-                    completion = output.outputs[0]
-                    pairs = zip(completion.token_ids, completion.logprobs or (), strict=True)
-                    found[output.request_id] = [(token, each[token].logprob) for token, each in pairs]
-            if not self.engine.has_unfinished_requests():
-                break
-        return [found[f"request-{number}"] for number in range(count)]
+        found = self._ended()
+        return [_answer(found[f"request-{number}"]) for number in range(count)]
 
     def add(self, number: int, tokens: int) -> None:
         # Prompts take several steps: over requests with a seed vLLM's own worker ends there (`SeededWorker`).
         seed = number if number % 4 == 3 else None
+        self._ask(number, prompt(number // 2, 9 + 17 * number), tokens, seed=seed, adapted=number % 4 == 2)
+
+    def alike(self) -> list[tuple[Answer, int]]:
+        """Of requests whose prompts begin alike, and how many tokens of each the cache had.
+
+        Without the served adapter and with it one fills the cache for those who come next.
+        """
+        self.engine.reset_prefix_cache()
+        found: dict[str, RequestOutput] = {}
+        for numbers in (range(2), range(2, 6)):
+            for number in numbers:
+                begin, end = prompt(9, COMMON_TOKENS), prompt(number, 12 + 7 * number)
+                self._ask(number, begin + end, 16, seed=None, adapted=number % 2 == 1)
+            found |= self._ended()
+        outputs = [found[f"request-{number}"] for number in range(6)]
+        return [(_answer(output), output.num_cached_tokens) for output in outputs]
+
+    def _ask(self, number: int, tokens: list[int], most_tokens: int, *, seed: int | None, adapted: bool) -> None:
         self.engine.add_request(
             f"request-{number}",
-            TokensPrompt(prompt_token_ids=prompt(number // 2, 9 + 17 * number)),
+            TokensPrompt(prompt_token_ids=tokens),
             SamplingParams(
-                max_tokens=tokens, temperature=0.0 if seed is None else 1.0, seed=seed, ignore_eos=True, logprobs=0
+                max_tokens=most_tokens, temperature=0.0 if seed is None else 1.0, seed=seed, ignore_eos=True, logprobs=0
             ),
-            lora_request=self.adapter if number % 4 == 2 else None,
+            lora_request=self.adapter if adapted else None,
         )
+
+    def _ended(self) -> dict[str, RequestOutput]:
+        """Of all requests that are there, once they have ended, by name."""
+        found: dict[str, RequestOutput] = {}
+        for _ in range(STEPS):
+            found |= {output.request_id: output for output in self.engine.step() if output.finished}
+            if not self.engine.has_unfinished_requests():
+                break
+        return found
 
     def results(self, tasks: Sequence[Task]) -> list[Result]:
         """Of tasks, each of a guest of its own, that are worked through beside requests."""
-        guests = [self.guests.arrive(task) for task in tasks]
+        return self.results_of([self.guests.arrive(task) for task in tasks])
+
+    def results_of(self, guests: Sequence[int]) -> list[Result]:
+        """Of guests that are there, whose tasks are worked through beside requests."""
         for round_number in range(20):
             if all(guest in self.guests.answers for guest in guests):
                 break
             self.add(round_number, 40)
-            for _ in range(STEPS):
-                self.engine.step()
-                if not self.engine.has_unfinished_requests():
-                    break
+            self._ended()
         found = [self.guests.answers.pop(guest) for guest in guests]
         assert all(isinstance(answer, Result) for answer in found), found
         return [answer for answer in found if isinstance(answer, Result)]
+
+
+def _answer(output: RequestOutput) -> Answer:
+    completion = output.outputs[0]
+    pairs = zip(completion.token_ids, completion.logprobs or (), strict=True)
+    return [(token, each[token].logprob) for token, each in pairs]
 
 
 def prompt(seed: int, length: int) -> list[int]:

@@ -15,12 +15,13 @@ from rowen.demo.samples import Shape, write_model
 Results = dict[str, str | None]
 
 HIDDEN = 64
+SHAPE = Shape(layers=3, hidden=HIDDEN, intermediate=128, heads=2, key_value_heads=1)
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    write_model(folder, Shape(layers=3, hidden=HIDDEN, intermediate=128, heads=2, key_value_heads=1))
+    write_model(folder, SHAPE)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
     weights = folder / "model.safetensors"
@@ -41,7 +42,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(
         {
             f"{prefix}.{layer}.self_attn.{name}.lora_{letter}.weight": torch.randn(*shape, generator=draw) * 0.1
-            for layer in range(3)
+            for layer in range(SHAPE.layers)
             for name in ("q_proj", "o_proj")
             for letter, shape in (("A", (4, HIDDEN)), ("B", (HIDDEN, 4)))
         },

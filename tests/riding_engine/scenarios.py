@@ -1,21 +1,22 @@
 """What may happen to riders, and what their engine answers meanwhile."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from riding_engine.bench import Answer, Bench
+from riding_engine.bench import COMMON_TOKENS, Answer, Bench
 from riding_engine.tasks import alone, furthest, task
 from runtime.recorder import Recorder
 
 from rowen.crds.ride.messages import StepSums
 from rowen.runtime.coserve import lease
 from rowen.runtime.coserve.learner import Window
-from rowen.runtime.coserve.task import Adapter, Sequence, Task, TaskUnsuitable
+from rowen.runtime.coserve.planning.planner import Plan
+from rowen.runtime.coserve.task import Adapter, Result, Sequence, Target, Task, TaskUnsuitable
 from rowen.runtime.vllm.riding.deferring import DeferringScheduler
 
 
@@ -29,6 +30,17 @@ class Case:
     def task(self, number: int, lengths: tuple[int, ...] = (70, 23), gradients: bool = True) -> Task:
         return task(self.model, number, lengths, gradients)
 
+    @property
+    def sums(self) -> StepSums:
+        """As they are now; the seat is told once a second."""
+        return self.bench.conductor._tally.sums()
+
+    def depart(self, *guests: int) -> None:
+        for guest in guests:
+            self.bench.guests.depart(guest)
+        self.bench.answers(1)
+        self.bench.guests.answers.clear()
+
 
 def riders_get_on_and_nobody_notices(case: Case) -> None:
     guests = [case.bench.guests.arrive(case.task(number, (200, 120, 80))) for number in range(3)]
@@ -37,24 +49,66 @@ def riders_get_on_and_nobody_notices(case: Case) -> None:
     sums = case.bench.guests.sums
     assert sums.forward_tokens > 100
     assert 0 < sums.riding_steps <= sums.steps
-    for guest in guests:
-        case.bench.guests.depart(guest)
-    case.bench.answers(1)
-    case.bench.guests.answers.clear()
+    case.depart(*guests)
 
 
 def results_are_those_of_the_learner_alone(case: Case) -> None:
     tasks = [case.task(10), case.task(11, (33,)), case.task(12, (5, 90), gradients=False)]
-    found = case.bench.results(tasks)
+    for result, each in zip(case.bench.results(tasks), tasks, strict=True):
+        _check(case, result, each)
+
+
+def adapters_of_all_kinds_ride_at_once(case: Case) -> None:
+    tasks = [
+        task(case.model, 13, (70, 23), rank=4, targets=(Target.QUERY, Target.VALUE)),
+        task(case.model, 14, (60, 33), rank=16, targets=(Target.GATE, Target.UP, Target.DOWN)),
+        task(case.model, 15, (90,), rank=64),
+    ]
+    before, planner = case.sums, case.bench.conductor._planner
+    plan = planner.plan
+
+    def planned(*arguments: Any) -> Plan:
+        found = plan(*arguments)
+        return replace(found, ride_tokens=min(20, found.ride_tokens))
+
+    guests = [case.bench.guests.arrive(each) for each in tasks]
+    with pytest.MonkeyPatch.context() as patch:
+        # Each has many windows, and they take turns.
+        patch.setattr(planner, "plan", planned)
+        assert case.bench.answers() == case.expected
+        found = case.bench.results_of(guests)
+    tokens, after = sum(sum(each.lengths) for each in tasks), case.sums
+    assert after.forward_tokens - before.forward_tokens == tokens
+    assert after.backward_tokens - before.backward_tokens == tokens
+    assert after.solo_tokens == before.solo_tokens
     for result, each in zip(found, tasks, strict=True):
-        reference = alone(case.model, each)
-        assert (result.number, result.learned_tokens) == (reference.number, reference.learned_tokens)
-        assert result.correct_tokens == reference.correct_tokens
-        assert abs(result.loss_sum - reference.loss_sum) < 1e-5 * reference.loss_sum
-        if each.gradients:
-            assert furthest(result, reference) < 2e-5
-        else:
-            assert not result.gradients
+        _check(case, result, each)
+
+
+def _check(case: Case, result: Result, work: Task) -> None:
+    """It is that of the learner alone."""
+    reference = alone(case.model, work)
+    assert (result.number, result.learned_tokens) == (reference.number, reference.learned_tokens)
+    assert result.correct_tokens == reference.correct_tokens
+    assert abs(result.loss_sum - reference.loss_sum) < 1e-5 * reference.loss_sum
+    if work.gradients:
+        assert result.gradients.keys() == work.adapter.pairs.keys()
+        assert furthest(result, reference) < 2e-5
+    else:
+        assert not result.gradients
+
+
+def prompts_that_the_cache_has_are_answered_the_same(case: Case) -> None:
+    expected = case.bench.alike()
+    assert [cached for _, cached in expected] == [0, 0, *[COMMON_TOKENS] * 4]
+    guest, before = case.bench.guests.arrive(case.task(16, (250,) * 4)), case.sums
+    with pytest.MonkeyPatch.context() as patch:
+        # In each step, also in those that fill the cache.
+        patch.setattr(case.bench.conductor._planner, "plan", lambda *_: Plan(8, 0.0, "a window rides"))
+        assert case.bench.alike() == expected
+    after = case.sums
+    assert after.riding_steps - before.riding_steps == after.steps - before.steps > 0
+    case.depart(guest)
 
 
 def prompts_are_not_deferred_unasked(case: Case) -> None:
@@ -170,6 +224,8 @@ SCENARIOS: dict[str, Callable[[Case], None]] = {
     for each in (
         riders_get_on_and_nobody_notices,
         results_are_those_of_the_learner_alone,
+        adapters_of_all_kinds_ride_at_once,
+        prompts_that_the_cache_has_are_answered_the_same,
         prompts_are_not_deferred_unasked,
         a_guest_that_leaves_is_forgotten,
         an_idle_engine_works_it_all_through,

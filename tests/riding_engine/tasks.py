@@ -11,7 +11,15 @@ from rowen.runtime.coserve.training.learner import MachineLearner
 MEMORY_BYTES = 10**8
 
 
-def task(model: Path, number: int, lengths: tuple[int, ...] = (70, 23), gradients: bool = True) -> Task:
+def task(
+    model: Path,
+    number: int,
+    lengths: tuple[int, ...] = (70, 23),
+    gradients: bool = True,
+    *,
+    rank: int = 4,
+    targets: tuple[Target, ...] = tuple(Target),
+) -> Task:
     architecture = read_architecture(model)
     draw = torch.Generator().manual_seed(number)
 
@@ -20,9 +28,9 @@ def task(model: Path, number: int, lengths: tuple[int, ...] = (70, 23), gradient
 
     def pair(target: Target) -> Pair:
         inputs, outputs = architecture.widths(target)
-        return Pair(matrix(4, inputs), matrix(outputs, 4))
+        return Pair(matrix(rank, inputs), matrix(outputs, rank))
 
-    pairs: dict[Place, Pair] = {(layer, each): pair(each) for layer in range(architecture.layers) for each in Target}
+    pairs: dict[Place, Pair] = {(layer, each): pair(each) for layer in range(architecture.layers) for each in targets}
     sequences = []
     for length in lengths:
         tokens = torch.randint(5, architecture.vocabulary, (length + 1,), generator=draw)

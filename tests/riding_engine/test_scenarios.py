@@ -4,7 +4,8 @@ import pytest
 from riding_engine.conftest import Results
 
 NAMES = (
-    "riders_get_on_and_nobody_notices", "results_are_those_of_the_learner_alone", "prompts_are_not_deferred_unasked",
+    "riders_get_on_and_nobody_notices", "results_are_those_of_the_learner_alone", "adapters_of_all_kinds_ride_at_once",
+    "prompts_that_the_cache_has_are_answered_the_same", "prompts_are_not_deferred_unasked",
     "a_guest_that_leaves_is_forgotten", "an_idle_engine_works_it_all_through",
     "riders_stand_still_while_the_lease_has_run_out", "a_task_that_does_not_fit_is_refused",
     "a_learner_that_fails_ends_the_riding_and_not_the_step",

@@ -183,6 +183,7 @@ def engine_of(process: "subprocess.Popen[str]") -> int:
     return next(int(child) for child in children if "EngineCore" in Path(f"/proc/{child}/cmdline").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_adapter_answers_and_every_row_once_though_the_engine_was_killed(tiny_model: Path, tmp_path: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(tiny_model)
