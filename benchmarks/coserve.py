@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.load import WARM_UP, Size, Traffic
+from coserving.load import WARM_UP, Size
 from coserving.measuring import SIZE, Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
 from coserving.picture import draw
@@ -73,10 +73,6 @@ class Plan:
     blocks: int
     seconds: float
     """Of each arm under each load."""
-
-    def traffic(self, speed: Alone, load: float, block: int, seed: int, size: Size = SIZE) -> Traffic:
-        """Of one run, on a server of that speed."""
-        return Traffic(load, load / speed.request_seconds, self.seconds, size, block, seed)
 
 
 QUICK = Plan((0.5, 2.5), blocks=1, seconds=12.0)
@@ -157,10 +153,10 @@ def measure_all(plan: Plan, seed: int) -> Measured:
         chunk_every = steps_between_chunks(chunk, speed.tpot, speed.bounds.tpot)
         arms = arms_of(chunk_every)
         # What rides learns how long the engine's steps take, so it is not measured cold.
-        measure(node, "rowen", arms["rowen"], plan.traffic(speed, 1.0, WARM_UP, seed))
-        quiet = measure(node, "rowen", arms["rowen"], plan.traffic(speed, 0.0, 0, seed))
+        measure(node, "rowen", arms["rowen"], speed.traffic(1.0, plan.seconds, WARM_UP, seed))
+        quiet = measure(node, "rowen", arms["rowen"], speed.traffic(0.0, plan.seconds, 0, seed))
         runs = [
-            measure(node, name, arms[name], plan.traffic(speed, load, block, seed))
+            measure(node, name, arms[name], speed.traffic(load, plan.seconds, block, seed))
             for block in range(plan.blocks)
             for load in plan.loads
             for name in order.sample(list(arms), len(arms))

@@ -51,9 +51,9 @@ def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
                 terms = terms_of(speed.bounds).model_copy(update={"defer_prefills": ARMS[name]})
                 restart_rowen(node, terms)
                 # What rides learns how long the engine's steps take, so it is not measured cold.
-                measure(node, name, riding, plan.traffic(speed, 1.0, WARM_UP, seed, SIZE))
+                measure(node, name, riding, speed.traffic(1.0, plan.seconds, WARM_UP, seed))
                 runs += [
-                    measure(node, name, riding, plan.traffic(speed, load, block, seed, SIZE)) for load in plan.loads
+                    measure(node, name, riding, speed.traffic(load, plan.seconds, block, seed)) for load in plan.loads
                 ]
         _check_deferring(node)
     return speed, runs

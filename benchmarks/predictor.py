@@ -7,6 +7,8 @@ answers of 8 to 160, 1 to 16 requests at once; in every other step or so a windo
     solo_error_mean        mean absolute error of held-out steps without a window, as a fraction of what was measured
     colocated_error_mean   of those with one
     planner_us             a decision that is made anew; `planner_cached_us`: one that was made before
+    step_us_N              all that the engine does around a step of N decoding requests while nobody has a seat
+    cold_A_B_error_mean    of a predictor that has just begun, with the default: its A-th to B-th step
 
 `solo_noise_mean` and `colocated_noise_mean` say how far apart two such steps of the same rows and contexts are that
 follow each other closely: no prediction can be better than that on the machine. Beside them, on the same steps:
@@ -17,7 +19,6 @@ follow each other closely: no prediction can be better than that on the machine.
     processor_time_harli   straight lines for that
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -28,15 +29,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from predicting.engine import engine
+from predicting.following import step_microseconds
 from predicting.judging import Errors, errors, frozen, harli, learned, noise, online, planner_microseconds
 from predicting.measured import Measured
+from predicting.picture import draw
 from reporting.bars import Bars
-from reporting.report import Figures, Missing, print_report, report
+from reporting.command import run_command
+from reporting.report import Figures, Missing, report
 from rig.wide_model import widen
 
 from rowen.demo import samples
+from rowen.runtime.coserve.planning.predictor import Predictor
 
 BARS: Bars = {
     "solo_error_mean": (0.03, "at most"),
@@ -44,6 +48,8 @@ BARS: Bars = {
     "planner_us": (18.0, "at most"),
     "planner_cached_us": (1.0, "at most"),
 }
+RUNNING = (1, 16, 64)
+COLD = ((1, 8), (9, 32), (33, 128), (129, 512))
 SHAPE = samples.Shape(layers=8, hidden=512, intermediate=1024, heads=8, key_value_heads=2)
 
 
@@ -56,6 +62,7 @@ class Plan:
 
 
 QUICK, FULL = Plan(600, 300), Plan(2000, 1000)
+_ROUNDS = 2000
 
 
 def measured(plan: Plan, seed: int) -> tuple[list[Measured], list[Measured]]:
@@ -93,6 +100,19 @@ def by_kind(steps: Sequence[Measured], predicted: Sequence[float]) -> Figures:
     return found
 
 
+def from_cold(steps: Sequence[Measured]) -> Figures:
+    """Errors of the steps that an engine begins with: each is predicted before it is learned."""
+    predicted = online(Predictor(), steps[: COLD[-1][1]])
+    pairs = list(zip(predicted, (step.seconds for step in steps), strict=False))
+    return {
+        f"cold_{first}_{last}_error_mean": (
+            statistics.fmean(abs(guess / seconds - 1) for guess, seconds in pairs[first - 1 : last]),
+            "fraction",
+        )
+        for first, last in COLD
+    }
+
+
 def run(plan: Plan, seed: int) -> dict[str, Any]:
     """The whole benchmark."""
     first, rest = measured(plan, seed)
@@ -104,6 +124,8 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "colocated_noise_mean": (noise((*first, *rest), riding=True), "fraction"),
         "planner_us": (anew, "us"),
         "planner_cached_us": (kept, "us"),
+        **{f"step_us_{count}": (step_microseconds(predictor, count, _ROUNDS), "us") for count in RUNNING},
+        **from_cold(first),
         "step_ms_median": (statistics.median(step.seconds for step in rest) * 1000, "ms"),
         "load_average": (os.getloadavg()[0], "1"),
     }
@@ -127,13 +149,12 @@ def _raw(step: Measured) -> dict[str, float]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object, with raw values")
-    parser.add_argument("--quick", action="store_true", help="900 steps instead of 3,000")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    print_report(run(QUICK if arguments.quick else FULL, arguments.seed), arguments.json)
+    run_command(
+        __doc__,
+        "900 steps instead of 3,000",
+        lambda quick, seed: run(QUICK if quick else FULL, seed),
+        draw,
+    )
 
 
 if __name__ == "__main__":

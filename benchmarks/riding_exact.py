@@ -1,14 +1,17 @@
 """Whether an engine answers the same, to the bit, while fine-tuning rides in its steps.
 
-A real vLLM in this process (4 layers of 256, float32, eager, prompts in chunks, prefix caching without what earlier
-requests left, every fourth request on a served adapter, all of them greedy) answers the same requests twice: alone, and
-while three jobs' micro batches ride, whose parts run between its steps. Figures:
+A real vLLM in this process (4 layers of 256, float32, eager, prompts in chunks, each two requests of one beginning,
+prefix caching without what earlier requests left, every fourth request on a served adapter, all of them greedy) answers
+the same requests twice: alone, and while three jobs' micro batches ride, whose parts run between its steps, and four
+rows of a batch. Figures:
 
     requests                      answered in each of both runs
+    cached_tokens                 of their prompts that the prefix cache had, with riders; `cached_tokens_alone`
     other_tokens                  requests whose tokens differ
     other_log_probabilities       requests of which a token's log probability differs in any bit
-    riding_steps_fraction         steps in which a window rode
+    riding_steps_fraction         steps of the second run in which a window of a micro batch was to ride
     forward_tokens, tasks         of riders: tokens in steps, micro batches whose gradients were delivered
+    row_tokens                    of the batch, read and written
     other_kernel_rows             of products of all sizes that the engine's packed kernels made of some rows, float32
                                   and bfloat16, those that came out otherwise with more rows behind them
 """
@@ -28,6 +31,7 @@ from reporting.bars import Bars
 from reporting.report import Figures, print_report, report
 
 from rowen.demo import samples
+from rowen.runtime.vllm.rows.marker import ROW_PREFIX
 
 if TYPE_CHECKING:
     from rowen.runtime.coserve.training.architecture import Architecture
@@ -36,11 +40,18 @@ BARS: Bars = {
     "other_tokens": (0, "at most"),
     "other_log_probabilities": (0, "at most"),
     "other_kernel_rows": (0, "at most"),
+    "cached_tokens": (1, "at least"),
+    "forward_tokens": (1, "at least"),
+    "row_tokens": (1, "at least"),
 }
 SHAPE = samples.Shape(layers=4, hidden=256, intermediate=512, heads=4, key_value_heads=2)
 JOBS = 3
+ROWS = 4
+"""In the engine at once."""
 FIRST_TOKEN = 5
 """Of those that are no control tokens."""
+_FIRST_ROW = 100_000
+"""Its number."""
 TERMS = (
     '{"ttft": {"percentile": 99, "seconds": 4}, "tpot": {"percentile": 99, "seconds": 0.4}, "memoryBytes": 1000000000}'
 )
@@ -113,6 +124,8 @@ class Engine:
         samples.write_model(model, SHAPE)
         _write_adapter(adapter, seed)
         self.jobs = Jobs()
+        self.steps = self.windows = 0
+        self._count_windows()
         boarding.Seat = lambda *_: self.jobs  # type: ignore[assignment,misc]
         register()
         self._adapter = LoRARequest("served", 1, str(adapter))
@@ -120,7 +133,7 @@ class Engine:
             EngineArgs(
                 model=str(model), dtype="float32", enforce_eager=True, enable_lora=True, max_lora_rank=8,
                 max_model_len=512, max_num_seqs=12, max_num_batched_tokens=96, enable_prefix_caching=True,
-                kv_cache_memory_bytes=64 * 2**20, disable_log_stats=True, seed=seed,
+                block_size=32, kv_cache_memory_bytes=64 * 2**20, disable_log_stats=True, seed=seed,
                 distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
             )
         )  # fmt: skip
@@ -128,33 +141,55 @@ class Engine:
         self._words = architecture.vocabulary - FIRST_TOKEN
         self.jobs.new_task = lambda number: _task(architecture, number)
 
-    def answers(self, requests: int) -> dict[str, Answer]:
-        """Of so many requests, 1 to 12 in the engine at once."""
-        self._engine.reset_prefix_cache()
-        found: dict[str, Answer] = {}
-        sent = 0
-        while len(found) < requests:
-            while sent < requests and self._engine.get_num_unfinished_requests() < 1 + sent // 7 % 12:
-                self._send(sent)
-                sent += 1
-            for output in self._engine.step():
-                if output.finished:
-                    completion = output.outputs[0]
-                    pairs = zip(completion.token_ids, completion.logprobs or (), strict=True)
-                    found[output.request_id] = [(token, each[token].logprob) for token, each in pairs]
-        return found
+    def _count_windows(self) -> None:
+        from rowen.runtime.vllm.riding.hooks import Hooks
 
-    def _send(self, number: int) -> None:
+        arm = Hooks.arm
+
+        def counted(hooks: Hooks, window: Any) -> None:
+            self.windows += 1
+            arm(hooks, window)
+
+        Hooks.arm = counted  # type: ignore[method-assign]
+
+    def answers(self, requests: int, rows: int = 0) -> tuple[dict[str, Answer], int]:
+        """Of so many requests, 1 to 12 in the engine at once, beside so many rows; and their prompts' cached tokens."""
+        self._engine.reset_prefix_cache()
+        self.steps = self.windows = 0
+        found: dict[str, Answer] = {}
+        under_way: set[str] = set()
+        sent = cached = sent_rows = 0
+        while len(found) < requests:
+            while sent < requests and sent - len(found) < 1 + sent // 7 % 12:
+                self._send(str(sent), sent, self._adapter if sent % 4 == 2 else None)
+                sent += 1
+            while len(under_way) < rows:
+                under_way.add(f"{ROW_PREFIX}{sent_rows}")
+                self._send(f"{ROW_PREFIX}{sent_rows}", _FIRST_ROW + sent_rows, None)
+                sent_rows += 1
+            self.steps += 1
+            for output in self._engine.step():
+                if not output.finished:
+                    continue
+                if output.request_id in under_way:
+                    under_way.remove(output.request_id)
+                    continue
+                completion = output.outputs[0]
+                pairs = zip(completion.token_ids, completion.logprobs or (), strict=True)
+                found[output.request_id] = [(token, each[token].logprob) for token, each in pairs]
+                cached += output.num_cached_tokens or 0
+        self._engine.abort_request(list(under_way))
+        return found, cached
+
+    def _send(self, name: str, number: int, adapter: Any) -> None:
         from vllm import SamplingParams
 
         parameters = SamplingParams(max_tokens=4 + number * 7 % 40, temperature=0.0, ignore_eos=True, logprobs=0)
         # Pairs begin alike.
         tokens = [
-            (number // 2 * 131 + position * (7 + number % 2)) % self._words + FIRST_TOKEN
-            for position in range(5 + number * 11 % 190)
+            (number // 2 * 131 + position * 7) % self._words + FIRST_TOKEN for position in range(5 + number * 11 % 190)
         ]
-        lora = self._adapter if number % 4 == 2 else None
-        self._engine.add_request(str(number), {"prompt_token_ids": tokens}, parameters, lora_request=lora)
+        self._engine.add_request(name, {"prompt_token_ids": tokens}, parameters, lora_request=adapter)
 
 
 def _write_adapter(folder: Path, seed: int) -> None:
@@ -236,9 +271,9 @@ def run(requests: int, seed: int) -> dict[str, Any]:
     """The whole benchmark."""
     with tempfile.TemporaryDirectory(prefix="rowen-exact-") as folder, redirect_stdout(sys.stderr):
         engine = Engine(Path(folder), seed)
-        alone = engine.answers(requests)
+        alone, cached_alone = engine.answers(requests)
         engine.jobs.riding = True
-        ridden = engine.answers(requests)
+        ridden, cached = engine.answers(requests, ROWS)
         sums, ended = engine.jobs.sums, engine.jobs.ended
         other, tried = other_kernel_rows()
     if ended is not None:
@@ -249,12 +284,14 @@ def run(requests: int, seed: int) -> dict[str, Any]:
         "other_tokens": (sum([token for token, _ in ridden[name]] != tokens[name] for name in alone), "requests"),
         "other_log_probabilities": (sum(ridden[name] != alone[name] for name in alone), "requests"),
         "tokens": (sum(map(len, alone.values())), "tokens"),
+        "cached_tokens": (cached, "tokens"),
+        "cached_tokens_alone": (cached_alone, "tokens"),
         "other_kernel_rows": (other, "products"),
         "kernel_rows_tried": (tried, "products"),
-        # Half of the steps are those of the run alone.
-        "riding_steps_fraction": (min(1.0, 2 * sums.riding_steps / sums.steps), "fraction"),
+        "riding_steps_fraction": (engine.windows / engine.steps, "fraction"),
         "forward_tokens": (sums.forward_tokens, "tokens"),
         "tasks": (engine.jobs.answered, "micro batches"),
+        "row_tokens": (sums.row_tokens, "tokens"),
     }
     return report("riding_exact", seed, figures, {}, ("rowen", "torch", "vllm"), BARS)
 

@@ -22,8 +22,7 @@ from typing import Any
 
 from coserve import PERCENTILE, keep_off_the_device, node_of, restart_rowen, terms_of
 from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.load import Traffic
-from coserving.measuring import SIZE, Alone, iteration_seconds, measure
+from coserving.measuring import Alone, iteration_seconds, measure
 from coserving.node import TUNERS, CoservingNode
 from coserving.result import Bounds, Run
 from coserving.sweep import Target, over_best, sweep_figures
@@ -70,7 +69,7 @@ def measure_all(plan: Plan, seed: int) -> tuple[Alone, dict[str, dict[Target, li
     """All arms at all targets."""
     with node_of(tuple(TUNERS)) as (node, speed):
         targets = targets_of(plan, speed)
-        traffic = Traffic(plan.load, plan.load / speed.request_seconds, plan.seconds, SIZE, seed=seed)
+        traffic = speed.traffic(plan.load, plan.seconds, 0, seed)
         chunk = iteration_seconds(node, "chunked", 5)
         arms = arms_of(1) | {f"spatial_{part}": Arm("free", tuner_part=part / 100) for part in (25, 50, 75)}
 

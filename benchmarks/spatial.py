@@ -79,7 +79,7 @@ def measure_all(plan: Plan, seed: int) -> Measured:
     with node_of(TUNERS, spatial=True) as (node, speed):
 
         def once(name: str, load: float, block: int) -> Run:
-            return measure(node, name, ARMS[name], plan.traffic(speed, load, block, seed))
+            return measure(node, name, ARMS[name], speed.traffic(load, plan.seconds, block, seed))
 
         # How large a share may be is learned, so it is not measured cold.
         for load in (plan.loads[-1], plan.loads[0]):

@@ -29,20 +29,23 @@ class Alone:
 
     ttft: float
     tpot: float
-    output: int = SIZE.output
-    """Tokens of each answer."""
+    size: Size = SIZE
     ttft_factor: float = TTFT_FACTOR
     tpot_factor: float = TPOT_FACTOR
 
     @property
     def request_seconds(self) -> float:
         """From a request's arrival to its end."""
-        return self.ttft + self.tpot * (self.output - 1)
+        return self.ttft + self.tpot * (self.size.output - 1)
 
     @property
     def bounds(self) -> Bounds:
         """That a service of this speed may be given."""
         return Bounds(self.ttft_factor * self.ttft, self.tpot_factor * self.tpot)
+
+    def traffic(self, load: float, seconds: float, block: int, seed: int) -> Traffic:
+        """Of one run under such requests."""
+        return Traffic(load, load / self.request_seconds, seconds, self.size, block, seed)
 
 
 def warm_up(url: str, requests: int, size: Size = SIZE) -> list[Outcome]:
@@ -60,7 +63,7 @@ def alone(url: str, requests: int, size: Size = SIZE) -> Alone:
     times = {metric: values_of(outcomes, metric) for metric in ("ttft", "tpot")}
     if not all(times.values()) or max(map(max, times.values())) == float("inf"):
         raise RuntimeError(f"{url} fails: {[outcome.error for outcome in outcomes if outcome.error]}")
-    return Alone(median(times["ttft"]), median(times["tpot"]), size.output)
+    return Alone(median(times["ttft"]), median(times["tpot"]), size)
 
 
 def measure(node: CoservingNode, name: str, arm: Arm, traffic: Traffic) -> Run:
