@@ -31,20 +31,22 @@ NO_SEATING = Seating()
 
 def has_engine(job: JobView, seats: Seats) -> bool:
     """Whether an engine could compute the job, with a free seat or without."""
-    rider = job.rider
-    if rider is None or job.status.ride_refused:
-        return False
-    engines = seats.serving(job.namespace, rider.model)
-    return engines is not None and not all(rider.obstacle_in(args) for args in engines.args)
+    rider, engines = job.rider, _engines_for(job, seats)
+    return rider is not None and engines is not None and not all(rider.obstacle_in(args) for args in engines.args)
 
 
 def may_ride(job: JobView, seats: Seats) -> bool:
     """Whether there is a free seat beside its model, for it or for others. Much less work than a search."""
-    rider = job.rider
-    if rider is None or rider.obstacle or job.status.ride_refused or job.namespace not in seats.namespaces:
-        return False
-    engines = seats.serving(job.namespace, rider.model)
+    engines = _engines_for(job, seats)
     return engines is not None and not engines.full
+
+
+def _engines_for(job: JobView, seats: Seats) -> Engines | None:
+    """The engines of its model, if it is one that may ride."""
+    rider = job.rider
+    if rider is None or rider.obstacle or job.status.ride_refused:
+        return None
+    return seats.serving(job.namespace, rider.model)
 
 
 def seated(request: Request, fleet: Fleet, seats: Seats) -> Seating:
