@@ -16,7 +16,6 @@ rows of a batch. Figures:
                                   and bfloat16, those that came out otherwise with more rows behind them
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -26,9 +25,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
 from reporting.bars import Bars
-from reporting.report import Figures, print_report, report
+from reporting.command import run_command
+from reporting.report import Figures, report
 
 from rowen.demo import samples
 from rowen.runtime.vllm.rows.marker import ROW_PREFIX
@@ -298,13 +297,7 @@ def run(requests: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="60 requests instead of 1,000")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    print_report(run(60 if arguments.quick else 1000, arguments.seed), arguments.json)
+    run_command(__doc__, "60 requests instead of 1,000", lambda quick, seed: run(60 if quick else 1000, seed))
 
 
 if __name__ == "__main__":

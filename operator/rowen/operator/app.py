@@ -153,14 +153,13 @@ class Operator:
     def _publish(self) -> None:
         jobs = Counter((job.get("status") or {}).get("state") or "New" for job in self._store.all("OfflineJob"))
         self._metrics.count_objects("OfflineJob", jobs)
-        services = Counter(_ready(service) for service in self._store.all("OnlineService"))
-        self._metrics.count_objects("OnlineService", services)
-        named = {
+        services = {
             (service["metadata"]["namespace"], service["metadata"]["name"]): service
             for service in self._store.all("OnlineService")
         }
-        self._metrics.guard_levels({name: stored_level(service) for name, service in named.items()})
-        self._metrics.services({(*name, _mode(service)) for name, service in named.items()})
+        self._metrics.count_objects("OnlineService", Counter(map(_ready, services.values())))
+        self._metrics.guard_levels({name: stored_level(service) for name, service in services.items()})
+        self._metrics.services({(*name, _mode(service)) for name, service in services.items()})
 
 
 async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
