@@ -67,10 +67,11 @@ class RowEngine:
 
         self.scheduler.schedule = noted
 
-    def submit(self, row: Row, riding: bool = False) -> str:
+    def submit(self, row: Row, riding: bool = False, **wanted: Any) -> str:
+        """`wanted`: more of its sampling parameters."""
         self._count += 1
         name = f"{ROW_PREFIX if riding else 'online-'}{self._count}"
-        parameters = SamplingParams(temperature=0, max_tokens=row.tokens, ignore_eos=True)
+        parameters = SamplingParams(temperature=0, max_tokens=row.tokens, ignore_eos=True, **wanted)
         self.bench.engine.add_request(name, TokensPrompt(prompt_token_ids=list(row.prompt)), parameters)
         return name
 
@@ -80,6 +81,10 @@ class RowEngine:
 
     def finish(self) -> None:
         self.bench.finish()
+
+    def request(self, name: str) -> Any:
+        """As vLLM has it, until it has ended."""
+        return next(each for each in self.scheduler.requests.values() if each.request_id.startswith(f"{name}-"))
 
     def answer(self, name: str) -> tuple[int, ...]:
         return self.bench.answers[name]

@@ -4,10 +4,14 @@ import inspect
 import random
 import sys
 from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
 
 from elastic.bench import Row, prompt
 from runtime.vllm_rows.engine import RowEngine, Step
 from vllm.v1.core.sched.interface import PauseState
+
+from rowen.runtime.vllm.rows import part
 
 ONLINE = [Row(prompt(number, 24 + 31 * number % 90), 12 + 5 * number % 20) for number in range(4)]
 ROWS = [Row(prompt(40 + number, 30 + 47 * number % 150), 10 + 7 * number % 30) for number in range(8)]
@@ -116,7 +120,7 @@ def rows_keep_blocks_that_would_not_be_enough(engine: RowEngine, expected: Answe
         return
     name = engine.submit(ROWS[2], riding=True)
     engine.turn(3)
-    row = next(each for each in engine.scheduler.requests.values() if each.request_id.startswith(name))
+    row = engine.request(name)
     online = [engine.submit(Row(prompt(110 + number, 400), 24)) for number in range(5)]
     engine.turn(16)
     assert {step.get(online[4], 0) for step in engine.steps} == {0}
@@ -124,6 +128,170 @@ def rows_keep_blocks_that_would_not_be_enough(engine: RowEngine, expected: Answe
     engine.finish()
     assert row.num_preemptions == 0
     assert engine.answer(name) == expected[ROWS[2]]
+
+
+def rows_keep_blocks_that_online_requests_have_too(engine: RowEngine, expected: Answers) -> None:
+    """A row that begins as an online request has 12 blocks with it, and at most 2 of its own.
+
+    Of 63 blocks four online requests have 13 each; a fifth one wants 13, too. Not on an arena.
+    """
+    if engine.arena is not None:
+        return
+    beginning = prompt(120, 400)
+    online = [engine.submit(Row(beginning, 60))]
+    engine.turn(5)
+    name = engine.submit(Row((*beginning[:384], *prompt(121, 20)), 70), riding=True)
+    engine.turn(2)
+    row = engine.request(name)
+    assert sum(step.get(name, 0) for step in engine.steps) < 32, "the beginning was read again"
+    online += [engine.submit(Row(prompt(122 + number, 400), 24)) for number in range(4)]
+    engine.turn(16)
+    assert engine.steps[-1].keys() == {name, *online[:4]}
+    engine.finish()
+    assert row.num_preemptions == 0
+
+
+def rows_keep_blocks_that_a_request_finds(engine: RowEngine, expected: Answers) -> None:
+    """A row has the 12 blocks of the beginning of an online request that wants 16, and one more.
+
+    Of 63 blocks three online requests have 16 each. Not on an arena.
+    """
+    if engine.arena is not None:
+        return
+    beginning = prompt(130, 384)
+    name = engine.submit(Row((*beginning, *prompt(131, 8)), 60), riding=True)
+    engine.turn(5)
+    row = engine.request(name)
+    for number in range(3):
+        engine.submit(Row(prompt(132 + number, 500), 12))
+    engine.turn(13)
+    pool = engine.scheduler.kv_cache_manager.block_pool
+    assert pool.get_num_free_blocks() < 4, pool.get_num_free_blocks()
+    late = engine.submit(Row((*beginning, *prompt(136, 110)), 2))
+    engine.turn(2)
+    assert not any(late in step for step in engine.steps)
+    engine.finish()
+    assert row.num_preemptions == 0
+
+
+def a_row_that_does_not_fit_lets_others_begin(engine: RowEngine, expected: Answers) -> None:
+    """Of 63 blocks four online requests have 13 each; with 8 that are left to them there are 3."""
+    online = [engine.submit(Row(prompt(140 + number, 400), 20)) for number in range(4)]
+    engine.turn(14)
+    big = [engine.submit(LONG, riding=True) for _ in range(2)]
+    small = [engine.submit(Row(prompt(145 + number, 20), 4), riding=True) for number in range(2)]
+    engine.turn(2)
+    assert {*online, small[0]} <= engine.steps[-1].keys()
+    assert not any(name in step for step in engine.steps for name in big)
+    engine.finish()
+    assert [engine.answer(name) for name in big] == [expected[LONG]] * 2
+
+
+def no_more_than_a_few_are_tried(engine: RowEngine, expected: Answers) -> None:
+    """Not on an arena, of which some is gone."""
+    if engine.arena is not None:
+        return
+    online = [engine.submit(Row(prompt(150 + number, 400), 20)) for number in range(4)]
+    engine.turn(14)
+    big = [engine.submit(LONG, riding=True) for _ in range(part.ASIDE_MOST)]
+    small = engine.submit(ROWS[0], riding=True)
+    engine.turn(2)
+    assert engine.steps[-1].keys() == {*online}, engine.steps[-3:]
+    engine.finish()
+    assert [engine.answer(name) for name in big] == [expected[LONG]] * part.ASIDE_MOST
+    assert engine.answer(small) == expected[ROWS[0]]
+
+
+def a_row_that_many_passed_has_the_next_blocks(engine: RowEngine, expected: Answers) -> None:
+    """Of 63 blocks online requests have 39 and three rows 18: beside two of them there are 12, and it wants 13."""
+    for number in range(3):
+        engine.submit(Row(prompt(160 + number, 388), 28))
+    engine.turn(10)
+    for number in range(3):
+        engine.submit(Row(prompt(165 + number, 170), 6), riding=True)
+    engine.turn(5)
+    big = engine.submit(LONG, riding=True)
+    small = [engine.submit(Row(prompt(170 + number, 170), 6), riding=True) for number in range(20)]
+    with patch.object(part, "PASSED_MOST", 3):
+        while not any(big in step for step in engine.steps):
+            engine.turn()
+    before = {name for step in engine.steps[:-1] for name in step} & {*small}
+    assert 3 <= len(before) <= 4, before
+    assert len(_online(engine.steps[-1])) == 3, "there was room again"
+    engine.finish()
+    assert engine.answer(big) == expected[LONG]
+    assert {*small} <= engine.bench.answers.keys()
+
+
+def a_row_that_cannot_have_enough_keeps_nobody_waiting(engine: RowEngine, expected: Answers) -> None:
+    """Of 63 blocks online requests have 52 and are left 8: none of the others is kept for one that wants 13."""
+    online = [engine.submit(Row(prompt(200 + number, 400), 20)) for number in range(4)]
+    engine.turn(14)
+    big = engine.submit(LONG, riding=True)
+    small = [engine.submit(Row(prompt(205 + number, 20), 2), riding=True) for number in range(12)]
+    with patch.object(part, "PASSED_MOST", 1):
+        while engine.steps[-1].keys() >= {*online}:
+            engine.turn()
+        assert len({name for step in engine.steps for name in step} & {*small}) > 3
+        engine.finish()
+    assert engine.answer(big) == expected[LONG]
+
+
+def vllm_sees_few_of_those_that_wait(engine: RowEngine, expected: Answers) -> None:
+    scheduler: Any = engine.scheduler
+    seen: list[int] = []
+    scheduled, online_part = scheduler._scheduled, scheduler._online_part
+
+    def noted(part: Any, *args: Any) -> Any:
+        seen.append(len(part.queue))
+        return scheduled(part, *args)
+
+    def looked(*args: Any) -> Any:
+        assert not any(name.startswith("rowen") for name in (each.request_id for each in scheduler.waiting))
+        return online_part(*args)
+
+    names = [engine.submit(Row(prompt(220 + number, 20), 5), riding=True) for number in range(60)]
+    with patch.multiple(scheduler, _scheduled=noted, _online_part=looked):
+        engine.turn(2)
+        # With asynchronous scheduling steps are made before those before them have ended.
+        assert scheduler.get_request_counts() == (6, 54)
+        assert len(scheduler.waiting) == 54
+        assert scheduler.get_num_unfinished_requests() == 60
+        engine.bench.engine.abort_request(names[20:40])
+        assert scheduler.get_request_counts() == (6, 34)
+        engine.finish()
+    assert {*names[:20], *names[40:]} <= engine.bench.answers.keys()
+    assert 12 <= max(seen) <= 2 * 6 + part.ASIDE_MOST
+
+
+def running_rows_wait_again_when_the_cache_is_reset(engine: RowEngine, expected: Answers) -> None:
+    names = [(engine.submit(row, riding=True), row) for row in ROWS]
+    online = engine.submit(ONLINE[0])
+    engine.turn(4)
+    if not engine.bench.core.batch_queue:
+        engine.scheduler.reset_prefix_cache(reset_running_requests=True)
+        assert engine.scheduler.get_request_counts() == (0, 1 + len(ROWS))
+        assert next(iter(engine.scheduler.waiting)).request_id.startswith(online)
+    engine.finish()
+    for name, row in [*names, (online, ONLINE[0])]:
+        assert engine.answer(name) == expected[row]
+
+
+def prompts_with_logits_are_read_in_small_pieces(engine: RowEngine, expected: Answers) -> None:
+    engine.pace.alone = 48
+    with patch.object(engine.scheduler, "_most_with_logits", 16):
+        row = engine.submit(LONG, riding=True, prompt_logprobs=1)
+        other = engine.submit(ROWS[7], riding=True)
+        engine.turn(3)
+        assert {step[row] for step in engine.steps if row in step} == {16}
+        assert any(step.get(other, 0) == 32 for step in engine.steps)
+        online = engine.submit(LONG, prompt_logprobs=1)
+        engine.turn()
+        assert engine.steps[-1][online] > 16
+        engine.finish()
+    assert sum(step.get(row, 0) > 1 for step in engine.steps) == 400 / 16
+    for name, wanted in [(row, LONG), (online, LONG), (other, ROWS[7])]:
+        assert engine.answer(name) == expected[wanted]
 
 
 def rows_give_way_to_as_many_as_there_are_seats(engine: RowEngine, expected: Answers) -> None:
@@ -150,7 +318,7 @@ def rows_that_are_aborted_leave_nothing(engine: RowEngine, expected: Answers) ->
     after = engine.submit(ONLINE[3])
     engine.finish()
     assert engine.answer(after) == expected[ONLINE[3]]
-    assert not engine.scheduler._row_ids
+    assert not engine.scheduler._rows
 
 
 def a_pace_that_fails_leaves_the_idle_engine(engine: RowEngine, expected: Answers) -> None:

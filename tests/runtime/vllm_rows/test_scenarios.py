@@ -14,7 +14,11 @@ SCENARIOS = [
     "rows_keep_blocks_that_would_not_be_enough", "rows_give_way_to_as_many_as_there_are_seats",
     "rows_that_are_aborted_leave_nothing", "a_pace_that_fails_leaves_the_idle_engine",
     "rows_that_begin_alike_are_read_once", "rows_stand_still_while_the_lease_has_run_out",
-    "memory_that_goes_changes_no_answer",
+    "memory_that_goes_changes_no_answer", "rows_keep_blocks_that_online_requests_have_too",
+    "rows_keep_blocks_that_a_request_finds", "a_row_that_does_not_fit_lets_others_begin",
+    "no_more_than_a_few_are_tried", "a_row_that_many_passed_has_the_next_blocks",
+    "a_row_that_cannot_have_enough_keeps_nobody_waiting", "vllm_sees_few_of_those_that_wait",
+    "running_rows_wait_again_when_the_cache_is_reset", "prompts_with_logits_are_read_in_small_pieces",
 ]  # fmt: skip
 """Written out: to import them is to import vLLM."""
 MODES = ["synchronous", "asynchronous", "elastic"]

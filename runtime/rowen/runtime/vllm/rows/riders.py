@@ -1,4 +1,4 @@
-"""The rows of an engine, while they are not among its scheduler's requests."""
+"""The rows of an engine that run, while they are not among its scheduler's requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,44 +6,45 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rowen.runtime.vllm.rows.order import together
-
 if TYPE_CHECKING:
     from vllm.v1.request import Request
+
+    from rowen.runtime.vllm.rows.order import Rows
 
 
 @dataclass
 class Riders:
-    """They are in the order in which they came."""
+    """They are in the order in which they began."""
 
     running: "list[Request]"
-    waiting: "list[Request]"
+    rows: "Rows"
     preempted: bool = False
     """Whether online requests needed blocks of theirs in this step."""
 
-    def wanted_tokens(self, most: int, with_waiting: bool) -> int:
-        """Tokens that they could have computed in a step, as far as `most`."""
+    def wanted_tokens(self, most: int, waiting: "Iterable[Request]") -> int:
+        """Tokens that they and these could have computed in a step, as far as `most`."""
         tokens = 0
-        for row in chain(self.running, self.waiting if with_waiting else ()):
+        for row in chain(self.running, waiting):
             tokens += max(0, row.num_tokens_with_spec + row.num_output_placeholders - row.num_computed_tokens)
             if tokens >= most:
                 return most
         return tokens
 
-    def in_order(self) -> "list[Request]":
-        """Those that wait, as they are taken."""
-        rows = sorted([*self.running, *self.waiting], key=lambda row: row.arrival_time)
-        # The hash of the first block is that of all tokens in it; a prompt that is shorter has none.
-        order = together([next(iter(row.block_hashes), None) for row in rows])
-        waiting = set(self.waiting)
-        return [rows[place] for place in order if rows[place] in waiting]
+    def scheduled(self, seated: "Sequence[Request]", running: "Sequence[Request]") -> int:
+        """Takes over what vLLM made of those that it saw: `seated` ran before, `running` do now.
 
-    def scheduled(self, seated: "Sequence[Request]", running: "list[Request]", waiting: "Iterable[Request]") -> None:
-        """Takes over what vLLM made of those that it saw: `seated` ran before, and none of the others did."""
-        now, before, waited = set(running), set(self.running), set(self.waiting)
+        Returns how many began.
+        """
+        now, before = set(running), set(self.running)
+        begun = [row for row in running if row not in before]
+        for row in begun:
+            self.rows.run(row)
+        for row in seated:
+            if row not in now:
+                self.rows.wait(row)
         stay = now | (before - set(seated))
-        self.running = [row for row in self.running if row in stay] + [row for row in running if row not in before]
-        self.waiting = [row for row in waiting if row not in waited] + [row for row in self.waiting if row not in now]
+        self.running = [row for row in self.running if row in stay] + begun
+        return len(begun)
 
 
 @contextmanager
