@@ -10,7 +10,8 @@ Arms take turns under the same requests, which come at random (Poisson):
     temporal_64        after each 64 steps of the server an iteration of fine-tuning; temporal_128; temporal_dynamic as
                        FlexLLM, Appendix A
     spatial_50         both at once, the job with half of the device at most
-    chunked            fine-tuning in chunks of 16 tokens, after as many steps as keep the bound of the time per token
+    chunked            fine-tuning in chunks of 16 tokens between steps, each only where every request in flight still
+                       keeps nine tenths of the bound of the time per token (`coserving/chunks.py`)
 
 A device is a core. A part of it is a quota of the kernel's over 8 ms, so a core that is slower. An iteration is one
 sequence of 256 tokens, forward and backward, and the optimizer's step. Where no request is in flight, all but
@@ -40,7 +41,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coserving.arms import Arm, arms_of, steps_between_chunks
+from coserving.arms import arms_of
 from coserving.load import WARM_UP, Size
 from coserving.measuring import SIZE, Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
@@ -84,7 +85,6 @@ class Measured:
     """All that a run has seen."""
 
     alone: Alone
-    chunk_every: int
     no_load_speed: float
     solo_speed: float
     """Of a job that has the device to itself; tokens a second."""
@@ -148,10 +148,8 @@ def measure_all(plan: Plan, seed: int) -> Measured:
     """Starts everything, and gives all arms their turns under each load."""
     order = random.Random(seed)
     with node_of(tuple(TUNERS)) as (node, speed):
-        chunk = iteration_seconds(node, "chunked", 5)
         solo = TUNERS["free"] / iteration_seconds(node, "free", 3)
-        chunk_every = steps_between_chunks(chunk, speed.tpot, speed.bounds.tpot)
-        arms = arms_of(chunk_every)
+        arms = arms_of(speed.bounds.tpot)
         # What rides learns how long the engine's steps take, so it is not measured cold.
         measure(node, "rowen", arms["rowen"], speed.traffic(1.0, plan.seconds, WARM_UP, seed))
         quiet = measure(node, "rowen", arms["rowen"], speed.traffic(0.0, plan.seconds, 0, seed))
@@ -161,7 +159,7 @@ def measure_all(plan: Plan, seed: int) -> Measured:
             for load in plan.loads
             for name in order.sample(list(arms), len(arms))
         ]
-    return Measured(speed, chunk_every, quiet.tokens / quiet.seconds, solo, peak_operations(), runs)
+    return Measured(speed, quiet.tokens / quiet.seconds, solo, peak_operations(), runs)
 
 
 def run(plan: Plan, seed: int) -> dict[str, Any]:
@@ -178,11 +176,10 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         **left_figures(found.runs, found.solo_speed),
         "ttft_bound": (bounds.ttft * 1000, "ms"),
         "tpot_bound": (bounds.tpot * 1000, "ms"),
-        "steps_between_chunks": (found.chunk_every, "steps"),
+        "load_average": (os.getloadavg()[0], "1"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
-    arms: dict[str, Arm] = arms_of(found.chunk_every)
-    others = {arm: arm_figures(table, arm) for arm in arms if arm != "rowen"}
+    others = {arm: arm_figures(table, arm) for arm in arms_of(bounds.tpot) if arm != "rowen"}
     obj = report("coserve", seed, figures, others, ("vllm", "torch", "transformers", "peft", "trl"), BARS)
     return obj | {"bounds": asdict(bounds), "repeats": [one.row(bounds) for one in found.runs]}
 

@@ -16,7 +16,7 @@ would be in flight on average were none to wait for another.
 
 `offline_vs_priority_at_slo` is the least over the loads of Rowen's tokens of rows a second over those of vLLM's
 priority scheduling, at the number of rows at which most get done while the bounds are kept (`row_riding/result.py`):
-who has to know it beforehand has it at most.
+who has to know it beforehand has it at most. A load at which either does not keep them gives no ratio.
 `ttft_p99_increase` and `tpot_p99_increase` are the greatest over the loads, against the plain server alone.
 
 `repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 33. `--picture` draws it.
@@ -122,6 +122,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         **main_figures(runs, bounds, riding.name),
         "ttft_bound": (bounds.ttft * 1000, "ms"),
         "tpot_bound": (bounds.tpot * 1000, "ms"),
+        "load_average": (os.getloadavg()[0], "1"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
     baselines = {arm.name: arm_figures(table, arm.name) for arm in arms if arm is not riding}

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from coserve import Plan, keep_off_the_device, node_of, restart_rowen, terms_of
-from coserving.arms import arms_of
+from coserving.arms import FIXED
 from coserving.load import WARM_UP, Size
 from coserving.measuring import Alone, measure
 from coserving.node import CoservingNode
@@ -45,7 +45,7 @@ def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
     """Each arm in an engine of its own, block by block, under the same requests."""
     order, runs = random.Random(seed), []
     with node_of(("rider",), size=SIZE) as (node, speed):
-        riding = arms_of(1)["rowen"]
+        riding = FIXED["rowen"]
         for block in range(plan.blocks):
             for name in order.sample(list(ARMS), len(ARMS)):
                 terms = terms_of(speed.bounds).model_copy(update={"defer_prefills": ARMS[name]})

@@ -31,7 +31,17 @@ from typing import Any
 
 from predicting.engine import engine
 from predicting.following import step_microseconds
-from predicting.judging import Errors, errors, frozen, harli, learned, noise, online, planner_microseconds
+from predicting.judging import (
+    Errors,
+    errors,
+    from_cold,
+    frozen,
+    harli,
+    learned,
+    noise,
+    online,
+    planner_microseconds,
+)
 from predicting.measured import Measured
 from predicting.picture import draw
 from reporting.bars import Bars
@@ -40,7 +50,6 @@ from reporting.report import Figures, Missing, report
 from rig.wide_model import widen
 
 from rowen.demo import samples
-from rowen.runtime.coserve.planning.predictor import Predictor
 
 BARS: Bars = {
     "solo_error_mean": (0.03, "at most"),
@@ -49,7 +58,6 @@ BARS: Bars = {
     "planner_cached_us": (1.0, "at most"),
 }
 RUNNING = (1, 16, 64)
-COLD = ((1, 8), (9, 32), (33, 128), (129, 512))
 SHAPE = samples.Shape(layers=8, hidden=512, intermediate=1024, heads=8, key_value_heads=2)
 
 
@@ -100,19 +108,6 @@ def by_kind(steps: Sequence[Measured], predicted: Sequence[float]) -> Figures:
     return found
 
 
-def from_cold(steps: Sequence[Measured]) -> Figures:
-    """Errors of the steps that an engine begins with: each is predicted before it is learned."""
-    predicted = online(Predictor(), steps[: COLD[-1][1]])
-    pairs = list(zip(predicted, (step.seconds for step in steps), strict=False))
-    return {
-        f"cold_{first}_{last}_error_mean": (
-            statistics.fmean(abs(guess / seconds - 1) for guess, seconds in pairs[first - 1 : last]),
-            "fraction",
-        )
-        for first, last in COLD
-    }
-
-
 def run(plan: Plan, seed: int) -> dict[str, Any]:
     """The whole benchmark."""
     first, rest = measured(plan, seed)
@@ -138,11 +133,12 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     }
     found = report("predictor", seed, figures, baselines, ("rowen", "torch", "vllm"), BARS)
     found["learned_steps"] = len(first)
-    found["steps"] = [_raw(step) for step in (*first, *rest)]
+    found["steps"] = [raw_of(step) for step in (*first, *rest)]
     return found
 
 
-def _raw(step: Measured) -> dict[str, float]:
+def raw_of(step: Measured) -> dict[str, float]:
+    """As it stands in the report."""
     load = {name: value for name, value in asdict(step.load).items() if value}
     return {**load, "seconds": step.seconds, "processor_seconds": step.processor_seconds}
 

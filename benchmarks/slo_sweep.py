@@ -6,36 +6,47 @@ learned while the service keeps both targets at the 95th percentile, and nothing
 
     rowen              the job rides in the server's engine, which is started anew for each target
     preempt            the job stands behind the gate
-    chunked            chunks of 16 tokens, after as many steps as keep the target of the time per token
+    chunked            chunks of 16 tokens, each only where every request in flight still keeps the time per token
     temporal           an iteration after each 64 or 128 steps, or dynamically: the best that keeps the target
     spatial            both at once, the job with 25, 50 or 75 % of the device at most: the best that keeps the target
 
+Beside them `alone`, the plain server without fine-tuning: its `attainment_` is the part of the requests within both
+targets. A block has its runs in an order that is drawn: rowen and chunked at each target, each setting of the others,
+which know no target, once. Requests of both blocks count together.
+
 `over_best_other_` is Rowen's figure over the best other arm's. `repeats` has the raw values. `--quick` takes some 9
-minutes, all of it some 33.
+minutes, all of it some 40.
 """
 
 import os
+import random
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from coserve import PERCENTILE, keep_off_the_device, node_of, restart_rowen, terms_of
-from coserving.arms import Arm, arms_of, steps_between_chunks
-from coserving.measuring import Alone, iteration_seconds, measure
+from coserving.arms import FIXED, Arm, chunked
+from coserving.load import WARM_UP, Traffic
+from coserving.measuring import Alone, measure
 from coserving.node import TUNERS, CoservingNode
 from coserving.result import Bounds, Run
-from coserving.sweep import Target, over_best, sweep_figures
+from coserving.sweep import Target, attainments, over_best, sweep_figures
 from coserving.sweep_picture import draw
 from reporting.command import run_command
 from reporting.report import report
 
+ARMS = FIXED | {f"spatial_{part}": Arm("free", tuner_part=part / 100) for part in (25, 50, 75)}
 SETTINGS = {
+    "alone": ("alone",),
     "preempt": ("preempt",),
     "temporal": ("temporal_64", "temporal_128", "temporal_dynamic"),
     "spatial": ("spatial_25", "spatial_50", "spatial_75"),
 }
-"""Arm → what of `arms_of` it can be set to; these know no targets, and run once."""
+"""Arm → what of `ARMS` it can be set to; these know no target."""
+AIMING = ("chunked", "rowen")
+"""Arms that are run at each target."""
 WIDE = {"ttft": 20.0, "tpot": 6.0}
 """Factor of the target that is not varied."""
 
@@ -47,11 +58,13 @@ class Plan:
     factors: Mapping[str, Sequence[float]]
     """Metric → its targets over what the server takes alone."""
     load: float
+    blocks: int
     seconds: float
+    """Of each run."""
 
 
-QUICK = Plan({"tpot": (2.0, 5.0), "ttft": (5.0,)}, load=1.0, seconds=10.0)
-FULL = Plan({"tpot": (1.5, 2.0, 3.0, 4.5, 6.0), "ttft": (2.0, 4.0, 8.0, 20.0)}, load=1.0, seconds=30.0)
+QUICK = Plan({"tpot": (2.0, 5.0), "ttft": (5.0,)}, load=1.0, blocks=1, seconds=10.0)
+FULL = Plan({"tpot": (1.5, 2.0, 3.0, 4.5, 6.0), "ttft": (2.0, 4.0, 8.0, 20.0)}, load=1.0, blocks=2, seconds=15.0)
 
 
 def targets_of(plan: Plan, speed: Alone) -> list[Target]:
@@ -65,34 +78,39 @@ def targets_of(plan: Plan, speed: Alone) -> list[Target]:
     return found
 
 
+def turns_of(targets: Sequence[Target], source: random.Random) -> list[tuple[str, Target | None]]:
+    """The runs of a block in an order that is drawn: what knows no target once, the others at each."""
+    every: list[tuple[str, Target | None]] = [(name, None) for names in SETTINGS.values() for name in names]
+    every += [(name, target) for target in targets for name in AIMING]
+    return source.sample(every, len(every))
+
+
 def measure_all(plan: Plan, seed: int) -> tuple[Alone, dict[str, dict[Target, list[Run]]]]:
-    """All arms at all targets."""
+    """All arms at all targets, block by block."""
+    source = random.Random(seed)
+    found: defaultdict[tuple[str, Target | None], list[Run]] = defaultdict(list)
     with node_of(tuple(TUNERS)) as (node, speed):
         targets = targets_of(plan, speed)
-        traffic = speed.traffic(plan.load, plan.seconds, 0, seed)
-        chunk = iteration_seconds(node, "chunked", 5)
-        arms = arms_of(1) | {f"spatial_{part}": Arm("free", tuner_part=part / 100) for part in (25, 50, 75)}
-
-        def once(name: str, arm: Arm) -> Run:
-            return measure(node, name, arm, traffic)
-
-        settings = {arm: [once(name, arms[name]) for name in names] for arm, names in SETTINGS.items()}
-        runs = {arm: dict.fromkeys(targets, own) for arm, own in settings.items()}
-        runs["chunked"] = {target: [once("chunked", _chunked(chunk, speed, target))] for target in targets}
-        runs["rowen"] = {target: [_rowen(node, target, once, arms["rowen"])] for target in targets}
-    return speed, runs
+        for block in range(plan.blocks):
+            traffic = speed.traffic(plan.load, plan.seconds, block, seed)
+            for name, target in turns_of(targets, source):
+                found[name, target].append(_once(node, name, target, traffic))
+    runs = {
+        arm: {target: [run for name in names for run in found[name, None]] for target in targets}
+        for arm, names in SETTINGS.items()
+    }
+    return speed, runs | {arm: {target: found[arm, target] for target in targets} for arm in AIMING}
 
 
-def _chunked(chunk_seconds: float, speed: Alone, target: Target) -> Arm:
-    return arms_of(steps_between_chunks(chunk_seconds, speed.tpot, target.bounds.tpot))["chunked"]
-
-
-def _rowen(node: CoservingNode, target: Target, once: Any, arm: Arm) -> Run:
+def _once(node: CoservingNode, name: str, target: Target | None, traffic: Traffic) -> Run:
+    if target is None:
+        return measure(node, name, ARMS[name], traffic)
+    if name == "chunked":
+        return measure(node, name, chunked(target.bounds.tpot), traffic)
     restart_rowen(node, terms_of(target.bounds))
     # What rides learns how long the engine's steps take, so it is not measured cold.
-    once("rowen", arm)
-    run: Run = once("rowen", arm)
-    return run
+    measure(node, name, ARMS[name], replace(traffic, block=WARM_UP))
+    return measure(node, name, ARMS[name], traffic)
 
 
 def run(plan: Plan, seed: int) -> dict[str, Any]:
@@ -108,7 +126,10 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "load_average": (os.getloadavg()[0], "1"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
-    others = {arm: sweep_figures(runs, arm, PERCENTILE) for arm in runs if arm != "rowen"}
+    others = {
+        "alone": attainments(runs["alone"]),
+        **{arm: sweep_figures(runs, arm, PERCENTILE) for arm in runs if arm not in ("alone", "rowen")},
+    }
     obj = report("slo_sweep", seed, figures, others, ("vllm", "torch", "transformers", "peft", "trl"))
     rows = [
         {"target": target.name, **asdict(target.bounds), "run": each.row(target.bounds)}

@@ -16,8 +16,11 @@ requests would be in flight on average were none to wait for another.
 `vs_separate` and `vs_static` are means over the loads of Rowen's fine-tuning over that of the best division, and the
 best static share, at equal attainment (`coserving/result.py`). `slo_attainment` is the least over the loads.
 
-`repeats` has the raw values, `shares` what the gate was open for over time. `--quick` takes some 6 minutes, all of it
-some 33. `--picture` draws it.
+`slowdown_error_mean` says how far off the time of a step beside offline work is predicted, before it is learned
+(`coserving/slowdowns.py`), `slowdown_N_tenths_error_mean` the same by share.
+
+`repeats` has the raw values, `slowdowns` each such step, `shares` what the gate was open for over time. `--quick` takes
+some 6 minutes, all of it some 33. `--picture` draws it.
 """
 
 import contextlib
@@ -36,6 +39,7 @@ from coserving.measuring import Alone, measure
 from coserving.result import Point, Run, arm_figures, points, versus
 from coserving.share_picture import draw
 from coserving.shares import Sample, sampled, shared_fraction
+from coserving.slowdowns import Beside, slowdown_figures
 from reporting.bars import Bars
 from reporting.command import run_command
 from reporting.report import Figures, Missing, report
@@ -69,6 +73,7 @@ class Measured:
     runs: Sequence[Run]
     shares: Mapping[float, Sequence[Sample]]
     """Of Rowen's arm, by load."""
+    slowdowns: Sequence[Beside]
 
 
 def measure_all(plan: Plan, seed: int) -> Measured:
@@ -84,13 +89,15 @@ def measure_all(plan: Plan, seed: int) -> Measured:
         # How large a share may be is learned, so it is not measured cold.
         for load in (plan.loads[-1], plan.loads[0]):
             once("rowen", load, WARM_UP)
+        warm = time.monotonic()
         for block in range(plan.blocks):
             for load in plan.loads:
                 for name in order.sample(list(ARMS), len(ARMS)):
                     with sampled(node.device) if name == "rowen" else contextlib.nullcontext([]) as samples:
                         runs.append(once(name, load, block))
                     shares[load] += samples
-    return Measured(speed, runs, shares)
+        slowdowns = node.slowdowns(warm)
+    return Measured(speed, runs, shares, slowdowns)
 
 
 def mean_ratio(table: Mapping[tuple[str, float], Point], prefix: str) -> float | Missing:
@@ -116,6 +123,7 @@ def figures_of(found: Measured) -> Figures:
         "slo_attainment_alone": (min(table["alone", load].attainment for load in loads), "fraction"),
         **ratios,
         **{f"shared_part_load_{load:g}": (shared_fraction(found.shares[load]), "fraction") for load in loads},
+        **slowdown_figures(found.slowdowns),
         **arm_figures(table, "rowen"),
     }
 
@@ -137,7 +145,8 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     others = {arm: arm_figures(table, arm) for arm in ARMS if arm != "rowen"}
     obj = report("spatial", seed, figures, others, ("vllm", "torch", "transformers", "peft", "trl"), BARS)
     shares = {f"{load:g}": [asdict(sample) for sample in samples] for load, samples in found.shares.items()}
-    return obj | {"bounds": asdict(bounds), "repeats": [one.row(bounds) for one in found.runs], "shares": shares}
+    raw = {"repeats": [one.row(bounds) for one in found.runs], "shares": shares}
+    return obj | {"bounds": asdict(bounds), "slowdowns": [asdict(step) for step in found.slowdowns]} | raw
 
 
 def main() -> None:

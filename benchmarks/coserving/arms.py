@@ -1,7 +1,6 @@
 """Ways to share a device between a server and a fine-tuning job, and how each is set up."""
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ from coserving.slices import sliced
 from coserving.turns import Mode
 
 DYNAMIC = 0
-CHUNKED = "chunked"
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,8 @@ class Arm:
     """How the tuner shares."""
     every: int = DYNAMIC
     """Steps of the server between two iterations, in `Mode.TURNS`."""
+    bound: float | None = None
+    """Of the time per token, in seconds, that iterations keep, in `Mode.TURNS` in place of `every`."""
     server_part: float | None = None
     """Of the core, as the most that the server has; None: all that it gets."""
     tuner_part: float | None = None
@@ -47,6 +47,7 @@ class Arm:
             if self.tuner is not None:
                 turns = node.turns(self.tuner)
                 turns.every = self.every
+                turns.bound = self.bound
                 turns.mode = self.mode
                 stack.callback(node.hold, self.tuner)
             yield
@@ -57,24 +58,26 @@ class Arm:
         return "rowen" if self.riding else "plain"
 
 
-def arms_of(chunk_every: int) -> dict[str, Arm]:
-    """All of them. `chunk_every`: steps between two chunks that keep the bound."""
-    return {
-        "alone": Arm(),
-        "rowen": Arm("rider", riding=True),
-        "preempt": Arm("gated", riding=True),
-        **{
-            f"separate_{percent}": Arm("free", server_part=percent / 100, tuner_part=1 - percent / 100)
-            for percent in (25, 50, 75)
-        },
-        **{f"temporal_{steps}": Arm("free", mode=Mode.TURNS, every=steps) for steps in (64, 128)},
-        "temporal_dynamic": Arm("free", mode=Mode.TURNS, every=DYNAMIC),
-        "spatial_50": Arm("free", tuner_part=0.5),
-        CHUNKED: Arm("chunked", mode=Mode.TURNS, every=chunk_every),
-    }
+FIXED = {
+    "alone": Arm(),
+    "rowen": Arm("rider", riding=True),
+    "preempt": Arm("gated", riding=True),
+    **{
+        f"separate_{percent}": Arm("free", server_part=percent / 100, tuner_part=1 - percent / 100)
+        for percent in (25, 50, 75)
+    },
+    **{f"temporal_{steps}": Arm("free", mode=Mode.TURNS, every=steps) for steps in (64, 128)},
+    "temporal_dynamic": Arm("free", mode=Mode.TURNS, every=DYNAMIC),
+    "spatial_50": Arm("free", tuner_part=0.5),
+}
+"""Those that are given no bound here: the server with Rowen's plugin has its own."""
 
 
-def steps_between_chunks(chunk_seconds: float, step_seconds: float, bound_seconds: float) -> int:
-    """So many that n steps and a chunk take n bounds at most; a large number where steps alone take the bound."""
-    room = bound_seconds - step_seconds
-    return max(1, math.ceil(chunk_seconds / room)) if room > 0 else 1_000_000
+def chunked(bound: float) -> Arm:
+    """Chunks that keep that time per token, in seconds."""
+    return Arm("chunked", mode=Mode.TURNS, bound=bound)
+
+
+def arms_of(bound: float) -> dict[str, Arm]:
+    """All of them; `bound`: of the time per token, in seconds."""
+    return FIXED | {"chunked": chunked(bound)}

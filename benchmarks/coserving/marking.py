@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coserving.marks import MARKS_ENV, MarkWriter
+from coserving.slowdowns import log_slowdowns
 
 from rowen.crds.names import PYTHON_PATH_ENV
 from rowen.demo.samples import SHAPE
@@ -28,7 +29,8 @@ def marking(folder: Path, marks: Path, environment: dict[str, str]) -> dict[str,
 
 @cache
 def register() -> None:
-    """A unit of the work is a token in a layer, on the way forward or back."""
+    """A unit of the work is a token in a layer, on the way forward or back; steps beside offline work are logged."""
+    log_slowdowns()
     if MARKS_ENV not in os.environ:
         return
     from rowen.runtime.vllm.riding.tally import Tally

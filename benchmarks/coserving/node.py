@@ -19,6 +19,7 @@ from coserving.device import RidingDevice
 from coserving.marking import marking
 from coserving.marks import MARKS_ENV, Marks, tokens_between
 from coserving.reports import Report, read_reports
+from coserving.slowdowns import SLOWDOWNS_ENV, Beside, read_slowdowns
 from coserving.turns import TURNS_ENV, Mode, Turns
 from rig.tuning_job import tuning_spec
 from rig.two_servers import CORE, MODEL, SERVERS, TwoServers
@@ -80,6 +81,7 @@ class CoservingNode:
             return
         name = SPATIAL_TERMS_ENV if isinstance(terms, SpatialTerms) else RIDE_TERMS_ENV
         own = {name: terms.model_dump_json()} if terms is not None else {}
+        own[SLOWDOWNS_ENV] = str(self._slowdowns)
         environment = marking(self._folder, self._marks(RIDER), self.device.engine_environment() | own)
         self.processes.serve(server, [], environment)
 
@@ -146,6 +148,14 @@ class CoservingNode:
     def online_seconds(self, start: float, end: float) -> float:
         """That Rowen's server worked for requests between two moments, less what riders added to its steps."""
         return Marks.read(self._marks(RIDER)).online_between(start, end)
+
+    def slowdowns(self, since: float) -> list[Beside]:
+        """Steps of Rowen's server beside offline work that ended after that moment."""
+        return read_slowdowns(self._slowdowns, since)
+
+    @property
+    def _slowdowns(self) -> Path:
+        return self._folder / "slowdowns"
 
     def _page(self, tuner: str) -> Path:
         return self._folder / f"{tuner}.turns"

@@ -1,9 +1,9 @@
-"""What is learned at each target of a service's latencies, by arms that were run once or anew for each target."""
+"""What is learned at each target of a service's latencies, by arms that know no target or are run for each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coserving.result import Bounds, Run
+from coserving.result import Bounds, Run, kept
 from reporting.repeat import values_of
 from reporting.report import Figures, Missing
 
@@ -27,18 +27,36 @@ class Target:
 
 
 def speed_at(runs: Sequence[Run], bounds: Bounds, percent: float) -> float:
-    """The most tokens a second of the runs that keep both bounds at the percentile; 0 where none does.
+    """The most tokens a second of an arm's settings that keep both bounds at the percentile; 0 where none does.
 
-    Several runs are an arm's settings, which its user would have tuned for the target.
+    The arm's user would have tuned it for the target. Runs of one name are repeats of one setting, and count together.
     """
-    return max((run.tokens / run.seconds for run in runs if _keeps(run, bounds, percent)), default=0.0)
+    settings = [[run for run in runs if run.arm == name] for name in dict.fromkeys(run.arm for run in runs)]
+    speeds = [
+        sum(run.tokens for run in own) / sum(run.seconds for run in own)
+        for own in settings
+        if _keep(own, bounds, percent)
+    ]
+    return max(speeds, default=0.0)
 
 
-def _keeps(run: Run, bounds: Bounds, percent: float) -> bool:
+def _keep(runs: Sequence[Run], bounds: Bounds, percent: float) -> bool:
+    outcomes = [outcome for run in runs for outcome in run.outcomes]
     return all(
-        not percentile(values_of(run.outcomes, metric), percent) > bound
+        not percentile(values_of(outcomes, metric), percent) > bound
         for metric, bound in (("ttft", bounds.ttft), ("tpot", bounds.tpot))
     )
+
+
+def attainments(runs: Mapping[Target, Sequence[Run]]) -> Figures:
+    """Part of the requests within both bounds, at each target."""
+    return {
+        f"attainment_{target.name}": (
+            kept([outcome for run in own for outcome in run.outcomes], target.bounds),
+            "fraction",
+        )
+        for target, own in runs.items()
+    }
 
 
 def sweep_figures(runs: Mapping[str, Mapping[Target, Sequence[Run]]], arm: str, percent: float) -> Figures:

@@ -11,7 +11,7 @@ TURNS_ENV = "ROWEN_BENCHMARK_TURNS"
 """Path of the page, for engine and tuner."""
 
 _MODE, _BUSY, _PARKED = 0, 64, 128
-_GRANTED, _DONE, _EVERY = 192, 256, 320
+_GRANTED, _DONE, _EVERY, _BOUND = 192, 256, 320, 384
 _LOOK_SECONDS, _HELD_LOOK_SECONDS = 0.0005, 0.02
 
 
@@ -27,7 +27,7 @@ class Mode(IntEnum):
 
 
 class Turns:
-    """The page, for all sides. The benchmark writes mode and `every`, the engine `busy` and `granted`."""
+    """The page, for all sides. The benchmark writes mode, `every` and `bound`, the engine `busy` and `granted`."""
 
     def __init__(self, path: Path) -> None:
         """Makes it where there is none: held."""
@@ -57,6 +57,15 @@ class Turns:
     @every.setter
     def every(self, steps: int) -> None:
         self._set(_EVERY, steps)
+
+    @property
+    def bound(self) -> float | None:
+        """Of the time per token, in seconds, that iterations keep, in place of `every`; None: that counts."""
+        return struct.unpack_from("<d", self._page, _BOUND)[0] or None
+
+    @bound.setter
+    def bound(self, seconds: float | None) -> None:
+        struct.pack_into("<d", self._page, _BOUND, seconds or 0.0)
 
     @property
     def busy(self) -> bool:

@@ -15,6 +15,8 @@ from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.planner import Planner
 from rowen.runtime.coserve.planning.predictor import Predictor
 
+COLD = ((1, 8), (9, 32), (33, 128), (129, 512))
+"""First and last of the steps of a predictor that has just begun."""
 _ROUNDS = 20_000
 _NEAR = 32
 """Steps within which the machine counts as the same."""
@@ -71,6 +73,19 @@ def online(predictor: Predictor, steps: Sequence[Measured]) -> list[float]:
         found.append(predictor.seconds(step.load))
         predictor.observe(step.load, step.seconds)
     return found
+
+
+def from_cold(steps: Sequence[Measured]) -> dict[str, tuple[float, str]]:
+    """Errors of the steps that an engine begins with: each is predicted before it is learned."""
+    predicted = online(Predictor(), steps[: COLD[-1][1]])
+    pairs = list(zip(predicted, (step.seconds for step in steps), strict=False))
+    return {
+        f"cold_{first}_{last}_error_mean": (
+            statistics.fmean(abs(guess / seconds - 1) for guess, seconds in pairs[first - 1 : last]),
+            "fraction",
+        )
+        for first, last in COLD
+    }
 
 
 def harli(steps: Sequence[Measured], held_out: Sequence[Measured]) -> list[float]:

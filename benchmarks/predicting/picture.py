@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from predicting.judging import frozen, learned
+from predicting.judging import from_cold, frozen, learned
 from predicting.measured import Measured
 
 from rowen.runtime.coserve.load import Load
@@ -33,7 +33,7 @@ def draw(obj: Mapping[str, Any], path: Path) -> None:
     scatter.set_xlabel("measured, ms")
     scatter.set_ylabel("predicted, ms")
     scatter.legend()
-    names, errors = zip(*_cold(obj["figures"]), strict=True)
+    names, errors = zip(*_cold(first), strict=True)
     cold.bar(names, errors)
     cold.set_xlabel("steps of a predictor that has just begun")
     cold.set_ylabel("mean error of the prediction, %")
@@ -48,6 +48,6 @@ def _step(raw: Mapping[str, float]) -> Measured:
     return Measured(Load(**load), raw["seconds"], raw["processor_seconds"])
 
 
-def _cold(figures: Mapping[str, Mapping[str, Any]]) -> Sequence[tuple[str, float]]:
-    names = [name for name in figures if name.startswith("cold_")]
-    return [(" to ".join(name.split("_")[1:3]), figures[name]["value"] * 100) for name in names]
+def _cold(steps: Sequence[Measured]) -> Sequence[tuple[str, float]]:
+    figures = from_cold(steps)
+    return [(" to ".join(name.split("_")[1:3]), value * 100) for name, (value, _) in figures.items()]

@@ -81,14 +81,15 @@ def points(runs: Sequence[Run], bounds: Bounds) -> dict[tuple[str, float], Point
 def versus(table: Mapping[tuple[str, float], Point], kind: str, load: float) -> float | Missing:
     """Rowen's rows a second over those of another kind, at the number of its rows at which it has most done.
 
-    What counts is where the bounds are kept as often as wanted, or as often as Rowen keeps them.
+    Missing where either does not keep the bounds as often as is wanted: Rowen's speed is no merit then.
     """
     own = next(point for (_, at), point in table.items() if at == load and point.kind == "rowen")
-    least = min(ATTAINMENT, own.attainment)
+    if own.attainment < ATTAINMENT:
+        return Missing(f"Rowen keeps the bounds for {own.attainment:.1%} of the requests only")
     others = [point for (_, at), point in table.items() if at == load and point.kind == kind]
-    equal = [point.speed for point in others if point.attainment >= least]
+    equal = [point.speed for point in others if point.attainment >= ATTAINMENT]
     if not equal:
-        return Missing(f"with none of its numbers of rows are the bounds kept for {least:.0%} of the requests")
+        return Missing(f"with none of its numbers of rows are the bounds kept for {ATTAINMENT:.0%} of the requests")
     return own.speed / max(equal) if max(equal) else Missing("no row was worked on")
 
 
@@ -116,10 +117,17 @@ def main_figures(runs: Sequence[Run], bounds: Bounds, riding: str) -> Figures:
 
 
 def _least(table: Mapping[tuple[str, float], Point], kind: str, loads: Sequence[float]) -> float | Missing:
-    """Over the loads at which the kind keeps the bounds at all."""
+    """Over the loads at which both keep the bounds as often as is wanted."""
     ratios = [versus(table, kind, load) for load in loads]
     known = [ratio for ratio in ratios if not isinstance(ratio, Missing)]
-    return min(known) if known else ratios[0]
+    if known:
+        return min(known)
+    reasons = [
+        f"load {load:g}: {ratio.reason}"
+        for load, ratio in zip(loads, ratios, strict=True)
+        if isinstance(ratio, Missing)
+    ]
+    return Missing(f"there is no load at which both can be compared ({'; '.join(reasons)})")
 
 
 def arm_figures(table: Mapping[tuple[str, float], Point], arm: str) -> Figures:

@@ -1,7 +1,8 @@
 """The comparison of activations, on a model of a few numbers."""
 
 import pytest
-from activation_memory import ADAPTERS, measured
+from activation_memory import ADAPTERS, ARMS, draw, measured
+from reporting.report import report
 
 SIZES = {
     "hidden_size": 64,
@@ -29,3 +30,10 @@ def test_fewer_adapters_need_fewer_activations(arms):
     assert few["autograd"] < arms["autograd"]
     assert few["pruned"] < arms["pruned"]
     assert few["windows"] == arms["windows"]
+
+
+def test_every_way_of_keeping_activations_is_drawn(arms, tmp_path):
+    figures = {arm: {"small_all_mib": (arms[arm] / 2**20, "MiB")} for arm in ARMS}
+    obj = report("activation_memory", 0, figures.pop("windows"), figures) | {"tokens": 64}
+    draw(obj, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 0

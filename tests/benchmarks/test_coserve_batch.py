@@ -45,9 +45,12 @@ def test_a_baseline_counts_with_the_rows_with_which_the_bounds_are_kept() -> Non
     assert isinstance(versus(table, "gateway", 1), Missing)
 
 
-def test_where_rowen_keeps_them_less_often_others_may_too() -> None:
-    worse = [*RUNS[:-1], run("rowen_24", 1, 450, True, False)]
-    assert versus(points(worse, BOUNDS), "priority", 1) == 0.5
+def test_where_rowen_does_not_keep_them_its_speed_is_no_merit() -> None:
+    worse = [*RUNS[:-1], run("rowen_24", 1, 4500, True, False)]
+    found = versus(points(worse, BOUNDS), "priority", 1)
+    assert isinstance(found, Missing)
+    assert "50.0%" in found.reason
+    assert isinstance(main_figures(worse, BOUNDS, "rowen_24")["offline_vs_priority_at_slo"][0], Missing)
 
 
 def test_figures_are_the_worst_over_the_loads() -> None:

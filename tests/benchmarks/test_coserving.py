@@ -1,5 +1,6 @@
 import itertools
 import json
+import random
 import threading
 import time
 from dataclasses import replace
@@ -9,7 +10,8 @@ import deferral
 import pytest
 import slo_sweep
 from coserving import measuring, sweep_picture
-from coserving.arms import DYNAMIC, arms_of, steps_between_chunks
+from coserving.arms import DYNAMIC, arms_of
+from coserving.chunks import PART, Answering, Chunks, affordable
 from coserving.interval import LEAST, MOST, DynamicInterval
 from coserving.load import Size, Traffic, poisson
 from coserving.measuring import Alone
@@ -17,7 +19,7 @@ from coserving.picture import PANELS, draw, lines
 from coserving.reports import Report, read_reports
 from coserving.result import Bounds, Run, arm_figures, main_figures, points, versus
 from coserving.roofline import left_figures, linear_weights, most_tokens, roofline_figures
-from coserving.sweep import Target, over_best, speed_at, sweep_figures
+from coserving.sweep import Target, attainments, over_best, speed_at, sweep_figures
 from coserving.turns import Mode, Turns
 from reporting.report import Missing, report
 
@@ -165,17 +167,52 @@ def test_a_report_that_is_being_written_is_left_out(tmp_path):
     assert read_reports(path) == [Report(1.5, 10)]
 
 
-def test_chunks_keep_the_bound_on_average():
-    steps = steps_between_chunks(chunk_seconds=0.1, step_seconds=0.02, bound_seconds=0.05)
-    assert steps == 4
-    assert steps * 0.02 + 0.1 <= steps * 0.05
-    assert steps_between_chunks(0.001, 0.02, 0.05) == 1
-    assert steps_between_chunks(0.1, 0.06, 0.05) > 1000
+def seconds_per_token(chunk, step, bound, tokens=32):
+    """Of a request whose engine grants what it can afford, and the chunks that came meanwhile."""
+    now, chunks = 0.0, 0
+    for number in range(1, tokens):
+        while affordable([Answering(now, number)], chunk, step, bound):
+            now, chunks = now + chunk, chunks + 1
+        now += step
+    return now / (tokens - 1), chunks
+
+
+@pytest.mark.parametrize("chunk", [0.01, 0.1, 0.5])
+def test_chunks_use_their_part_of_the_bound_up_and_no_more(chunk):
+    each, chunks = seconds_per_token(chunk, step=0.03, bound=0.1)
+    assert each <= PART * 0.1
+    # Another one would have been too many.
+    assert each + chunk / 31 > PART * 0.1
+    assert chunks
+
+
+def test_chunks_that_steps_leave_no_room_for_are_not_granted():
+    assert seconds_per_token(0.05, step=0.1, bound=0.1) == (pytest.approx(0.1), 0)
+
+
+def test_a_chunk_waits_for_first_tokens_and_for_whoever_cannot_afford_it():
+    rich, poor, new = Answering(0.3, 10), Answering(0.85, 10), Answering(0.0, 0)
+    assert affordable([rich], 0.1, 0.05, 0.1)
+    assert not affordable([rich, poor], 0.1, 0.05, 0.1)
+    assert not affordable([rich, new], 0.1, 0.05, 0.1)
+
+
+def test_the_longest_chunk_counts_until_it_is_long_ago():
+    chunks = Chunks()
+    assert chunks.longest(0.0) == 0.0
+    for ended, seconds in ((1.0, 0.1), (2.0, 5.0), (3.0, 0.2)):
+        chunks.observe(ended - seconds, ended)
+    assert chunks.longest(4.0) == 5.0
+    # Else nobody could afford one ever after.
+    assert chunks.longest(12.5) == pytest.approx(0.2)
+    assert chunks.longest(99.0) == pytest.approx(0.1)
 
 
 def test_every_way_of_sharing_has_an_arm():
-    arms = arms_of(7)
-    assert {arm.every for arm in arms.values() if arm.mode is Mode.TURNS} == {64, 128, DYNAMIC, 7}
+    arms = arms_of(0.07)
+    assert {(arm.every, arm.bound) for arm in arms.values() if arm.mode is Mode.TURNS} == {
+        (64, None), (128, None), (DYNAMIC, None), (DYNAMIC, 0.07)
+    }  # fmt: skip
     for part in (25, 50, 75):
         arm = arms[f"separate_{part}"]
         assert arm.server_part + arm.tuner_part == 1.0
@@ -262,6 +299,14 @@ def test_between_an_engines_steps_a_tuner_has_the_iterations_that_it_was_granted
     wait(lambda: tuner.iterations > before + 4)
 
 
+def test_the_page_says_by_what_iterations_come(turns):
+    assert (turns.every, turns.bound) == (DYNAMIC, None)
+    turns.every, turns.bound = 64, 0.125
+    assert (turns.every, turns.bound) == (64, 0.125)
+    turns.bound = None
+    assert (turns.every, turns.bound) == (64, None)
+
+
 def test_an_engine_waits_for_nobody_when_turns_are_off(turns):
     turns.mode = Mode.FREE
     turns.take()
@@ -277,6 +322,22 @@ def test_at_a_target_the_fastest_setting_that_keeps_it_counts():
     assert speed_at([fast, slow], BOUNDS, 95.0) == 10.0
     assert speed_at([fast, slow], Bounds(ttft=1.0, tpot=0.3), 95.0) == 30.0
     assert speed_at([fast, slow], Bounds(ttft=0.1, tpot=0.3), 95.0) == 0.0
+
+
+def test_repeats_of_a_setting_count_together():
+    # Of 40 requests 2 are late: as many as the percentile allows, though all are in one block.
+    runs = [run("spatial_25", tokens=100, of=20, kept=18), run("spatial_25", tokens=300, of=20, kept=20, block=1)]
+    assert speed_at(runs, BOUNDS, 95.0) == 20.0
+    assert speed_at(runs[:1], BOUNDS, 95.0) == 0.0
+    late = [*runs, run("spatial_25", tokens=300, of=20, kept=0, block=2)]
+    assert speed_at([*late, run("spatial_50", tokens=10)], BOUNDS, 95.0) == 1.0
+
+
+def test_what_the_server_alone_misses_is_told():
+    tight, wide = target("tpot", 2.0), target("tpot", 4.0, tpot=0.3)
+    runs = [run("alone", kept=8), run("alone", kept=10, block=1)]
+    found = attainments({tight: runs, wide: runs})
+    assert found == {"attainment_tpot_2": (0.9, "fraction"), "attainment_tpot_4": (1.0, "fraction")}
 
 
 def test_a_failed_request_keeps_no_target():
@@ -305,6 +366,20 @@ def test_one_target_is_varied_at_a_time():
     assert [one.name for one in targets] == ["tpot_2", "tpot_5", "ttft_5"]
     assert targets[0].bounds == Bounds(ttft=0.02 * slo_sweep.WIDE["ttft"], tpot=0.02)
     assert targets[2].bounds == Bounds(ttft=0.1, tpot=0.01 * slo_sweep.WIDE["tpot"])
+
+
+def test_a_block_has_all_runs_in_an_order_that_is_drawn():
+    targets = slo_sweep.targets_of(slo_sweep.FULL, Alone(ttft=0.02, tpot=0.01))
+    source = random.Random(0)
+    first, second = (slo_sweep.turns_of(targets, source) for _ in range(2))
+    assert first != second
+    assert slo_sweep.turns_of(targets, random.Random(0)) == first
+    settings = [name for names in slo_sweep.SETTINGS.values() for name in names]
+    assert sorted(name for name, target in first if target is None) == sorted(settings)
+    assert set(settings) <= set(slo_sweep.ARMS)
+    for name in slo_sweep.AIMING:
+        assert {target for each, target in first if each == name} == set(targets)
+    assert len(first) == len(settings) + 2 * len(targets)
 
 
 def test_what_deferral_gains_is_told_block_by_block():

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from predicting import following
 from predicting.following import step_microseconds
+from predicting.judging import COLD, from_cold
 from predicting.measured import Measured
-from predictor import COLD, from_cold
 
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.predictor import Predictor

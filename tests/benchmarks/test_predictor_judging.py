@@ -1,9 +1,13 @@
 """How predictions are judged."""
 
+from pathlib import Path
+
 import pytest
 from predicting import judging
 from predicting.judging import errors, frozen, harli, learned, noise, online, planner_microseconds
 from predicting.measured import Measured
+from predicting.picture import draw
+from predictor import raw_of
 from reporting.report import Missing
 
 from rowen.runtime.coserve.load import Load
@@ -72,3 +76,10 @@ def test_each_decision_that_is_timed_finds_room_for_a_window(monkeypatch: pytest
 
 def test_processor_time_in_place_of_time() -> None:
     assert steps(4)[0].undisturbed.seconds == 0.009
+
+
+def test_a_stored_run_is_drawn_by_its_steps_alone(tmp_path: Path) -> None:
+    first, rest = steps(600), steps(80)
+    raw = [raw_of(step) for step in (*first, *rest)]
+    draw({"steps": raw, "learned_steps": len(first), "figures": {}}, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 0

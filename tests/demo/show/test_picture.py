@@ -97,7 +97,7 @@ def test_without_riders_the_device_is_held_by_one_or_the_other():
 
 
 def test_riders_have_a_row_of_their_own_beside_the_requests():
-    assert rows(HELD, [(START - 5, START + 30)]) == [("jobs, in its engine", 0.5), (ONLINE, 0.25)]
+    assert rows(HELD, [(START - 5, START + 30)]) == [("jobs, in its engine,\nby the second", 0.5), (ONLINE, 0.25)]
 
 
 def test_where_nothing_is_known_to_have_ridden_there_is_no_such_row():
@@ -107,7 +107,7 @@ def test_where_nothing_is_known_to_have_ridden_there_is_no_such_row():
 def test_a_job_beside_riders_is_not_hidden():
     held = [((START, START + 30), "online"), ((START + 30, START + 60), "offline")]
     found = rows(held, [(START, START + 30)])
-    assert found == [(OFFLINE, 0.5), ("jobs, in its engine", 0.5), (ONLINE, 0.5)]
+    assert found == [(OFFLINE, 0.5), ("jobs, in its engine,\nby the second", 0.5), (ONLINE, 0.5)]
 
 
 @pytest.mark.parametrize("riding", [[], [(START, START + 30)]])

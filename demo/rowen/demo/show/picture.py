@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _COLORS: dict[Holder, str] = {"online": "#1f77b4", "offline": "#2ca02c", "none": "#e3e3e3"}
 _LABELS: dict[Holder, str] = {"online": "online serving", "offline": "offline jobs", "none": "nobody"}
-_RIDERS = "jobs, in its engine"
+_RIDERS = "jobs, in its engine,\nby the second"
 _OWNER_COLORS: dict[Owner, str] = {
     "online_used": _COLORS["online"],
     "online_ahead": "#aec7e8",

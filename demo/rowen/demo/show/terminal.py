@@ -63,7 +63,8 @@ def _device_line(device: DeviceSummary) -> str:
 def _ride_words(riding: RideSummary) -> str:
     ridden = riding.ridden
     return (
-        f"jobs rode in its engine for {riding.share:.0%} of it, in {ridden.riding_steps} of its {ridden.steps} steps; "
+        f"jobs rode in {ridden.riding_steps} of its engine's {ridden.steps} steps (seconds in which anything rode, by "
+        f"reports a second apart: {riding.share:.0%} of the time); "
         f"tokens of fine-tuning: {ridden.forward} forward in steps, {ridden.solo} outside of them, {ridden.backward} "
         f"backward; of batch rows: {ridden.rows}"
     )

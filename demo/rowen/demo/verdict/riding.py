@@ -69,7 +69,10 @@ class RideSummary:
     """What rode over a stretch of time."""
 
     share: float
-    """Fraction of the time in which something did, to some two seconds each time that it begins."""
+    """Fraction of the time that lies in seconds in which anything did, by readings a second apart: an upper bound.
+
+    A second with one token counts whole, and as it may be told late, so does what was before it.
+    """
     ridden: Ridden
 
 
