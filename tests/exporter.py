@@ -162,6 +162,8 @@ class Metrics:
         self._gauge("rowen_last_event_age_seconds", (), self._world.last_event_age)
         gauge = Gauge("rowen_objects", "test", ("kind", "state"), registry=self.registry)
         gauge.labels("OfflineJob", "Running").set(1)
+        placed = Gauge("rowen_placed_jobs", "test", ("mode", "state"), registry=self.registry)
+        placed.labels("Spatial", "Running").set(1)
         self._gauge("rowen_harvest_guard_level", ("namespace", "service"), self._world.guard_level)
         service = Gauge("rowen_service_info", "test", ("namespace", "service", "mode"), registry=self.registry)
         service.labels("default", "chat", self._world.mode).set(1)

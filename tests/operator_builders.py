@@ -10,6 +10,7 @@ from rowen.kube.timestamps import rfc3339
 from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.snapshot import JobSnapshot, job_snapshot
 from rowen.operator.jobs.start_wait import StartWait
+from rowen.operator.pods.engine_address import EngineAddress
 from rowen.operator.pods.view import PodView
 from rowen.operator.services.objective import Objective
 from rowen.operator.services.proportions import Proportion
@@ -35,6 +36,7 @@ BATCH: dict[str, Any] = {
     "input": {"claimName": "data", "path": "in.jsonl"},
     "output": {"claimName": "data", "path": "out"},
 }
+ENGINE = EngineAddress("http://10.0.0.7:8000", "chat-a")
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "mine", "image": "busybox", "command": ["true"]}]}}
 SLO: dict[str, Any] = {"ttft": {"target": "500ms"}, "tpot": {"target": "50ms"}}
 
@@ -96,6 +98,12 @@ def job(
     manifest = job_manifest(spec, status, **metadata)
     snapshot = job_snapshot(manifest, pods, by_node, IMAGE, START_DEADLINE_SECONDS, refusal)
     return replace(snapshot, wait=wait, listening=LISTENING, trial=trial)
+
+
+def riding(spec: dict[str, Any] | None = None, engine: EngineAddress | None = None, **parts: Any) -> JobSnapshot:
+    """A job with a seat in the engine of device cpu1."""
+    status = {**placed(), "assignment": {**assignment(), "mode": "CoServe"}, **parts.pop("status", {})}
+    return replace(job(spec, status, **parts), engine=engine)
 
 
 def running(attempt: int = 1, assignment_id: str = "a1", **values: Any) -> PodView:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from runtime.recorder import Recorder
 
+from rowen.crds.names import ENGINE_POD_ENV
 from rowen.runtime.vllm import middleware
 from rowen.runtime.vllm.middleware import App, LifecycleMiddleware, Message, Receive, Scope, Send
 from rowen.runtime.vllm.rows.marker import row_id
@@ -163,3 +164,29 @@ async def test_a_row_that_rides_is_not_in_flight(recorder: Recorder, monkeypatch
     await LifecycleMiddleware(streaming(recorder, 3))(post(headers=row), receive, swallow)
     await LifecycleMiddleware(streaming(recorder, 3), rows_ride=True)(post(headers=[]), receive, swallow)
     assert recorder.events.count("busy") == 2
+
+
+@pytest.mark.parametrize(("path", "named"), [("/health", True), ("/v1/models", False)])
+async def test_an_engine_that_knows_its_pod_says_its_name_with_its_health(
+    wrap: Wrap, monkeypatch: pytest.MonkeyPatch, path: str, named: bool
+) -> None:
+    own = [(b"content-length", b"0")]
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": own})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def said() -> list[Message]:
+        messages: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            messages.append(message)
+
+        await wrap(app)({"type": "http", "method": "GET", "path": path, "root_path": ""}, receive, keep)
+        return messages
+
+    before = await said()
+    monkeypatch.setenv(ENGINE_POD_ENV, "chat-a")
+    start, body = await said()
+    assert start["headers"] == [*own, *([(b"x-rowen-pod", b"chat-a")] if named else [])]
+    assert before == [{**start, "headers": own}, body]

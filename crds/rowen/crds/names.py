@@ -61,6 +61,11 @@ ATTEMPT_ENV = "ROWEN_ATTEMPT"
 JOB_UID_ENV = "ROWEN_JOB_UID"
 ENGINE_URL_ENV = "ROWEN_ENGINE_URL"  # of the serving engine that a batch's rows ride in
 
+# Set by the operator in the container of an engine that co-serves, and in that of a batch that rides: the name of the
+# engine's pod. The engine says it with its health, since another pod may have its address one day.
+ENGINE_POD_ENV = "ROWEN_ENGINE_POD"
+ENGINE_POD_HEADER = "X-Rowen-Pod"
+
 VOLUMES_DIRECTORY = "/volumes"
 SECRETS_DIRECTORY = "/secrets"
 TERMINATION_LOG = "/dev/termination-log"

@@ -7,7 +7,7 @@ wakes nobody.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -151,8 +151,10 @@ class Operator:
             await self._resync_until_done()
 
     def _publish(self) -> None:
-        jobs = Counter((job.get("status") or {}).get("state") or "New" for job in self._store.all("OfflineJob"))
-        self._metrics.count_objects("OfflineJob", jobs)
+        jobs = [job.get("status") or {} for job in self._store.all("OfflineJob")]
+        self._metrics.count_objects("OfflineJob", Counter(map(_state, jobs)))
+        placed = (status for status in jobs if holds(status.get("conditions") or (), "Placed"))
+        self._metrics.placed_jobs(Counter((_job_mode(status), _state(status)) for status in placed))
         services = {
             (service["metadata"]["namespace"], service["metadata"]["name"]): service
             for service in self._store.all("OnlineService")
@@ -167,6 +169,16 @@ async def _end(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
     await stop.wait()
     for task in tasks:
         task.cancel()
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    """From its status."""
+    return str(job.get("state") or "New")
+
+
+def _job_mode(job: Mapping[str, Any]) -> str:
+    """In which it has its place, from its status. One that runs while its engine is idle does not say."""
+    return str((job.get("assignment") or {}).get("mode") or "Preempt")
 
 
 def _mode(service: Any) -> str:

@@ -26,6 +26,9 @@ class Metrics:
         )
         self.leading = Gauge("rowen_leading", "1 while it works, 0 while it stands by", registry=registry)
         self.objects = Gauge("rowen_objects", "Objects by kind and state", ["kind", "state"], registry=registry)
+        self.placed = Gauge(
+            "rowen_placed_jobs", "Jobs that have a place, by mode and state", ["mode", "state"], registry=registry
+        )
         self.guard = Gauge(
             "rowen_harvest_guard_level",
             "What the SLO guard keeps from a service: 0 nothing, 1 more than one job on a device, 2 all harvesting",
@@ -39,6 +42,7 @@ class Metrics:
             registry=registry,
         )
         self._states: dict[str, set[str]] = {}
+        self._placed: set[tuple[str, str]] = set()
         self._guarded: set[tuple[str, str]] = set()
         self._services: set[tuple[str, str, str]] = set()
 
@@ -49,6 +53,14 @@ class Metrics:
         self._states[kind] = set(states)
         for state, number in states.items():
             self.objects.labels(kind, state).set(number)
+
+    def placed_jobs(self, jobs: Mapping[tuple[str, str], int]) -> None:
+        """Publishes how many jobs have a place, by mode and state; what no job is in any more disappears."""
+        for each in self._placed - jobs.keys():
+            self.placed.remove(*each)
+        self._placed = set(jobs)
+        for each, number in jobs.items():
+            self.placed.labels(*each).set(number)
 
     def guard_levels(self, levels: Mapping[tuple[str, str], HarvestLevel]) -> None:
         """Publishes the level of every service, by namespace and name; one that is gone disappears."""

@@ -4,24 +4,32 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from operator_builders import BATCH, FINE_TUNE, NOW, assignment, device, ended, job, placed, report, running, tenant
+from operator_builders import (
+    BATCH,
+    ENGINE,
+    FINE_TUNE,
+    NOW,
+    assignment,
+    device,
+    ended,
+    job,
+    placed,
+    report,
+    riding,
+    running,
+    tenant,
+)
 
 from rowen.crds.job.offline_job_status import StartFailure
 from rowen.crds.job.worker import WorkerResult
 from rowen.operator.jobs.pod import job_pod
 from rowen.operator.jobs.policy import decide
 from rowen.operator.jobs.snapshot import JobSnapshot
+from rowen.operator.pods.view import pod_view
 
-URL = "http://10.0.0.7:8000"
 LOST = WorkerResult(reason="RideLost", message="no engine for 120 s", unit="steps", completed=3, total=9)
 BROKEN = WorkerResult(reason="RideBroken", message="lost over its task", unit="steps", completed=3, total=9)
 REFUSED = WorkerResult(reason="RideRefused", message="another model", unit="steps", completed=0, total=9)
-
-
-def riding(spec: dict[str, Any] | None = None, url: str | None = None, **parts: Any) -> JobSnapshot:
-    """A job with a seat in the engine of device cpu1."""
-    status = {**placed(), "assignment": {**assignment(), "mode": "CoServe"}, **parts.pop("status", {})}
-    return replace(job(spec, status, **parts), engine_url=url)
 
 
 def environment(pod: Any) -> dict[str, str]:
@@ -58,14 +66,18 @@ def test_it_has_no_part_of_the_pool() -> None:
 
 
 def test_a_batchs_rows_go_to_the_engine() -> None:
-    snapshot = riding({"batchInference": BATCH}, URL)
-    assert environment(job_pod(snapshot, snapshot.assignment, 1))["ROWEN_ENGINE_URL"] == URL
+    snapshot = riding({"batchInference": BATCH}, ENGINE)
+    pod = job_pod(snapshot, snapshot.assignment, 1)
+    told = environment(pod)
+    assert (told["ROWEN_ENGINE_URL"], told["ROWEN_ENGINE_POD"]) == (ENGINE.url, ENGINE.pod)
+    assert pod_view({**pod, "metadata": {**pod["metadata"], "uid": "p1"}}).engine == ENGINE
     own = job({"batchInference": BATCH}, placed())
-    assert "ROWEN_ENGINE_URL" not in environment(job_pod(replace(own, engine_url=URL), own.assignment, 1))
+    own_pod = job_pod(replace(own, engine=ENGINE), own.assignment, 1)
+    assert not {"ROWEN_ENGINE_URL", "ROWEN_ENGINE_POD"} & environment(own_pod).keys()
 
 
 def test_a_tuner_needs_no_address() -> None:
-    snapshot = riding(url=URL)
+    snapshot = riding(engine=ENGINE)
     assert "ROWEN_ENGINE_URL" not in environment(job_pod(snapshot, snapshot.assignment, 1))
     assert decide(riding(), NOW).children
 
@@ -76,7 +88,7 @@ def test_a_batch_waits_for_the_engines_address() -> None:
     assert not decision.children
     assert said(waiting, "Running") == ("False", "EngineAway")
     assert decision.requeue_seconds is not None
-    assert decide(replace(waiting, engine_url=URL), NOW).children
+    assert decide(replace(waiting, engine=ENGINE), NOW).children
 
 
 def test_the_start_is_told_to_be_in_the_engine() -> None:

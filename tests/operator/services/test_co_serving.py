@@ -101,6 +101,14 @@ def test_whether_prompts_wait_is_one_of_the_terms() -> None:
     assert pod({"mode": "CoServe", "coServe": {"deferPrefills": True}}) != pod({"mode": "CoServe"})
 
 
+@pytest.mark.parametrize(("mode", "told"), [("CoServe", True), ("Preempt", False), ("Spatial", False)])
+def test_it_knows_its_pods_name_where_batches_ask_for_it(mode: str, told: bool) -> None:
+    """The others' pods stay as they are, and their engines are not started anew."""
+    env = engine({"mode": mode})["env"]
+    named = {"name": "ROWEN_ENGINE_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    assert (named in env) == told
+
+
 def test_their_memory_comes_on_top() -> None:
     assert memory(engine({"mode": "CoServe"})) == (6144, 6144)
     assert memory(engine({"mode": "CoServe", "coServe": {"memory": "1Gi"}}, memoryLimit="8Gi")) == (5120, 9216)
@@ -108,7 +116,7 @@ def test_their_memory_comes_on_top() -> None:
 
 def test_its_part_of_the_pool_stays() -> None:
     with_pool = engine({"mode": "CoServe"}, memoryLimit="8Gi")
-    env = {entry["name"]: entry["value"] for entry in with_pool["env"]}
+    env = {entry["name"]: entry.get("value") for entry in with_pool["env"]}
     assert env["ROWEN_POOL_BYTES"] == str(4096 * MIB)
 
 

@@ -37,15 +37,34 @@ OVERLAY: dict[str, Any] = {
 }
 
 
-async def put(cluster: FakeCluster, **engine: Any) -> None:
+async def put(cluster: FakeCluster, harvest: dict[str, Any] | None = None, **engine: Any) -> None:
     metadata = {"name": "chat", "namespace": cluster.namespace}
-    spec = {"slo": SLO, "engine": {"model": MODEL, **engine}}
+    spec = {"slo": SLO, "engine": {"model": MODEL, **engine}, "harvest": harvest or {}}
     manifest = {"apiVersion": ROWEN, "kind": "OnlineService", "metadata": metadata, "spec": spec}
     await apply(cluster.client, manifest, manager="user")
 
 
 async def stored(cluster: FakeCluster) -> dict[str, Any] | None:
     return await read(cluster.client, "apps/v1", cluster.namespace, "deployments/chat")
+
+
+async def is_as_wanted(cluster: FakeCluster, made: dict[str, Any]) -> bool:
+    """Whether what the API server has made of it counts as what was wanted: it is not applied again and again."""
+    service = await read(cluster.client, ROWEN, cluster.namespace, "onlineservices/chat")
+    assert service is not None
+    snapshot = service_snapshot(
+        service, workload=made, cluster_service=None, pods=(), devices=(), runtime_image="registry.test/runtime:1"
+    )
+    assert snapshot.spec.engine is not None
+    return covers(made, deployment(snapshot, snapshot.spec.engine))
+
+
+async def test_an_engine_that_co_serves_is_applied_once(operator: OperatorProcess, cluster: FakeCluster) -> None:
+    await put(cluster, {"mode": "CoServe"}, memory="4Gi")
+    made = await eventually(lambda: stored(cluster))
+    env = {entry["name"]: entry for entry in made["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["ROWEN_ENGINE_POD"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+    assert await is_as_wanted(cluster, made)
 
 
 async def test_a_pod_template_is_merged_kept_and_taken_away_again(
@@ -65,14 +84,7 @@ async def test_a_pod_template_is_merged_kept_and_taken_away_again(
     assert (env["OMP_NUM_THREADS"], env["HOME"], env["EMPTY"]) == ("4", "/tmp", None)
     assert container["resources"]["limits"]["rowen.dev/online"] == "1"
     assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == ("1", "2")
-    # What the API server has made of it counts as what was wanted: it is not applied again and again.
-    service = await read(cluster.client, ROWEN, cluster.namespace, "onlineservices/chat")
-    assert service is not None
-    snapshot = service_snapshot(
-        service, workload=made, cluster_service=None, pods=(), devices=(), runtime_image="registry.test/runtime:1"
-    )
-    assert snapshot.spec.engine is not None
-    assert covers(made, deployment(snapshot, snapshot.spec.engine))
+    assert await is_as_wanted(cluster, made)
     await put(cluster)
 
     async def bare() -> bool:

@@ -99,46 +99,6 @@ def test_a_node_without_a_report_is_not_there() -> None:
     assert node.report(stamp=NOW).age(node.now) == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "url"), [("10.0.0.7", "http://10.0.0.7:8000"), ("fd00::7", "http://[fd00::7]:8000"), ("", None)]
-)
-def test_an_engine_answers_at_its_pods_address(address: str, url: str | None) -> None:
-    node = Reported()
-    node.put("OfflineJob", job_manifest(status=placed()))
-    node.report(devices=[device("cpu0", online=online("other")), device("cpu1", online=online())])
-    assert _url(node) is None, "its pod is not known"
-    metadata = {"name": "chat-abc", "namespace": NAMESPACE, "uid": "e1", "labels": {"rowen.dev/service": "chat"}}
-    spec = {"nodeName": "elsewhere", "containers": [{"name": "engine"}]}
-    node.put("Pod", {"metadata": metadata, "spec": spec, "status": {"podIP": address}})
-    assert _url(node) is None, "its pod is on another node"
-    here = {"metadata": metadata, "spec": {**spec, "nodeName": NODE}, "status": {"podIP": address}}
-    node.put("Pod", {**here, "status": {"podIP": address, "phase": "Failed"}})
-    assert _url(node) is None, "its pod has ended"
-    node.put("Pod", {**here, "metadata": {**metadata, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
-    assert _url(node) is None, "its pod is being deleted"
-    node.put("Pod", here)
-    assert _url(node) == url
-    node.now += NODE_LEASE_SECONDS + 1
-    assert _url(node) is None, "the node is silent"
-
-
-def test_an_engine_of_another_namespace_is_not_told() -> None:
-    """Whatever has the device since the job was placed."""
-    node = Reported()
-    node.put("OfflineJob", job_manifest(status=placed()))
-    metadata = {"name": "chat-abc", "namespace": "others", "uid": "e1", "labels": {"rowen.dev/service": "chat"}}
-    spec = {"nodeName": NODE, "containers": [{"name": "engine"}]}
-    node.put("Pod", {"metadata": metadata, "spec": spec, "status": {"podIP": "10.0.0.7"}})
-    node.report(devices=[device("cpu1", online=online(pod="others/chat-abc"))])
-    assert _url(node) is None
-
-
-def _url(node: Reported) -> str | None:
-    job = node.world.job(JOB, node.now)
-    assert job is not None
-    return job.engine_url
-
-
 def test_a_report_that_went_is_forgotten() -> None:
     node = Reported()
     node.report()

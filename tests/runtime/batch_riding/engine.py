@@ -2,10 +2,14 @@
 
 import json
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 from typing_extensions import override
+
+from rowen.crds.names import ENGINE_POD_HEADER
 
 LENGTH = 100
 """Most tokens of a sequence."""
@@ -27,6 +31,8 @@ class Engine:
         """By path, what its pages get in place of 200; 0: nothing, until `heard` is set."""
         self.heard = threading.Event()
         self.model = "chat"
+        self.pod: str | None = None
+        """The name that it says with its health."""
         self.finish, self.tokens = "stop", 10
         self._port = 0
         self.begin()
@@ -85,7 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
         status = self.engine.found.get(self.path, 200 if self.path in found else 404)
         if not status:
             self.engine.heard.wait(30)
-        self._say(status or 200, found.get(self.path, {}))
+        named = {ENGINE_POD_HEADER: self.engine.pod} if self.engine.pod and self.path == "/health" else {}
+        self._say(status or 200, found.get(self.path, {}), named)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -93,10 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
         if status:
             self._say(status, answer)
 
-    def _say(self, status: int, answer: Any) -> None:
+    def _say(self, status: int, answer: Any, headers: Mapping[str, str] = MappingProxyType({})) -> None:
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 

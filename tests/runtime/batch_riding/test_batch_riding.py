@@ -14,7 +14,7 @@ from riding_tuner.matchmaker import Matchmaker
 from runtime.batch_riding.engine import Engine
 
 from rowen.crds.job.worker import BatchSpec, ExitCode, Location, ModelLocation
-from rowen.crds.names import ENGINE_URL_ENV, JOB_SPEC_ENV, RIDE_SOCKET_ENV
+from rowen.crds.names import ENGINE_POD_ENV, ENGINE_URL_ENV, JOB_SPEC_ENV, RIDE_SOCKET_ENV
 from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.batch.riding import engine as riding
 from rowen.runtime.batch.riding import health
@@ -148,6 +148,54 @@ def test_an_engine_that_ends_over_rows_and_stays_away_is_told(
     leaving.join()
     engine.begin()
     assert (raised.value.reason, raised.value.code) == ("RideBroken", ExitCode.RETRY)
+
+
+@pytest.mark.parametrize("pod", ["chat-a", None])
+def test_the_named_engine_is_asked_and_comes_back_under_its_name(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch, pod: str | None
+) -> None:
+    monkeypatch.setenv(ENGINE_POD_ENV, "chat-a")
+    engine.pod, engine.failures = pod, [0, 0]
+    job.run()
+    assert len(job.results()) == ROWS
+
+
+@pytest.mark.parametrize("said", ["chat-b", None])
+def test_who_has_the_engines_address_by_now_gets_no_row(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch, said: str | None
+) -> None:
+    monkeypatch.setattr(health.Health.__init__, "__defaults__", (0.3,))
+    monkeypatch.setenv(ENGINE_POD_ENV, "chat-a")
+    engine.pod = "chat-a"
+
+    def replaced(_path: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
+        engine.asked.append((name, body))
+        while len(engine.asked) < ROWS:
+            time.sleep(0.005)
+        engine.pod = said
+        return 0, None
+
+    monkeypatch.setattr(engine, "answer", replaced)
+    with pytest.raises(WorkerError, match="does not answer for") as raised:
+        job.run()
+    assert raised.value.reason == "RideBroken"
+    assert len(engine.asked) == ROWS
+
+
+async def test_no_row_goes_out_while_others_have_lost_the_engine(engine: Engine) -> None:
+    engine.pod = "chat-b"
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+        watched = health.Health(client, "chat-a", lost_seconds=0.1)
+        server = riding.EngineServer(
+            client, watched, print, model="chat", routes=(), length=100, model_length=lambda: None
+        )
+        watched.is_lost = True
+        with pytest.raises(WorkerError):
+            await server.ask("/v1/completions", {"prompt": "p", "model": "chat"}, "r")
+        assert engine.asked == []
+        engine.pod = "chat-a"
+        assert (await server.ask("/v1/completions", {"prompt": "p", "model": "chat"}, "r")).status == 200
+        assert not watched.is_lost
 
 
 def test_an_engine_that_is_not_there_is_lost(job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of an engine that was away."""
+"""What is remembered of an engine that was away, and which one it is."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def test_an_engine_that_has_come_back_was_not_ended_by_the_rows_of_before() -> N
 
     async def lost_again() -> None:
         async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
-            watched = Health(client, lost_seconds=0.1)
+            watched = Health(client, None, lost_seconds=0.1)
             watched.was_working = True
             await watched.come()
             engine.found = {"/health": 503}
@@ -25,3 +25,28 @@ def test_an_engine_that_has_come_back_was_not_ended_by_the_rows_of_before() -> N
         asyncio.run(lost_again())
     engine.end()
     assert raised.value.reason == "RideLost"
+
+
+@pytest.mark.parametrize(
+    ("told", "said", "good"),
+    [
+        (None, [None, "chat-b"], [True, True]),
+        ("chat-a", ["chat-a", "chat-b", "chat-a"], [True, False, True]),
+        # One with a plugin of before; another's, or one's of a later pod, is known by what it says.
+        ("chat-a", [None, None, "chat-b"], [True, True, False]),
+        ("chat-a", ["chat-a", None], [True, False]),
+    ],
+)
+def test_it_is_the_one_that_was_named(told: str | None, said: list[str | None], good: list[bool]) -> None:
+    engine = Engine()
+
+    async def found() -> list[bool]:
+        async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+            watched, answers = Health(client, told), []
+            for engine.pod in said:
+                answers.append(await watched.is_good())
+            return answers
+
+    answers = asyncio.run(found())
+    engine.end()
+    assert answers == good

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from accounts import account, allow, rule
 from apiserver import ApiServer
+from operator_builders import NOW, online, report_manifest
+from operator_builders import device as reported
 from rich.console import Console
 from scheduler.cli.commands import failed, invoke
 from scheduler.cli.test_whatif import kubeconfig
@@ -20,6 +22,7 @@ from rowen.kube.client import Client
 from rowen.kube.kinds import LEASES, NODE_HARVESTS, OFFLINE_JOBS, ONLINE_SERVICES
 from rowen.kube.objects import apply, apply_status
 from rowen.kube.timestamps import rfc3339
+from rowen.scheduler.cli import survey
 from rowen.scheduler.cli.heartbeats import heartbeat_fields
 from rowen.scheduler.cli.survey import Overview
 from rowen.scheduler.cli.tables import cut, device_lines, show_overview
@@ -168,7 +171,8 @@ async def test_every_device_with_whose_its_memory_is(
     assert (row["service"], row["tenants"]) == (f"{stage.namespace}/chat", [f"{stage.namespace}/j"])
     assert row["spatial"] == SPATIAL
     share = ["38%,", "25%", "of", "the", "time"]
-    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", "-", *share, f"{stage.namespace}/j"]
+    who = [f"{stage.namespace}/j", "(shares)"]
+    short = [node, "cpu0", "cpu", "80%", "0%", "-", f"{stage.namespace}/chat", "-", *share, *who]
     for arguments, memory in ((["--node", node], []), (["-o", "wide"], ["1Mi", "3Mi", "0", "512Mi", "5"])):
         text = await asyncio.to_thread(invoke, monkeypatch, api_server.kubeconfig, "top", *arguments)
         (line,) = [line for line in text.splitlines() if line.startswith(node)]
@@ -184,7 +188,7 @@ def device(node: str) -> dict[str, Any]:
     return {
         "node": node, "device": "gpu0", "type": "nvidia-h200", "harvestable": True, "idle": 0.5, "harvested": 0.25,
         "pool": POOL, "service": "team/chat", "tenants": ["team-b/one", "team-b/two"],
-        "riders": [], "coServing": None, "spatial": None, "heartbeatSecondsAgo": 28.4, "silent": True,
+        "riders": [], "sharers": [], "coServing": None, "spatial": None, "heartbeatSecondsAgo": 28.4, "silent": True,
     }  # fmt: skip
 
 
@@ -209,9 +213,25 @@ def test_a_device_says_who_rides_and_how_much() -> None:
 
 
 def test_a_device_says_how_much_of_it_is_open_beside_requests() -> None:
-    shared = {**device("n"), "spatial": {"share": 0.4, "openFraction": 0.125}}
+    shared = {**device("n"), "spatial": {"share": 0.4, "openFraction": 0.125}, "sharers": ["team-b/two"]}
     heading, row = device_lines([shared])
-    assert row[heading.index("SHARE") :] == "40%, 12% of the time   team-b/one,team-b/two"
+    assert row[heading.index("SHARE") :] == "40%, 12% of the time   team-b/one,team-b/two (shares)"
+
+
+def test_jobs_that_ride_or_are_on_several_devices_share_none() -> None:
+    def on(id_: str, *pods: str, spatial: bool = True, **fields: Any) -> dict[str, Any]:
+        tenants = [{"pod": f"team/{pod}-1", "job": pod, **fields} for pod in pods]
+        told = reported(id_, online=online("chat"), tenants=tenants)
+        return told | ({"spatial": SPATIAL} if spatial else {})
+
+    devices = [
+        on("cpu0", "alone", "wide"),
+        on("cpu1", "wide"),
+        on("cpu2", "rider", mode="CoServe"),
+        on("cpu3", "closed", spatial=False),
+    ]
+    rows = survey._devices(report_manifest(*devices), {}, NOW)
+    assert [row["sharers"] for row in rows] == [["team/alone"], [], [], []]
 
 
 def test_a_node_is_one_line_without_a_terminal() -> None:

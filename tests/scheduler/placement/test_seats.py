@@ -159,6 +159,21 @@ def test_why_the_suited_engine_has_no_seat_is_told_where_another_has_one() -> No
     assert found.message.endswith("; not in an engine (CoServe): a/cpu1: no free seat (1 taken)")
 
 
+@pytest.mark.parametrize("away", [False, True])
+def test_what_keeps_a_job_out_is_told_before_what_passes(away: bool) -> None:
+    there = engine("a", seats=0 if away else 1, args=["--dtype=bfloat16"])
+    parts = [node("a", there)] if away else running(node("a", there), seated(rider("r"), "a"))
+    found = outcome(run(*parts, rider("j", rider=Rider(MODEL, precision="Float32"))), "j")
+    assert found.message.endswith("(CoServe): precision Float32, and the engine's --dtype bfloat16")
+
+
+def test_that_there_is_no_seat_is_told_of_an_engine_that_suits() -> None:
+    there = [engine("a", ended="out of memory", args=["--dtype=bfloat16"]), engine("a", "cpu1", seats=1)]
+    parts = running(node("a", *there), seated(rider("r"), "a", "cpu1"))
+    found = outcome(run(*parts, rider("j", rider=Rider(MODEL, precision="Float32"))), "j")
+    assert found.message.endswith("(CoServe): a/cpu1: no free seat (1 taken)")
+
+
 def test_the_engine_that_gives_most_comes_first_and_riders_have_equal_parts() -> None:
     there = node("a", engine("a", idle=0.5), engine("a", "cpu1", idle=0.9))
     decision = run(there, *(rider(name, created=at) for at, name in enumerate("abc")))

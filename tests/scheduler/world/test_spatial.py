@@ -18,9 +18,9 @@ from rowen.scheduler.world.status import wanted
 SHARES = device("a", shares=True)
 
 
-def service(mode: str) -> ServiceFacts:
+def service(mode: str, **fields: Any) -> ServiceFacts:
     slo = {"ttft": {"target": "1s"}, "tpot": {"target": "1s"}}
-    spec = {"slo": slo, "engine": {"model": {"claimName": "m", "path": "p"}}, "harvest": {"mode": mode}}
+    spec = {"slo": slo, "engine": {"model": {"claimName": "m", "path": "p"}}, "harvest": {"mode": mode}} | fields
     return service_facts({"metadata": {"namespace": "ns", "name": "chat"}, "spec": spec})
 
 
@@ -29,6 +29,19 @@ def test_what_a_service_says_is_true_of_its_devices(mode: str, *, shares: bool) 
     assert one_device(harvest(online()), services=(service(mode),)).shares is shares
     assert not one_device(harvest(None), services=(service(mode),)).shares
     assert service("Spatial").served is None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"slo": {"ttft": {"target": "0s"}, "tpot": {"target": "1s"}}},
+        {"slo": {"ttft": {"target": "1s"}, "tpot": {"target": "0s"}}},
+        {"engine": None, "workloadRef": {"kind": "Deployment", "name": "chat"}},
+    ],
+)
+def test_one_that_was_stored_before_such_were_refused_shares_nothing(stored: dict[str, Any]) -> None:
+    """The operator gives its engine no terms, so its gate stays closed beside requests."""
+    assert not service("Spatial", **stored).shares
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from rowen.crds.faults import faults
 from rowen.crds.job.memory_share import job_share
 from rowen.crds.job.offline_job import OfflineJobSpec
 from rowen.crds.names import (
+    ENGINE_POD_ENV,
     ENGINE_RIDE_SOCKET_ENV,
     ENGINE_SOCKET_ENV,
     ENGINE_URL_ENV,
@@ -39,6 +40,7 @@ _RESERVED = {
     ENGINE_RIDE_SOCKET_ENV: _PLUGIN,
     RIDE_SOCKET_ENV: _PLUGIN,
     ENGINE_URL_ENV: "Rowen, in a job that rides",
+    ENGINE_POD_ENV: "Rowen, in a job that rides",
     POOL_BYTES_ENV: "Rowen, from spec.memoryLimit",
 }
 # Devices that the scheduler did not count would come with a slot, and a preload, of their own.

@@ -64,7 +64,7 @@ def place_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Place:
     """The job's place at `now` (Unix seconds)."""
     assignment = None if snapshot.spec.suspend else snapshot.assignment
     pods = [pod for pod in snapshot.pods if pod.lives and assignment and pod.assignment == assignment.id]
-    pod = pods[-1] if pods else None
+    pod = pods[-1] if pods and not snapshot.asks_another_engine(pods[-1]) else None
     running = _running(snapshot, attempts, assignment, pod, now)
     delay = None
     if assignment and running.status != "True":
@@ -96,7 +96,7 @@ def _obstacle(snapshot: JobSnapshot, assignment: Assignment, now: float) -> Say 
         return Say("False", "Stopping", f"pod {stopping[0].name} has to stop before the next attempt starts")
     if not _lease_holds(snapshot, assignment, now):
         return Say("False", "LeaseExpired", f"node {assignment.node} has not renewed the assignment's lease")
-    if assignment.rides and snapshot.spec.batch_inference is not None and snapshot.engine_url is None:
+    if assignment.rides and snapshot.spec.batch_inference is not None and snapshot.engine is None:
         where = f"{', '.join(assignment.devices)} of node {assignment.node}"
         return Say("False", "EngineAway", f"the engine on {where}, which is to answer, has no known address")
     if snapshot.refusal:

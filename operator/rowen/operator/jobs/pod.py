@@ -12,6 +12,7 @@ from rowen.crds.names import (
     ATTEMPT_ENV,
     ATTEMPT_LABEL,
     DEVICES_ANNOTATION,
+    ENGINE_POD_ENV,
     ENGINE_URL_ENV,
     HARVEST_RESOURCE,
     JOB_LABEL,
@@ -138,9 +139,11 @@ def _ride_resources(memory: MemoryShare) -> dict[str, Any]:
 
 def _ride_environment(snapshot: JobSnapshot) -> list[dict[str, str]]:
     """Where a batch's rows go; a tuner finds its engine by what the seat brings along."""
-    if snapshot.spec.batch_inference is None or snapshot.engine_url is None:
+    engine = snapshot.engine
+    if snapshot.spec.batch_inference is None or engine is None:
         return []
-    return [{"name": ENGINE_URL_ENV, "value": snapshot.engine_url}]
+    told = {ENGINE_URL_ENV: engine.url, ENGINE_POD_ENV: engine.pod}
+    return [{"name": name, "value": value} for name, value in told.items() if value is not None]
 
 
 def _environment(worker: TuningSpec | BatchSpec, attempt: int, uid: str) -> list[dict[str, str]]:

@@ -3,7 +3,7 @@
 1. A job that somebody else manages, or that is being deleted, is left alone.
 2. Ended pods are counted, each attempt once. A new job's pod is tried in a dry run where it has parts of its user's.
 3. A finished job keeps its ended pods until its time to live is over; then the job goes, and they with it.
-4. Pods of a withdrawn assignment, and all pods of a suspended job, are deleted: no failure.
+4. Pods of a withdrawn assignment or a replaced engine, and all pods of a suspended job, are deleted: no failure.
 5. A pod that cannot go because its node is lost is deleted by force once the lease has run out.
 6. Where there is an assignment with a live lease, no other pod left, and no back-off, a pod is made.
 7. A new job's first status is the scheduler's: the operator's comes with it, or some seconds later without it.
@@ -137,7 +137,10 @@ def _first_word_seconds(snapshot: JobSnapshot, now: float) -> float | None:
 
 
 def _removals(snapshot: JobSnapshot, keep: PodView | None) -> tuple[Removal, ...]:
-    """Live pods that must go: of a suspended job all, else all but the newest of the present assignment."""
+    """Live pods that must go: of a suspended job all, else all but the newest of the present assignment.
+
+    And that one, too, where it sends its rows to an engine that has been replaced.
+    """
     return tuple(
         Removal(pod.name, pod.uid, _removal_reason(snapshot, pod)) for pod in snapshot.pods if pod.lives and pod != keep
     )
@@ -149,6 +152,8 @@ def _removal_reason(snapshot: JobSnapshot, pod: PodView) -> str:
         return "the job is suspended"
     held = snapshot.assignment
     if held and held.id == pod.assignment:
+        if snapshot.engine and snapshot.asks_another_engine(pod):
+            return f"the engine that it sends its rows to was replaced by pod {snapshot.engine.pod}"
         return "a later pod has its assignment"
     if held:
         return f"its assignment was withdrawn; assignment {held.id} on node {held.node} has taken its place"
@@ -168,7 +173,8 @@ def _requeue(snapshot: JobSnapshot, attempts: Attempts, start: Start, now: float
         waits.append(attempts.next_start - now)
     if start.running.reason == "Stopping" or any(pod.deleting for pod in snapshot.pods):
         waits.append(FORCE_SECONDS)
-    if start.running.reason in ("LeaseExpired", "EngineAway"):
+    engine_away = start.pod is not None and start.pod.engine is not None and snapshot.engine is None
+    if engine_away or start.running.reason in ("LeaseExpired", "EngineAway"):
         # That the node is heard again, or its engine has an address, wakes nobody.
         waits.append(HEARTBEAT_SECONDS)
     left = left_seconds(snapshot, now)

@@ -10,6 +10,7 @@ from rowen.crds.job.offline_job_status import Assignment, OfflineJobStatus
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.decision import Refusal, Trial
 from rowen.operator.jobs.start_wait import StartWait
+from rowen.operator.pods.engine_address import EngineAddress
 from rowen.operator.pods.view import PodView
 from rowen.operator.world.listening import Listening
 from rowen.operator.world.reports import Report
@@ -44,8 +45,8 @@ class JobSnapshot:
     """What the API server said to a dry run of the pod; None before it."""
     listening: Listening | None = None
     """When changes would have been heard; None while none would."""
-    engine_url: str | None = None
-    """Of the engine on the assignment's device; None where it is not known."""
+    engine: EngineAddress | None = None
+    """That in which its rows ride; None where its address is not known."""
     wait: StartWait | None = None
     """The wait for the assignment's tenant; None while it runs, or there is none."""
 
@@ -61,6 +62,15 @@ class JobSnapshot:
         if placed is None or placed.status != "False" or placed.reason in _NOT_WITHDRAWN:
             return ""
         return f"{placed.reason}: {placed.message}" if placed.message else placed.reason
+
+    def asks_another_engine(self, pod: PodView) -> bool:
+        """Whether its rows go to an engine that another one has replaced on the assignment's device.
+
+        One that only is away may come back at its address.
+        """
+        if self.spec.batch_inference is None or not pod.rides or pod.engine is None or self.engine is None:
+            return False
+        return not pod.engine.reaches(self.engine)
 
     @property
     def has_users_part(self) -> bool:

@@ -7,9 +7,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from rowen.crds.job.worker import WorkerResult
-from rowen.crds.names import ASSIGNMENT_ANNOTATION, ATTEMPT_LABEL, ONLINE_RESOURCE, RIDE_RESOURCE
+from rowen.crds.names import (
+    ASSIGNMENT_ANNOTATION,
+    ATTEMPT_LABEL,
+    ENGINE_POD_ENV,
+    ENGINE_URL_ENV,
+    ONLINE_RESOURCE,
+    RIDE_RESOURCE,
+)
 from rowen.kube.timestamps import unix_or_none
 from rowen.operator.pods.container_ends import Ends, ends_of
+from rowen.operator.pods.engine_address import EngineAddress
 
 # The kubelet and the API server give these up as reasons of a failed pod that never had a fair run.
 _INFRASTRUCTURE_REASONS = frozenset(
@@ -42,6 +50,8 @@ class PodView:
     assignment: str | None = None
     rides: bool = False
     """It asks for a seat in an engine."""
+    engine: EngineAddress | None = None
+    """The engine to which it sends rows; None where it sends none."""
     phase: str = "Pending"
     ready: bool = False
     deletion_deadline: float | None = None
@@ -106,6 +116,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         attempt=_number((metadata.get("labels") or {}).get(ATTEMPT_LABEL)),
         assignment=(metadata.get("annotations") or {}).get(ASSIGNMENT_ANNOTATION),
         rides=any(_requests(container, RIDE_RESOURCE) for container in spec["containers"]),
+        engine=_engine(spec, name),
         phase=status.get("phase", "Pending"),
         ready=_condition(status, "Ready").get("status") == "True",
         deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
@@ -127,6 +138,14 @@ def _tenant(spec: Mapping[str, Any]) -> str:
     """Name of the engine, before which a webhook may have put another container, or else of the first one."""
     containers = spec["containers"]
     return str(next(filter(requests_device, containers), containers[0])["name"])
+
+
+def _engine(spec: Mapping[str, Any], tenant: str) -> EngineAddress | None:
+    """What the operator has told its worker of an engine."""
+    worker = next(entry for entry in spec["containers"] if entry["name"] == tenant)
+    told = {entry["name"]: entry.get("value") for entry in worker.get("env") or ()}
+    url = told.get(ENGINE_URL_ENV)
+    return EngineAddress(url, told.get(ENGINE_POD_ENV)) if url else None
 
 
 def requests_device(container: Mapping[str, Any]) -> bool:

@@ -1,10 +1,13 @@
 """On which terms jobs ride in a service's engine."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rowen.crds.base import quantity_bytes
 from rowen.crds.harvest.node_harvest import DeviceHarvest
-from rowen.crds.names import RIDE_TERMS_ENV
+from rowen.crds.job.batch_inference import BatchInference
+from rowen.crds.job.riding_rows import rows_obstacle
+from rowen.crds.names import ENGINE_POD_ENV, RIDE_TERMS_ENV
 from rowen.crds.ride.terms import RideTerms
 from rowen.crds.service.online_service import OnlineServiceSpec
 from rowen.operator.services.bounds import bound
@@ -22,12 +25,23 @@ def ride_terms(spec: OnlineServiceSpec) -> RideTerms | None:
     )
 
 
-def ride_environment(terms: RideTerms | None) -> list[dict[str, str]]:
-    """Environment by which an engine takes riders in."""
+def ride_environment(terms: RideTerms | None) -> list[dict[str, Any]]:
+    """Environment by which an engine takes riders in, and tells batches which one it is."""
     if terms is None:
         return []
     # What says nothing is left out: engines that were told without it go on as they are.
-    return [{"name": RIDE_TERMS_ENV, "value": terms.model_dump_json(by_alias=True, exclude_defaults=True)}]
+    return [
+        {"name": RIDE_TERMS_ENV, "value": terms.model_dump_json(by_alias=True, exclude_defaults=True)},
+        {"name": ENGINE_POD_ENV, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+
+
+def answers_rows(spec: OnlineServiceSpec, batch: BatchInference) -> bool:
+    """Whether the service's engines answer the batch's rows as one of its own would."""
+    if spec.engine is None or ride_terms(spec) is None:
+        return False
+    same_model = spec.engine.model.reference == batch.model.reference
+    return same_model and rows_obstacle(batch, spec.engine.args) is None
 
 
 def riding_told(spec: OnlineServiceSpec, devices: Sequence[DeviceHarvest]) -> str:

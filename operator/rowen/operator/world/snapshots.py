@@ -18,7 +18,7 @@ from rowen.operator.pods.owners import controller_of
 from rowen.operator.pods.view import pod_view
 from rowen.operator.services.adoption import may_own
 from rowen.operator.services.snapshot import ServiceSnapshot, service_snapshot
-from rowen.operator.world.engines import engine_url
+from rowen.operator.world.engines import engine_address
 from rowen.operator.world.listening import Listening, extended
 from rowen.operator.world.reports import Report, Sign, noticed, read_report, service_devices
 from rowen.operator.world.store import Key, Store
@@ -93,8 +93,7 @@ class World:
         nodes = {pod.node for pod in pods if pod.node} | {assignment.get("node")}
         reports = {node: report for node in nodes if node and (report := self.report(node))}
         snapshot = job_snapshot(job, pods, reports, self._runtime_image, self._start_deadline_seconds, refusal)
-        url = engine_url(self._store, key.namespace, snapshot.assignment, reports, now)
-        snapshot = replace(snapshot, engine_url=url)
+        snapshot = replace(snapshot, engine=engine_address(self._store, snapshot, now))
         return replace(
             snapshot, wait=self._wait(key, snapshot, now), listening=self._listening, trial=self._trial(key, snapshot)
         )

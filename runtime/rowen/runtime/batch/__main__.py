@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from rowen.crds.job.worker import BatchSpec
-from rowen.crds.names import ENGINE_URL_ENV
+from rowen.crds.names import ENGINE_POD_ENV, ENGINE_URL_ENV
 from rowen.runtime.batch.file_output import FileOutput
 from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.riding import job as riding
@@ -39,7 +39,8 @@ async def _answer_rest(spec: BatchSpec, rows: Rows, output: Output, progress: Pr
     """Raises `WorkerError`, `OSError`."""
     engine = os.environ.get(ENGINE_URL_ENV)
     if engine:
-        await riding.answer_rest(engine, spec.model, rows, output, progress)
+        pod = os.environ.get(ENGINE_POD_ENV)
+        await riding.answer_rest(engine, pod, spec.model, rows, output, progress)
         return
     # vLLM takes seconds to import: a job whose input is wrong should not wait for it.
     from rowen.runtime.batch import job

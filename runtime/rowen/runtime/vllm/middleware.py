@@ -2,12 +2,16 @@
 
 The gate closes before vLLM has parsed the request and cannot open again before the response has ended or the client
 has gone, so a request meets at most one preemption.
+
+It also says which engine answers: the name of its pod is in a header of `/health`.
 """
 
+import os
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from rowen.crds.names import ENGINE_POD_ENV, ENGINE_POD_HEADER
 from rowen.runtime.log import get_logger
 from rowen.runtime.native import Online, online
 from rowen.runtime.vllm.rows.marker import is_sent_as_row
@@ -31,18 +35,19 @@ INFERENCE_ROUTES = frozenset({
 
 
 class LifecycleMiddleware:
-    """Pure ASGI: passes every message on unchanged."""
+    """Pure ASGI: passes every message on unchanged, but for the header of `/health`."""
 
     def __init__(self, app: App, rows_ride: bool = False) -> None:
         """`rows_ride`: the engine has batch rows below its online requests, and none of them is in flight."""
         self._app = app
         self._device = online()
         self._rows_ride = rows_ride
+        self._pod = os.environ.get(ENGINE_POD_ENV, "")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection."""
         if self._device is None or not _is_inference(scope) or (self._rows_ride and _is_row(scope)):
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, self._named(send) if self._pod and _is_health(scope) else send)
             return
         flight = Flight(self._device)
 
@@ -57,6 +62,17 @@ class LifecycleMiddleware:
             await self._app(scope, receive, observed_send)
         finally:
             flight.end()
+
+    def _named(self, send: Send) -> Send:
+        """Batches ask who answers: another engine may have this one's address one day."""
+        header = ENGINE_POD_HEADER.lower().encode(), self._pod.encode()
+
+        async def naming_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), header]}
+            await send(message)
+
+        return naming_send
 
 
 class Flight:
@@ -106,6 +122,10 @@ class Flight:
 
 def _is_row(scope: Scope) -> bool:
     return is_sent_as_row(scope.get("headers", ()))
+
+
+def _is_health(scope: Scope) -> bool:
+    return bool(scope["type"] == "http" and scope["path"] == "/health")
 
 
 def _is_inference(scope: Scope) -> bool:

@@ -217,11 +217,17 @@ def _tenant(tenant: OfflineTenant) -> str:
     return f"{tenant.pod.namespace}/{tenant.job or tenant.pod.name}"
 
 
+def _may_share(tenant: OfflineTenant, pods: Mapping[str, int]) -> bool:
+    """Whether it goes on beside requests where its device is open at a share; one on several of the `pods` does not."""
+    return tenant.mode != CO_SERVE and pods[str(tenant.pod)] == 1
+
+
 def _devices(raw: Raw, heard: Mapping[str, float], now: float) -> list[dict[str, Any]]:
     node, status = raw["metadata"]["name"], _read(NodeHarvestStatus, raw)
     if status is None:
         return [{"node": node, "problem": "its report is not understood"}]
     reported = _age(status.update_time, now)
+    pods = Counter(str(tenant.pod) for device in status.devices for tenant in device.tenants)
     return [
         {
             "node": node,
@@ -237,6 +243,7 @@ def _devices(raw: Raw, heard: Mapping[str, float], now: float) -> list[dict[str,
             else None,
             "tenants": [_tenant(each) for each in device.tenants],
             "riders": [_tenant(each) for each in device.tenants if each.mode == CO_SERVE],
+            "sharers": [_tenant(each) for each in device.tenants if device.spatial and _may_share(each, pods)],
             "coServing": device.co_serving.to_wire() if device.co_serving else None,
             "spatial": device.spatial.to_wire() if device.spatial else None,
             **heartbeat_fields(node, heard),

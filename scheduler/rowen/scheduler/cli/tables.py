@@ -103,6 +103,12 @@ def _share(device: Mapping[str, Any]) -> str | None:
     return f"{found['share']:.0%}, {found['openFraction']:.0%} of the time" if found else None
 
 
+def _tenants(device: Mapping[str, Any]) -> str | None:
+    """Each with its mode, unless it stands still while there are requests."""
+    marks = {**dict.fromkeys(device["sharers"], " (shares)"), **dict.fromkeys(device["riders"], " (rides)")}
+    return ",".join(f"{each}{marks.get(each, '')}" for each in device["tenants"]) or None
+
+
 def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
     if "problem" in device:
         return [device["node"], device["problem"], *[""] * (len(_DEVICE_HEADINGS) - 2 + (len(_OWNERS) if wide else 0))]
@@ -118,6 +124,6 @@ def _device_row(device: Mapping[str, Any], *, wide: bool) -> list[object]:
         device["service"],
         _seats(device),
         _share(device),
-        ",".join(f"{each} (rides)" if each in device["riders"] else each for each in device["tenants"]) or None,
+        _tenants(device),
         *(memory if wide else ()),
     ]

@@ -1,6 +1,7 @@
 """In which mode a job has its place: as the API says it, and for people."""
 
 from rowen.crds.job.offline_job_status import CO_SERVE, SPATIAL
+from rowen.crds.service.online_service import OnlineServiceSpec
 
 _WORDS = {CO_SERVE: ", in its engine (CoServe)", SPATIAL: ", beside its engine (Spatial)"}
 
@@ -10,6 +11,11 @@ def mode_of(*, rides: bool, shares: bool) -> str | None:
     if rides:
         return CO_SERVE
     return SPATIAL if shares else None
+
+
+def shares_devices(spec: OnlineServiceSpec) -> bool:
+    """Whether offline work goes on beside the service's requests, on a share of its devices."""
+    return spec.harvest.mode == SPATIAL and spec.engine is not None and not spec.slo.without_time()
 
 
 def mode_told(mode: str | None) -> str:

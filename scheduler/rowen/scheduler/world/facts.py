@@ -21,6 +21,7 @@ from rowen.crds.service.online_service import HarvestLevel, OnlineServiceSpec, s
 from rowen.crds.service.served import served_digest
 from rowen.kube.timestamps import unix_or_none, unix_seconds
 from rowen.scheduler.model.idle import IdleLevel, IdleWindow, bursts, idle_level
+from rowen.scheduler.model.mode import shares_devices
 from rowen.scheduler.model.rider import Served, rider_of, served_by
 from rowen.scheduler.model.workload import memory_need, pool_bytes, workload_class
 from rowen.scheduler.placement.constraints import Taint, constraints_of
@@ -182,7 +183,7 @@ def service_facts(raw: Raw) -> ServiceFacts:
     harvest = spec.harvest.enabled and "deletionTimestamp" not in meta
     served = served_by(spec, meta["namespace"])
     digest = served_digest(spec.engine) if spec.engine else ""
-    shares = spec.harvest.mode == SPATIAL
+    shares = shares_devices(spec)
     return ServiceFacts(meta["namespace"], meta["name"], harvest, stored_level(raw), served, digest, shares)
 
 

@@ -86,6 +86,7 @@ class EngineServer(Server):
             try:
                 response = await self._post(route, body)
             except _LostError as error:
+                self._health.is_lost = True
                 # vLLM answers 500 to what is under way when its engine process dies, and is away a moment later.
                 if error.under_way or len(pauses) < len(_PAUSES_SECONDS):
                     losses += 1
@@ -115,7 +116,9 @@ class EngineServer(Server):
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
 
     async def _post(self, route: str, body: dict[str, Any]) -> httpx.Response:
-        """Raises `_LostError`."""
+        """Raises `_LostError`, and `WorkerError` where others have lost the engine and it does not come back."""
+        if self._health.is_lost:
+            await self._health.come()
         name = row_id()
         if route == _RESPONSES:
             body = {**body, "request_id": f"resp_{name}"}

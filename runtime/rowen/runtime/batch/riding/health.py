@@ -1,4 +1,4 @@
-"""Whether the engine is there."""
+"""Whether the engine is there, and still the one that was named."""
 
 import asyncio
 import time
@@ -6,6 +6,7 @@ import time
 import httpx
 
 from rowen.crds.job.worker import RIDE_BROKEN, RIDE_LOST, ExitCode
+from rowen.crds.names import ENGINE_POD_HEADER
 from rowen.runtime.failure import WorkerError
 
 _PERIOD_SECONDS = 5.0
@@ -17,11 +18,16 @@ LOST_SECONDS = 120.0
 class Health:
     """Asks the engine from time to time. A row that is long on its way says nothing of it."""
 
-    def __init__(self, client: httpx.AsyncClient, lost_seconds: float = LOST_SECONDS) -> None:
+    def __init__(self, client: httpx.AsyncClient, pod: str | None, lost_seconds: float = LOST_SECONDS) -> None:
+        """`pod`: name of the engine's pod, where that is known."""
         self._client = client
+        self._pod = pod
         self._lost_seconds = lost_seconds
+        self._has_said_it = False
+        self.is_lost = False
+        """Whether the engine was lost and has not answered since: somebody else may have its address by now."""
         self.was_working = False
-        """Whether the engine was lost while it worked on a row, and has not answered since."""
+        """Whether it was lost while it worked on a row, likewise."""
 
     async def watch(self) -> None:
         """Goes on until the engine is lost. Raises `WorkerError`."""
@@ -33,6 +39,7 @@ class Health:
         """Returns as soon as the engine answers. Raises `WorkerError` when it does not for too long."""
         end, pause = time.monotonic() + self._lost_seconds, 0.25
         while not await self.is_good():
+            self.is_lost = True
             if time.monotonic() >= end:
                 message = f"the engine does not answer for {self._lost_seconds:.0f} s"
                 if self.was_working:
@@ -40,11 +47,19 @@ class Health:
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PERIOD_SECONDS)
-        self.was_working = False
+        self.is_lost = self.was_working = False
 
     async def is_good(self) -> bool:
         """Whether the engine answers now that it is well."""
         try:
-            return (await self._client.get("/health", timeout=_ANSWER_SECONDS)).is_success
+            response = await self._client.get("/health", timeout=_ANSWER_SECONDS)
         except httpx.TransportError:
             return False
+        return response.is_success and self._is_engine(response.headers.get(ENGINE_POD_HEADER))
+
+    def _is_engine(self, said: str | None) -> bool:
+        """An engine with a plugin of before says no name. One that has said its name goes on doing so."""
+        if self._pod is None:
+            return True
+        self._has_said_it |= said == self._pod
+        return said == self._pod or (said is None and not self._has_said_it)

@@ -21,14 +21,19 @@ _TIMEOUT = httpx.Timeout(None, connect=_CONNECT_SECONDS, write=60.0)
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 
 
-async def answer_rest(url: str, model: ModelLocation, rows: Rows, output: Output, progress: Progress) -> None:
-    """Has the engine of the model at `url` answer the rows that have no result. Raises `WorkerError`, `OSError`."""
+async def answer_rest(
+    url: str, pod: str | None, model: ModelLocation, rows: Rows, output: Output, progress: Progress
+) -> None:
+    """Has the engine of the model at `url` answer the rows that have no result. `pod`: name of its pod, where known.
+
+    Raises `WorkerError`, `OSError`.
+    """
 
     def answered(tokens: int) -> None:
         progress.report(len(output.done), len(rows), tokens)
 
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, limits=_LIMITS, trust_env=False) as client:
-        health = Health(client)
+        health = Health(client, pod)
         server = await joined(client, health, answered, partial(model_length, model))
         await _while_there(health, BatchRunner(server, output, progress, server.model), rows)
 

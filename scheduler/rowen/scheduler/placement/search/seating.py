@@ -61,8 +61,6 @@ def seated(request: Request, fleet: Fleet, seats: Seats) -> Seating:
     engines = seats.serving(job.namespace, rider.model)
     if engines is None:
         return Seating(refusal="no engine that takes jobs in serves its model")
-    if engines.full:
-        return Seating(refusal=_told(fleet.device(int(engines.rows[0]))))
     return _best(request, rider, fleet, engines)
 
 
@@ -72,11 +70,12 @@ def _best(request: Request, rider: Rider, fleet: Fleet, engines: Engines) -> Sea
     if not suited.any():
         return Seating(refusal=obstacles[0])
     keys = np.where(suited, engines.keys, NEVER)
+    if keys.max() == NEVER:
+        return Seating(refusal=_told(fleet.device(int(engines.rows[int(suited.argmax())]))))
     allowed = _allowed(request, fleet, engines)
     open_ = keys if allowed is None else np.where(allowed, keys, NEVER)
     if open_.max() == NEVER:
-        told = keys if keys.max() > NEVER else suited
-        state = fleet.device(int(engines.rows[int(told.argmax())]))
+        state = fleet.device(int(engines.rows[int(keys.argmax())]))
         return Seating(refusal=_told(state, _kept_away(request, state)))
     # One that gives less may give it for sure.
     enough = open_ >= request.seat_least(engines.uncertainties)

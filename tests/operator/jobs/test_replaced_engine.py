@@ -1,0 +1,104 @@
+"""A batch in an engine that is replaced: its pod is, too."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from operator_builders import BATCH, ENGINE, NOW, TEMPLATE, ended, riding, running
+
+from rowen.crds.job.worker import WorkerResult
+from rowen.crds.names import HEARTBEAT_SECONDS
+from rowen.operator.jobs.policy import decide
+from rowen.operator.jobs.snapshot import JobSnapshot
+from rowen.operator.pods.engine_address import EngineAddress
+from rowen.operator.pods.view import PodView
+
+OTHERS = [
+    EngineAddress("http://10.0.0.8:8000", "chat-b"),
+    EngineAddress(ENGINE.url, "chat-b"),
+    EngineAddress("http://10.0.0.8:8000", ENGINE.pod),
+]
+UNNAMED = EngineAddress(ENGINE.url)
+"""As the operator of the release before has told it."""
+
+
+def lost(reason: str) -> WorkerResult:
+    return WorkerResult(reason=reason, message="no engine for 120 s", unit="rows", completed=3, total=9)
+
+
+def state(snapshot: JobSnapshot) -> tuple[str, str]:
+    """Of its condition Running."""
+    status = decide(snapshot, NOW).status
+    assert status is not None
+    found = next(entry for entry in status["conditions"] if entry["type"] == "Running")
+    return found["status"], found["reason"]
+
+
+def asking(engine: EngineAddress | None, now: EngineAddress | None, **pod: Any) -> JobSnapshot:
+    """A batch whose pod was told of the one engine, with the other one on the device now."""
+    seated = running(rides=True, engine=engine, **pod)
+    return riding({"batchInference": BATCH}, now, pods=(seated,), status={"attempts": 1})
+
+
+@pytest.mark.parametrize(("told", "now"), [(ENGINE, ENGINE), (ENGINE, None), (UNNAMED, ENGINE), (None, ENGINE)])
+def test_a_batch_stays_with_its_engine_also_while_that_is_away(
+    told: EngineAddress | None, now: EngineAddress | None
+) -> None:
+    snapshot = asking(told, now)
+    decision = decide(snapshot, NOW)
+    assert (decision.removals, decision.children) == ((), ())
+    assert state(snapshot)[0] == "True"
+    # Nobody wakes it when the next one has an address.
+    assert decision.requeue_seconds == (HEARTBEAT_SECONDS if now is None else None)
+
+
+@pytest.mark.parametrize("now", OTHERS)
+@pytest.mark.parametrize("phase", [{}, {"phase": "Pending", "started_at": None}])
+def test_a_batch_whose_engine_was_replaced_asks_the_next_one(now: EngineAddress, phase: dict[str, Any]) -> None:
+    snapshot = asking(ENGINE, now, **phase)
+    decision = decide(snapshot, NOW)
+    (removal,) = decision.removals
+    assert (removal.pod, removal.reason) == (
+        "job-1", f"the engine that it sends its rows to was replaced by pod {now.pod}"
+    )  # fmt: skip
+    assert [note.reason for note in decision.notes] == ["Evicted"]
+    # One at a time: both would write the output.
+    assert decision.children == ()
+    assert state(snapshot) == ("False", "Stopping")
+    (child,) = decide(replace(snapshot, pods=()), NOW).children
+    assert child["metadata"]["name"] == "job-2"
+    assert child["metadata"]["annotations"]["rowen.dev/assignment"] == "a1"
+    assert {"name": "ROWEN_ENGINE_URL", "value": now.url} in child["spec"]["containers"][0]["env"]
+
+
+@pytest.mark.parametrize("values", [
+    {"exit_code": 0}, {"exit_code": 1}, {"exit_code": 1, "result": lost("RideBroken")},
+    {"exit_code": 1, "result": lost("RideLost")},
+])  # fmt: skip
+def test_that_its_engine_was_replaced_is_no_failure_of_a_batch(values: dict[str, Any]) -> None:
+    last = ended(1, deletion_deadline=NOW + 30, rides=True, engine=ENGINE, **values)
+    decision = decide(riding({"batchInference": BATCH}, OTHERS[0], pods=(last,)), NOW)
+    assert len(decision.children) == 1
+    assert decision.status is not None
+    assert decision.status["failures"] == 0
+    assert not {"startFailure", "rideLosses", "rideRefused"} & decision.status.keys()
+
+
+@pytest.mark.parametrize(
+    ("spec", "pod"),
+    [
+        (None, {"rides": True}),
+        (None, {"rides": True, "engine": ENGINE}),
+        ({"batchInference": BATCH}, {"engine": ENGINE}),
+        ({"template": TEMPLATE}, {"rides": True, "engine": ENGINE}),
+    ],
+)
+def test_only_batches_that_ride_send_rows_to_an_engine(spec: dict[str, Any] | None, pod: dict[str, Any]) -> None:
+    snapshot = riding(spec, OTHERS[0], pods=(running(**pod),))
+    assert decide(snapshot, NOW).removals == ()
+
+
+def test_a_pod_of_an_older_assignment_goes_for_that_reason() -> None:
+    old: PodView = running(1, "a0", rides=True, engine=ENGINE)
+    (removal,) = decide(riding({"batchInference": BATCH}, OTHERS[0], pods=(old,)), NOW).removals
+    assert "its assignment was withdrawn" in removal.reason
