@@ -1,5 +1,7 @@
 """Engines that take a stated time for a step, and planners for them."""
 
+from dataclasses import dataclass
+
 from rowen.crds.ride.terms import LatencyBound, RideTerms
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.planner import Planner
@@ -22,10 +24,25 @@ def step_seconds(load: Load) -> float:
     return 0.015 + 0.0005 * max(0, tokens - 4) + 0.0002 * load.decode_rows + 1e-6 * context + riding
 
 
+def part_seconds(tokens: int) -> float:
+    """Of a part between steps."""
+    return 0.001 + 0.0003 * tokens
+
+
+@dataclass(frozen=True)
+class Guest:
+    """Whose adapter and sequences cost so many times what is usual."""
+
+    ride_cost: float = 1.0
+    part_cost: float = 1.0
+    token_context: int = 100
+    """What each of its tokens attends to."""
+
+
 LOADS = [Load(rows, rows * each) for rows in (1, 2, 4, 6, 8) for each in (50, 200, 500)]
 
 
-def riding(load: Load, tokens: int, token_context: int = 100) -> Load:
+def riding(load: Load, tokens: int, token_context: int = 100, rider: int | None = None) -> Load:
     return Load(
         load.decode_rows,
         load.decode_context,
@@ -35,6 +52,7 @@ def riding(load: Load, tokens: int, token_context: int = 100) -> Load:
         tokens * token_context,
         load.row_tokens,
         load.row_context,
+        rider,
     )
 
 

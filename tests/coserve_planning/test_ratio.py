@@ -52,6 +52,24 @@ def test_noise_is_averaged_out() -> None:
     assert observed(*[draw.gauss(1.2, 0.06) for _ in range(400)]).value == pytest.approx(1.2, rel=0.03)
 
 
+def test_what_is_believed_from_the_beginning_is_moved_by_one_observation_little() -> None:
+    ratio = Ratio(value=2.0, count=4)
+    assert not ratio.observe(20.0)
+    assert ratio.value == pytest.approx(2.0 * 1.03)
+    # Three that agree are believed as ever.
+    assert not ratio.observe(21.0)
+    assert ratio.observe(22.0)
+    assert ratio.value == 21.0
+
+
+def test_so_many_steps_are_forgotten_at_once() -> None:
+    once, often = observed(2.5), observed(2.5)
+    assert once.forget(16)
+    for _ in range(16):
+        often.forget()
+    assert once.value == pytest.approx(often.value)
+
+
 @pytest.mark.parametrize("value", [2.5, 0.4])
 def test_what_nothing_tells_any_more_is_forgotten_by_and_by(value: float) -> None:
     ratio = observed(value)

@@ -1,11 +1,12 @@
 """An engine for some minutes, step by step, with noise, stalls and a machine that changes."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import pytest
-from coserve_planning.machines import riding, step_seconds, terms
+from coserve_planning.machines import Guest, part_seconds, riding, step_seconds, terms
 
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.next_tokens import NextTokens
@@ -28,15 +29,15 @@ class Outcome:
     tokens: int = 0
     """That rode."""
     part_seconds: float = 0.0
+    windows: list[tuple[int, int, int, float]] = field(default_factory=list)
+    """Of each the step, whose it was, its tokens, and what the step took over what it might."""
+    parts: list[tuple[int, int, int, float]] = field(default_factory=list)
+    """The same."""
 
     def late(self, bound: float, since: int = 0) -> float:
         """Fraction of those that ended after that step."""
         told = [tpot for step, tpot in self.tpots if step >= since]
         return sum(tpot > bound for tpot in told) / len(told)
-
-
-def part_seconds(tokens: int) -> float:
-    return 0.001 + 0.0003 * tokens
 
 
 class Requests:
@@ -84,15 +85,17 @@ def served(
     machine: Machine,
     percentile: float,
     steps: int = STEPS,
-    ride_cost: float = 1.0,
+    guests: Sequence[Guest] = (Guest(),),
     tpot: float = 0.05,
     prompt_tokens: int = 0,
     rate: float | None = None,
     riders: bool = True,
 ) -> Outcome:
-    """Windows and parts wait at all times; each request's prompt is computed beside those that decode."""
+    """Windows and parts of all guests wait at all times; prompts are computed beside requests that decode."""
     planner, draw = Planner(terms(tpot=tpot, percentile=percentile), Predictor()), random.Random(1)
     outcome, requests, now, ended = Outcome([]), Requests(random.Random(2), rate), 0.0, list[str]()
+    # Whose window is next, and whose part.
+    window, part = 0, 0
     for step in range(steps):
         now, come = requests.come(now)
         prompts = prompt_tokens * come
@@ -105,22 +108,27 @@ def served(
             planner.observe_tpot(seconds, rider_seconds)
         pace = planner.token_pace
         pace.due_in = requests.followed.due_in(now, pace.token_seconds)
-        plan = planner.plan(load, 1000 if riders else 0, riders)
-        ridden = riding(load, plan.ride_tokens)
+        plan, guest = planner.plan(load, 1000 if riders else 0, riders, 0.0, window), guests[window]
+        ridden, bound = riding(load, plan.ride_tokens, guest.token_context, window), planner.bound(load)
         alone = step_seconds(load)
         slowness = machine(step) * max(0.8, draw.gauss(1, 0.04))
-        seconds = slowness * (alone + ride_cost * (step_seconds(ridden) - alone))
+        seconds = slowness * (alone + guest.ride_cost * (step_seconds(ridden) - alone))
+        if plan.ride_tokens:
+            outcome.windows.append((step, window, plan.ride_tokens, seconds / max(0.001, bound)))
+            window = (window + 1) % len(guests)
         now += seconds
         planner.observe(ridden, seconds)
         ended = requests.step(now, planner.rider_seconds)
         left = plan.part_seconds
         while left > 0:
-            tokens = min(64, planner.part_tokens("Backward", left))
-            took = slowness * part_seconds(tokens)
-            planner.observe_part("Backward", tokens, tokens * 100, took)
+            guest = guests[part]
+            tokens = min(64, planner.part_tokens("Backward", left, part))
+            took = slowness * guest.part_cost * part_seconds(tokens)
+            planner.observe_part("Backward", tokens, tokens * guest.token_context, took, part)
             outcome.part_seconds += took
-            now, left = now + took, left - max(took, 0.0005)
-            if planner.predictor.part_seconds("Backward", 1, 100) > left:
+            outcome.parts.append((step, part, tokens, took / left))
+            now, left, part = now + took, left - max(took, 0.0005), (part + 1) % len(guests)
+            if planner.predictor.least_part_seconds("Backward", part) > left:
                 break
         outcome.tokens += plan.ride_tokens
     return outcome
@@ -160,7 +168,7 @@ def test_a_machine_that_drifts_is_followed() -> None:
 
 
 def test_riders_that_cost_twice_what_is_usual_get_less_and_make_nothing_late() -> None:
-    dear = served(lambda _: 1.0, 95.0, ride_cost=2.0)
+    dear = served(lambda _: 1.0, 95.0, guests=[Guest(ride_cost=2.0)])
     assert dear.late(0.05, since=320) <= 0.06
     assert dear.tokens > STEPS * 0.5 * 15
 
@@ -187,3 +195,20 @@ def test_where_prompts_make_steps_long_riders_make_as_many_late_as_may_be(
     assert len(pairs) > 400
     assert sum(before <= tpot < after for before, after in pairs) / len(pairs) <= 1 - percentile / 100 + 0.005
     assert ridden.tokens > 4 * steps
+
+
+def test_guests_of_unlike_cost_each_get_what_has_time() -> None:
+    """They take turns, so what one's windows and parts take says nothing of the next one's."""
+    guests = [Guest(), Guest(ride_cost=2.0, part_cost=4.0, token_context=1000)]
+    found, alone = served(lambda _: 1.0, 95.0, guests=guests), [served(lambda _: 1.0, 95.0, guests=[g]) for g in guests]
+    assert found.late(0.05, since=320) <= 0.06
+    for number in range(len(guests)):
+        for turns in (found.windows, found.parts):
+            over = [over for step, whose, _, over in turns if whose == number and step >= 320]
+            assert len(over) > 200
+            assert sum(each > 1.2 for each in over) < 0.02 * len(over)
+        both, own = (
+            [tokens for step, whose, tokens, _ in each.windows if whose == mine and step >= 320]
+            for each, mine in ((found, number), (alone[number], 0))
+        )
+        assert fmean(both) > 0.9 * fmean(own)

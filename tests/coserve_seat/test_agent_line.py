@@ -34,7 +34,7 @@ def test_an_engine_that_is_refused_comes_ever_more_seldom(sockets: Path, monkeyp
     with selectors.DefaultSelector() as selector, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as agent:
         agent.bind(path)
         agent.listen()
-        line = AgentLine(path, selector, Disposal(), never)
+        line = AgentLine(path, selector, Disposal(), never, never)
 
         def hear() -> float:
             """Returns when it comes again, in seconds from now."""

@@ -14,6 +14,7 @@ import numpy
 import pytest
 from coserve_seat.stranger import FLOATS, PLACES, Stranger, memory, sequences, until, weights
 from coserve_seat.test_seat import Come, answer_to, next_event, next_task
+from descriptors import open_descriptors
 
 from rowen.crds.ride.messages import StepSums
 from rowen.runtime.coserve.seat import guest as guest_module
@@ -332,6 +333,26 @@ def test_memory_that_cannot_be_taken_back(host: Host) -> None:
         until(lambda: disposal.idle)
         assert [os.fstat(file).st_size for file in lent] == [0] * len(lent)
         close_all(lent)
+
+
+def test_what_a_pod_sends_is_not_received_while_the_rest_cannot_be_closed(host: Host) -> None:
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    disposal, freed = Disposal(), threading.Event()
+    guest, digest = Guest(0, mine, host, disposal, time.monotonic()), model_digest(host.model)
+    with Stranger(its, digest) as job:
+        while not disposal.full:
+            disposal.do(partial(freed.wait, 10))
+        for _ in range(2):
+            job.task([memory(weights()) for _ in range(200)])
+        before = open_descriptors()
+        with pytest.raises(Unwelcome, match="cannot be taken back"):
+            guest.hear(digest)
+        guest.let_go(Unwelcome("go"))
+        assert open_descriptors() == before
+        assert job.refused().message == "go"
+        freed.set()
+        until(lambda: disposal.idle)
+        assert len(open_descriptors()) == len(before) - 1
 
 
 def test_it_goes_midway(seat: Seat, come: Come) -> None:

@@ -1,6 +1,7 @@
 """An engine's seat: tasks come in, results go out."""
 
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,6 +171,36 @@ def test_what_was_lent_longest_is_taken_back_where_all_of_it_is_too_much(
         job.line.close()
 
 
+def test_what_was_lent_for_long_is_taken_back_and_who_waits_for_its_memory_looks(
+    seat: Seat, come: Come, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with come().welcomed() as job:
+        job.task()
+        guest, task = next_task(seat)
+        kept, answer = weakref.ref(task), answer_to(task)
+        del task
+        original = weakref.ref(answer)
+        seat.deliver(guest, answer)
+        del answer
+        heard = job.hear()
+        assert heard is not None
+        [file] = heard[1]
+        until(lambda: original() is None)
+        # Whoever counts what was lent sees by the task that it is not back yet.
+        assert kept() is not None
+        assert os.fstat(file).st_size == FLOATS * 4
+        after_recall: list[bool] = []
+        monkeypatch.setattr(seat, "_wake", lambda: after_recall.append(kept() is None))
+        monkeypatch.setattr(reception_module, "_LENT_SECONDS", 0.0)
+        seat._reception.ring()
+        until(lambda: os.fstat(file).st_size == 0)
+        until(lambda: after_recall == [True])
+        os.close(file)
+        # It rides on.
+        job.task()
+        next_task(seat)
+
+
 def test_a_guest_that_goes_is_told_of(seat: Seat, come: Come) -> None:
     with come().welcomed() as job:
         job.task()
@@ -232,6 +263,26 @@ def test_a_pod_rides_once(seat: Seat, come: Come, agent: Matchmaker) -> None:
         with come().welcomed():
             job.task()
             next_task(seat)
+
+
+def test_a_guest_whose_pod_has_left_its_seat_is_let_go(seat: Seat, come: Come, agent: Matchmaker) -> None:
+    agent.pod = "one"
+    with come().welcomed() as leaves:
+        agent.pod = "another"
+        with come().welcomed() as stays:
+            until(lambda: agent.states[-1].guests == ("another", "one"))
+            # What is of another version is passed over, as is what is said of nobody.
+            agent.dismiss("another", version=2)
+            agent.dismiss("nobody")
+            agent.dismiss("one")
+            refusal = leaves.refused()
+            assert "no seat any more" in refusal.message
+            assert refusal.retry
+            assert isinstance(next_event(seat), Departure)
+            until(lambda: agent.states[-1].guests == ("another",))
+            stays.task()
+            next_task(seat)
+    until(lambda: agent.states[-1].guests == ())
 
 
 def test_the_agent_hears_what_rides(seat: Seat, agent: Matchmaker) -> None:

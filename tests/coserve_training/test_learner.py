@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,61 @@ def test_guests_take_turns_and_do_not_disturb_each_other(folder: Path) -> None:
     for guest, task in tasks.items():
         assert answers[guest].number == task.number
         assert furthest(answers[guest], alone(folder, task)) <= 1e-5
+
+
+def test_it_is_said_whose_turn_it_is(folder: Path) -> None:
+    learner, engine = MachineLearner(folder, MEMORY_BYTES), Engine(folder)
+    assert (learner.window_guest(), learner.part_guest()) == (None, None)
+    for guest in (3, 4):
+        learner.add(guest, draw(folder, (12,), guest))
+    assert (learner.window_guest(), learner.part_guest(), learner.part_guest(forward=False)) == (3, 3, None)
+    for turn in (3, 4, 3):
+        assert learner.window_guest() == turn
+        window = learner.window(6)
+        assert window is not None
+        # While it is out it is the other one's.
+        assert learner.window_guest() == 7 - turn
+        engine.run(window)
+        window.finish()
+    # The first one's head is next, though it is the other one's turn to ride.
+    assert (learner.window_guest(), learner.part_guest(), learner.part_guest(forward=False)) == (4, 3, 3)
+    learner.drop(3)
+    assert (learner.part_guest(), learner.part_guest(forward=False)) == (4, None)
+
+
+@pytest.mark.parametrize("lengths", [(1,) * 300, (0,) * 50 + (1,) * 40 + (0, 0, 200) + (2,) * 30 + (0,)])
+def test_many_short_sequences_are_no_more_at_once_than_attention_has_time_for(
+    folder: Path, lengths: tuple[int, ...]
+) -> None:
+    task, engine = draw(folder, lengths), Engine(folder)
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, task)
+    ends = [end for end, length in zip(accumulate(lengths), lengths, strict=True) if length]
+    begin = 0
+    while (window := learner.window(256)) is not None:
+        # So many sequences end in it but for the last one's, which may go on.
+        end = begin + window.tokens
+        assert sum(begin < each < end for each in ends) < 16
+        engine.run(window)
+        window.finish()
+        begin = end
+    assert begin == sum(lengths)
+    backward = []
+    while (part := learner.part(512)) is not None:
+        if part.phase is Phase.BACKWARD:
+            backward.append(part.tokens)
+        part.run()
+    assert sum(backward) == 3 * sum(lengths)
+    assert len(backward) >= 3 * sum(1 for length in lengths if length) // 17
+    assert furthest(result(learner), alone(folder, task)) <= 1e-5
+
+
+def test_parts_of_one_sequence_are_as_large_as_ever(folder: Path) -> None:
+    learner = MachineLearner(folder, MEMORY_BYTES)
+    learner.add(1, draw(folder, (200,)))
+    sizes = [run(part)[0] for part in iter(partial(learner.part, 512), None)]
+    # Two of three layers at once, each way; at the head what is learned.
+    assert sizes == [400, 200, 134, 400, 200]
 
 
 def test_an_abandoned_window_leaves_nothing(folder: Path) -> None:
@@ -290,6 +347,28 @@ def test_tasks_wait_for_memory_in_their_order(folder: Path) -> None:
         assert [guest for guest, _ in learner.finished()] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("way", ["taken back", "with the next task", "gone"])
+def test_an_answer_counts_until_it_is_back(folder: Path, way: str) -> None:
+    tasks = {guest: draw(folder, (30,), guest) for guest in (1, 2)}
+    learner = MachineLearner(folder, needed_bytes(tasks[1], Model.of(folder).architecture, torch.float32))
+    for guest in (1, 2):
+        learner.add(guest, tasks[guest])
+    run_parts(learner, 30)
+    answer = [result(learner)]
+    assert learner.upcoming() is None
+    # It was copied for the guest.
+    answer.clear()
+    assert learner.upcoming() is None
+    if way == "taken back":
+        tasks.clear()
+    elif way == "gone":
+        learner.drop(1)
+    else:
+        learner.add(1, tasks[1])
+    run_parts(learner, 30)
+    assert learner.finished()[0][0] == 2
+
+
 def test_what_a_task_that_waits_needs_is_not_counted_in_each_step(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,5 +390,9 @@ def test_what_a_task_that_waits_needs_is_not_counted_in_each_step(
     learner.drop(2)
     learner.add(3, tasks[3])
     run_parts(learner, 12)
-    assert [guest for guest, _ in learner.finished()] == [1, 3]
-    assert counted == [tasks[1], tasks[2], tasks[3]]
+    assert [guest for guest, _ in learner.finished()] == [1]
+    learner.drop(1)
+    run_parts(learner, 12)
+    assert [guest for guest, _ in learner.finished()] == [3]
+    # Once more where somebody has gone.
+    assert counted == [tasks[1], tasks[2], tasks[3], tasks[3]]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gate.pod import Pod
 
-from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, StepSums, Welcome
+from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, Leaver, StepSums, Welcome
 
 SECONDS = 20.0
 ASKS = """
@@ -59,8 +59,12 @@ class Engine:
         data, (pair,) = received(self.line)
         return Guest.model_validate_json(data), pair
 
-    def tell(self, ended: str | None = None, **sums: float) -> None:
-        state = EngineState(sums=StepSums.model_validate(sums), ended=ended)
+    def leaver(self) -> str:
+        """Of the pod whose guest it is to let go."""
+        return Leaver.model_validate_json(received(self.line)[0]).left
+
+    def tell(self, ended: str | None = None, guests: tuple[str, ...] = (), **sums: float) -> None:
+        state = EngineState(sums=StepSums.model_validate(sums), ended=ended, guests=guests)
         self.line.send(state.model_dump_json(by_alias=True).encode())
 
 

@@ -29,11 +29,13 @@ class House:
         self.seats = {name: folder / name / "ride.sock" for name in ("a-0", "a-1")}
         self.uids = {"a-0": "pod-0", "a-1": "pod-1"}
         self.refuses = ""
+        self.gone: set[str] = set()
+        """Pods that have no seat any more."""
         self._kept: list[socket.socket] = []
         self.door = self.opened()
 
     def opened(self) -> RideDoor:
-        door = RideDoor()
+        door = RideDoor(lambda uid: uid in self.gone)
         seats = [
             SeatDoorway(path, name, lambda _, name=name: (self.uids[name], "a")) for name, path in self.seats.items()
         ]
@@ -122,9 +124,13 @@ def test_an_engine_has_so_many_seats(house):
 def test_a_seat_gets_one_engine_after_the_other_but_not_at_once(house, monkeypatch):
     monkeypatch.setattr(hall, "_PAIR_SECONDS", 60.0)
     house.engine()
-    assert house.job("a-0").pair is not None
+    first = house.job("a-0")
+    assert first.pair is not None
     assert "ask again in a second" in house.job("a-0").welcome.reason
     assert house.job("a-1").pair is not None
+    # Who is refused keeps what it has.
+    assert house.door.joined("a") == 2
+    assert is_quiet(first.line)
 
 
 def test_an_engine_that_does_not_listen_holds_nobody_up(house):
@@ -319,6 +325,90 @@ def test_a_seat_belongs_to_a_process_until_it_has_ended(house):
     first.end()
     until(lambda: house.job("a-0").pair is not None)
     assert house.counts().attached == 1
+
+
+def pass_rounds(house, engine: Engine, *guests: str) -> None:
+    """Several in which the agent looks for who is to go."""
+    for steps in range(1, 5):
+        engine.tell(guests=guests, steps=steps)
+        until(lambda steps=steps: (sums := house.door.engine("a").sums) is not None and sums.steps == steps)
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent looks in each round."""
+    monkeypatch.setattr(hall, "_LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("looking")
+def test_one_that_hangs_up_rides_on_and_is_counted_by_the_engines_word(house):
+    engine = house.engine(seats=1)
+    job = house.job("a-0")
+    engine.guest()
+    job.line.close()
+    until(lambda: not house.counts().attached)
+    pass_rounds(house, engine, "pod-0")
+    assert house.door.joined("a") == 1
+    assert house.job("a-1").welcome.reason == "all seats in the engine of device a are taken"
+    other = Process(house.seats["a-0"], JOB)
+    assert "the seat belongs to another process, which still runs" in other.answer
+    other.end()
+    # Its process runs: it has its seat, and gets another pair in the place of that.
+    assert is_quiet(engine.line)
+    assert house.job("a-0").pair is not None
+    assert engine.guest()[0].pod == "pod-0"
+    assert house.door.joined("a") == 1
+
+
+@pytest.mark.usefixtures("looking")
+def test_a_guest_whose_process_has_ended_is_to_go(house):
+    engine = house.engine()
+    first = Process(house.seats["a-0"], JOB)
+    _, pair = engine.guest()
+    engine.tell(guests=("pod-0",))
+    until(lambda: house.door.engine("a").sums is not None)
+    first.end()
+    # Somebody else has the pair.
+    assert engine.leaver() == "pod-0"
+    assert house.door.joined("a") == 1
+    engine.tell()
+    until(lambda: house.door.joined("a") == 0)
+    pair.close()
+
+
+@pytest.mark.usefixtures("looking")
+def test_the_next_process_of_a_pod_rides_whatever_the_engine_told_before(house):
+    engine = house.engine()
+    first = Process(house.seats["a-0"], JOB)
+    engine.guest()
+    first.end()
+    until(lambda: house.job("a-0").pair is not None)
+    engine.guest()
+    pass_rounds(house, engine, "pod-0")
+    assert is_quiet(engine.line)
+
+
+@pytest.mark.usefixtures("looking")
+def test_an_engine_that_does_not_name_its_guests_is_told_of_none(house):
+    engine = house.engine()
+    first = Process(house.seats["a-0"], JOB)
+    engine.guest()
+    first.end()
+    until(lambda: not house.counts().attached)
+    pass_rounds(house, engine)
+    assert is_quiet(engine.line)
+
+
+@pytest.mark.usefixtures("looking")
+def test_after_a_restart_a_guest_goes_once_its_pod_is_known_to_be_gone(house):
+    house.door.close()
+    house.door = house.opened()
+    engine = house.engine()
+    pass_rounds(house, engine, "pod-0")
+    assert is_quiet(engine.line)
+    assert house.door.joined("a") == 1
+    house.gone.add("pod-0")
+    assert engine.leaver() == "pod-0"
 
 
 def test_one_process_of_an_engine_takes_riders_in(house):

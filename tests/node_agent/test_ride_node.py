@@ -3,13 +3,14 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gate import rig
 from gate.pod import Pod
 from gate.rig import until
-from node_agent.riding import Engine, Job, Process, received
+from node_agent.riding import Engine, Job, Process, is_quiet, received
 from structlog.testing import capture_logs
 
 from rowen.crds.names import HARVEST_RESOURCE, ONLINE_RESOURCE, RIDE_RESOURCE
@@ -20,6 +21,7 @@ from rowen.node_agent.kubelet.plugin import AllocationRefused
 from rowen.node_agent.kubelet.pods import PodView, placements, pod_view, preferred_slots
 from rowen.node_agent.node import Node
 from rowen.node_agent.report.status import node_status
+from rowen.node_agent.ride import hall
 
 CPU = str(min(os.sched_getaffinity(0)))
 OTHER = str(max(os.sched_getaffinity(0)))
@@ -253,6 +255,31 @@ def test_requests_of_an_engine_tell_that_somebody_rides(node: Node, pod: Pod) ->
     finally:
         worker.end()
         attached.kill()
+
+
+def test_a_guest_of_a_pod_that_has_ended_is_to_go(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds its end of the pair, and whether or not this agent has seen its process."""
+    monkeypatch.setattr(hall, "_LOOK_SECONDS", 0.0)
+    known: list[PodView] = []
+    node.rides.known_pods = lambda: known
+    engine = engine_on(node, "a")
+    rider = PodView("shop", "tune-0", uid="3b2f0c9e-0000-4000-8000-000000000000", rides=True)
+
+    def pass_rounds() -> None:
+        for steps in range(1, 5):
+            engine.tell(guests=(rider.uid,), steps=steps)
+            until(lambda steps=steps: (sums := node.rides.engine("a").sums) is not None and sums.steps == steps)
+
+    # Until the API server has told of any pod, none is known to have gone.
+    pass_rounds()
+    known[:] = [CHAT, rider]
+    pass_rounds()
+    assert is_quiet(engine.line)
+    known[1] = replace(rider, phase="Failed")
+    assert engine.leaver() == rider.uid
+    engine.tell()
+    until(lambda: node.rides.joined("a") == 0)
+    engine.line.close()
 
 
 def test_who_rides_has_no_memory_of_the_device() -> None:

@@ -105,6 +105,7 @@ def prompts_that_the_cache_has_are_answered_the_same(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         # In each step, also in those that fill the cache.
         patch.setattr(case.bench.conductor._planner, "plan", lambda *_: Plan(8, 0.0, "a window rides"))
+        patch.setattr(case.bench.conductor._planner, "fitting", lambda load: load.ride_tokens)
         assert case.bench.alike() == expected
     after = case.sums
     assert after.riding_steps - before.riding_steps == after.steps - before.steps > 0

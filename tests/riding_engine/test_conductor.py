@@ -55,12 +55,18 @@ class Learner:
         self.clock = clock
         self.waiting_tokens = 0
         self.windows: list[Window] = []
+        self.asked: list[int] = []
+        """Tokens of windows."""
         self.parts: list[tuple[Phase, int, bool]] = []
         self.phases: list[Phase] = []
         self.tasks: dict[int, Task] = {}
         self.ended: list[tuple[int, Result | TaskUnsuitable]] = []
         self.coming_seconds = 0.0
         """That it takes to take a task in, or to let one go."""
+        self.window_seconds = 0.0
+        """That it takes to make a window."""
+        self.whose = 3
+        """Whose turn it is."""
 
     def add(self, guest: int, task: Task) -> None:
         if not task.gradients:
@@ -75,8 +81,16 @@ class Learner:
     def window(self, most_tokens: int) -> Window | None:
         if not self.waiting_tokens:
             return None
+        self.clock.now += self.window_seconds
+        self.asked.append(most_tokens)
         self.windows.append(Window())
         return self.windows[-1]
+
+    def window_guest(self) -> int | None:
+        return self.whose if self.waiting_tokens else None
+
+    def part_guest(self, forward: bool = True) -> int | None:
+        return self.whose if self.upcoming(forward) else None
 
     def upcoming(self, forward: bool = True) -> Phase | None:
         return next((phase for phase in self.phases if forward or phase is not Phase.FORWARD), None)
@@ -120,14 +134,32 @@ class Planner:
         self.seen: list[tuple[Load, float]] = []
         self.tpots: list[tuple[float, float]] = []
         self.parts: list[tuple[str, int, int, float]] = []
+        self.guests: list[int | None] = []
+        """Whose parts those were."""
+        self.gone: list[int] = []
+        self.room = 100
+        """Tokens that fit, of a window that is there."""
         self.first_tokens: list[tuple[float, float]] = []
-        self.predictor = SimpleNamespace(part_seconds=lambda *_: 0.004, seconds=lambda _: 0.012)
+        self.predictor = SimpleNamespace(
+            least_part_seconds=lambda *_: 0.004, seconds=lambda _: 0.012, drop=self.gone.append
+        )
 
-    def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
+    def plan(
+        self,
+        load: Load,
+        waiting_tokens: int,
+        has_parts: bool,
+        least_part_seconds: float = 0.0,
+        rider: int | None = None,
+    ) -> Plan:
         self.asked.append((load, waiting_tokens, has_parts))
+        self.rider = rider
         self.due.append(round(self.token_pace.due_in, 6))
         self.least_part_seconds = least_part_seconds
         return self.next
+
+    def fitting(self, load: Load) -> int:
+        return min(self.room, load.ride_tokens)
 
     def observe(self, load: Load, seconds: float) -> float:
         self.seen.append((load, round(seconds, 6)))
@@ -139,11 +171,13 @@ class Planner:
     def observe_first_token(self, seconds: float, rider_seconds: float) -> None:
         self.first_tokens.append((round(seconds, 6), round(rider_seconds, 6)))
 
-    def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
+    def observe_part(self, phase: str, tokens: int, context: int, seconds: float, rider: int | None = None) -> None:
         self.parts.append((phase, tokens, context, round(seconds, 6)))
+        self.guests.append(rider)
         self.rider_seconds += seconds
 
-    def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
+    def part_tokens(self, phase: str, seconds: float, rider: int | None = None) -> int:
+        self.sized = rider
         return max(1, round(seconds * 1000))
 
 
@@ -219,7 +253,7 @@ def engine() -> Engine:
 
 
 ALONE = Load(decode_rows=1, decode_context=10)
-RIDDEN = Load(decode_rows=1, decode_context=10, ride_tokens=4, ride_context=20)
+RIDDEN = Load(decode_rows=1, decode_context=10, ride_tokens=4, ride_context=20, rider=3)
 
 
 def test_a_step_without_riders_is_watched(engine: Engine) -> None:
@@ -297,6 +331,78 @@ def test_parts_run_after_a_step_for_as_long_as_was_planned(engine: Engine) -> No
     assert len(engine.learner.parts) == 3
 
 
+@pytest.mark.parametrize(
+    ("step_seconds", "parts"),
+    # Of 0.025 s as much as is left; and nothing where that is less than the smallest takes.
+    [(0.004, [25, 15, 5]), (0.02, [10]), (0.025, [5]), (0.027, []), (0.03, []), (0.05, [])],
+)
+def test_parts_have_no_time_that_the_step_took(engine: Engine, step_seconds: float, parts: list[int]) -> None:
+    engine.planner.next = Plan(0, 0.025, "", 0.03)
+    engine.learner.phases = [Phase.BACKWARD] * 5
+    engine.step(step_seconds)
+    engine.conductor.between(lambda: True)
+    assert [tokens for _, tokens, _ in engine.learner.parts] == parts
+
+
+def test_a_part_that_runs_all_the_same_does_after_a_long_step(engine: Engine) -> None:
+    engine.planner.next = Plan(0, 0.002, "")
+    engine.learner.phases = [Phase.BACKWARD] * 2
+    engine.step(5.0)
+    engine.conductor.between(lambda: True)
+    assert len(engine.learner.parts) == 1
+
+
+def test_it_is_planned_for_the_guest_whose_turn_it_is(engine: Engine) -> None:
+    asked: list[tuple[object, ...]] = []
+    engine.planner.predictor.least_part_seconds = lambda *whose: (asked.append(whose), 0.004)[1]
+    engine.planner.next = Plan(0, 0.015, "")
+    engine.learner.whose, engine.learner.waiting_tokens, engine.learner.phases = 7, 9, [Phase.BACKWARD]
+    engine.step()
+    assert engine.planner.rider == 7
+    engine.conductor.between(lambda: True)
+    engine.learner.whose, engine.learner.phases = 8, [Phase.FORWARD]
+    engine.conductor.idle(lambda: True)
+    assert asked == [(Phase.BACKWARD, 7), (Phase.FORWARD, 8)]
+    assert (engine.planner.guests, engine.planner.sized) == ([7, 8], 8)
+
+
+def test_what_is_known_of_a_guest_goes_with_it(engine: Engine) -> None:
+    first, second = engine.guests.arrive(TASK), engine.guests.arrive(TASK)
+    engine.guests.depart(second)
+    engine.step()
+    assert (engine.planner.gone, list(engine.learner.tasks)) == ([second], [first])
+
+
+def test_to_make_a_window_is_part_of_what_it_takes(engine: Engine) -> None:
+    engine.conductor._first_tokens.arrived("request-0", engine.clock.now, 10)
+    engine.learner.waiting_tokens, engine.learner.window_seconds = 7, 0.03
+    engine.step()
+    assert engine.planner.seen == [(RIDDEN, 0.05)]
+    # But for the 0.012 s that the step takes alone it is riders' doing.
+    assert engine.planner.first_tokens == [(0.05, 0.038)]
+
+
+@pytest.mark.parametrize(
+    ("planned", "room", "asked", "ended", "ridden"),
+    [
+        (8, 4, [8], ["finished"], True),
+        # Two of the four that its tokens come to: of the tokens that are in it half as many.
+        (8, 2, [8, 2], ["abandoned", "finished"], True),
+        (8, 0, [8], ["abandoned"], False),
+        # So few ride whatever they attend to.
+        (4, 0, [4], ["finished"], True),
+    ],
+)
+def test_a_window_that_takes_longer_than_was_thought_is_smaller(
+    engine: Engine, planned: int, room: int, asked: list[int], ended: list[str], ridden: bool
+) -> None:
+    engine.planner.next, engine.planner.room, engine.learner.waiting_tokens = Plan(planned, 0.0, ""), room, 7
+    engine.step()
+    assert engine.learner.asked == asked
+    assert [window.ended for window in engine.learner.windows] == ended
+    assert engine.planner.seen == [(RIDDEN if ridden else ALONE, 0.02)]
+
+
 def test_riders_that_come_during_a_step_do_not_knock(engine: Engine) -> None:
     knocks: list[int] = []
     engine.conductor.waker.reaches(lambda: knocks.append(1))
@@ -339,7 +445,7 @@ def test_an_idle_engine_runs_all_parts_until_somebody_comes(engine: Engine) -> N
 
 
 def test_a_part_of_an_idle_engine_is_larger_where_the_smallest_takes_long(engine: Engine) -> None:
-    engine.planner.predictor.part_seconds = lambda *_: 0.7
+    engine.planner.predictor.least_part_seconds = lambda *_: 0.7
     engine.learner.phases = [Phase.FORWARD]
     engine.conductor.idle(lambda: True)
     assert engine.learner.parts == [(Phase.FORWARD, 700, True)]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, Welcome
+from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, Leaver, Welcome
 from rowen.runtime.coserve.wire.line import send
 
 
@@ -40,6 +40,11 @@ class Matchmaker:
         """Ends, and hangs up on everybody."""
         self._stop.close()
         self._thread.join()
+
+    def dismiss(self, pod: str, **changes: Any) -> None:
+        """Tells the engine that the pod's guest is to go."""
+        assert self._engine is not None
+        send(self._engine, Leaver(left=pod).model_copy(update=changes).model_dump_json(by_alias=True).encode())
 
     def __enter__(self) -> "Matchmaker":
         return self

@@ -2,12 +2,14 @@
 
 import json
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from riding_tuner.engine import Engine, host_of
+from riding_tuner.instant import SEQUENCES
 from riding_tuner.matchmaker import Matchmaker
 from riding_tuner.plain_learner import PlainLearner
 from runtime.tuning_runs import spec, tune
@@ -16,13 +18,17 @@ from safetensors.torch import load_file
 from rowen.crds.job.fine_tune import Evaluation, Lora
 from rowen.crds.job.worker import TuningSpec
 from rowen.runtime.coserve.ride_link import RideLink
+from rowen.runtime.coserve.seat import reception as reception_module
 from rowen.runtime.coserve.seat.host import Host
 from rowen.runtime.coserve.task import Task
 from rowen.runtime.coserve.training.architecture import read_architecture
 from rowen.runtime.coserve.training.checks import check_task
 from rowen.runtime.coserve.training.learner import MachineLearner
 from rowen.runtime.native import NoTenant
+from rowen.runtime.tuning.fingerprint import model_digest
 from rowen.runtime.tuning.results.folder import FolderResults
+from rowen.runtime.tuning.riding.ride import Ride
+from rowen.runtime.tuning.riding.stand_in import RidingAdapter
 from rowen.runtime.tuning.tuner import Tuner
 from rowen.runtime.worker import Progress
 
@@ -87,6 +93,33 @@ def test_200_steps_in_an_engine_are_those_of_the_plain_tuner(
     assert riding["steps"] == 200
     assert furthest(weights, ridden) < 1e-4
     assert riding["training_losses"] == pytest.approx(plain["training_losses"], abs=1e-4)
+
+
+def test_jobs_ride_where_memory_is_for_one_task_alone(
+    tiny_model: Path, agent: Matchmaker, adapter: RidingAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception_module, "_LENT_SECONDS", 0.1)
+    # Of any task it is checked that it fits, and none does beside another one or an answer.
+    learner = MachineLearner(tiny_model, 1, torch.float32)
+    digest = model_digest(tiny_model)
+    rides = [Ride(RideLink(agent.job_path), digest, "Float32", adapter) for _ in range(2)]
+    done: list[int] = []
+
+    def ask(number: int, times: int) -> None:
+        for _ in range(times):
+            assert rides[number].gradients(SEQUENCES, 1.0).learned_tokens
+            done.append(number)
+
+    with Engine(agent.engine_path, host_of(tiny_model), learner):
+        threads = [threading.Thread(target=ask, args=(number, 3 * (number + 1))) for number in (0, 1)]
+        for thread in threads:
+            thread.start()
+        # The first one has its last answer, stays, and does not come with another task.
+        for thread in threads:
+            thread.join()
+    assert sorted(done) == [0] * 3 + [1] * 6
+    for ride in rides:
+        ride.close()
 
 
 def test_a_job_goes_on_in_the_other_mode(tiny_model: Path, dataset: Path, agent: Matchmaker, tmp_path: Path) -> None:

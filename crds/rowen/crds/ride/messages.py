@@ -1,9 +1,10 @@
 """What is said at the agent's ride sockets: one JSON object per message (SOCK_SEQPACKET).
 
 An engine connects to `ROWEN_ENGINE_RIDE_SOCKET`, says `EngineHello`, and then gets a `Guest` for each job, with one end
-of a socket pair (SCM_RIGHTS). From time to time it says `EngineState`. A job connects to `ROWEN_RIDE_SOCKET`, says
-`JobHello`, and gets a `Welcome`, with the other end of the pair; or without one, and a reason, and is let go. Meanwhile
-it says `JobProgress`. What engine and job say to each other the agent does not see (`rowen.runtime.coserve.wire`).
+of a socket pair (SCM_RIGHTS), and a `Leaver` for a job that is to go. From time to time it says `EngineState`. A job
+connects to `ROWEN_RIDE_SOCKET`, says `JobHello`, and gets a `Welcome`, with the other end of the pair; or without one,
+and a reason, and is let go. Meanwhile it says `JobProgress`. What engine and job say to each other the agent does not
+see (`rowen.runtime.coserve.wire`).
 """
 
 from typing import Annotated
@@ -22,6 +23,7 @@ MOST_SEATS = 8
 MOST_COUNT = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PodUid = Annotated[str, Field(max_length=253)]
 
 
 class EngineHello(ReadModel):
@@ -37,8 +39,16 @@ class Guest(ReadModel):
     version: int = RIDE_VERSION
     number: Count
     """Unique for the life of the connection."""
-    pod: Annotated[str, Field(max_length=253)]
+    pod: PodUid
     """UID of its pod."""
+
+
+class Leaver(ReadModel):
+    """The engine is to let a pod's guest go: its process has ended, or its pod has no seat any more."""
+
+    version: int = RIDE_VERSION
+    left: PodUid
+    """UID of the pod: an agent that came later does not know the guest's number."""
 
 
 class StepSums(ReadModel):
@@ -71,6 +81,8 @@ class EngineState(ReadModel):
     sums: StepSums
     ended: Annotated[str, Field(max_length=256)] | None = None
     """Why nothing rides in this engine any more, for people; it serves on."""
+    guests: Annotated[tuple[PodUid, ...], Field(max_length=MOST_SEATS)] = ()
+    """UIDs of the pods whose ends of pairs it serves. An engine that names them understands `Leaver`."""
 
 
 class JobHello(ReadModel):

@@ -53,12 +53,13 @@ _Enter = Callable[[Visitor, bytes], None]
 class RideDoor:
     """All ride sockets of a node, served by one thread from `start` until `close`. Nobody waits for it."""
 
-    def __init__(self) -> None:
-        self._loop = Loop("rowen-ride", lambda: self._strangers.send_away_the_silent())
+    def __init__(self, has_gone: Callable[[str], bool] = lambda _: False) -> None:
+        """`has_gone`: whether a pod, by its UID, is known to have no seat any more."""
+        self._loop = Loop("rowen-ride", self._look)
         self._strangers = Strangers(
             self._loop, most=_MOST_STRANGERS, longest=LONGEST_MESSAGE, wish="come in", refuse=_refuse
         )
-        self._hall = Hall(self._loop)
+        self._hall = Hall(self._loop, has_gone)
 
     def open(self, engine: EngineDoorway, seats: Sequence[SeatDoorway]) -> None:
         """Listens on sockets made anew, of one more device. Raises `OSError`: then on none of them."""
@@ -92,6 +93,10 @@ class RideDoor:
         self._strangers.close()
         self._hall.close()
         self._strangers.join()
+
+    def _look(self) -> None:
+        self._strangers.send_away_the_silent()
+        self._hall.look()
 
     def _enter_engine(self, doorway: EngineDoorway, visitor: Visitor, data: bytes) -> None:
         hello = read(EngineHello, data)

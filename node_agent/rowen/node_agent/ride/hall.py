@@ -1,5 +1,7 @@
 """Who is in: engines that take riders in, the jobs in the seats, and who rides where."""
 
+import contextlib
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -9,14 +11,14 @@ from itertools import count
 
 import structlog
 
-from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, Welcome
+from rowen.crds.ride.messages import EngineHello, EngineState, Guest, JobHello, JobProgress, Leaver, Welcome
 from rowen.node_agent.attach.disposal import Disposal
 from rowen.node_agent.attach.entrance import AttachRefused
 from rowen.node_agent.attach.loop import Loop
 from rowen.node_agent.attach.peer import Peer
 from rowen.node_agent.devices.counts import TenantCounts
 from rowen.node_agent.ride.account import Account
-from rowen.node_agent.ride.member import Engine, Member, Record, Rider
+from rowen.node_agent.ride.member import Engine, Member, Owner, Record, Rider
 from rowen.node_agent.ride.speech import read, receive, say
 from rowen.node_agent.ride.view import EngineView
 
@@ -26,6 +28,8 @@ _REST_SECONDS = 0.05
 """Between two messages of a member that are heard."""
 _PAIR_SECONDS = 1.0
 """Between two pairs for a seat: its job may not fill the engine's places by asking again and again."""
+_LOOK_SECONDS = 1.0
+"""Between two looks for guests that are to go."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,23 @@ class Visitor:
 class Hall:
     """The loop's thread changes it; other threads read views of it."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, has_gone: Callable[[str], bool]) -> None:
+        """`has_gone`: whether a pod, by its UID, is known to have no seat any more."""
         self._loop = loop
+        self._has_gone = has_gone
         self._engines: dict[str, Engine] = {}
         """By device."""
         self._riders: dict[str, Rider] = {}
         """By seat; those that are in."""
+        self._owners: dict[str, Owner] = {}
+        """By seat."""
         self._records: dict[str, Record] = {}
         """By seat, of those too that are not in any more."""
         self._paired: dict[str, float] = {}
         """By seat, when it got its last pair."""
         self._numbers = count(1)
+        self._next_look = 0.0
+        """Seconds, monotonic clock."""
 
     def engine(self, device: str) -> EngineView | None:
         """The device's engine; None: there is none that takes riders in."""
@@ -58,8 +68,10 @@ class Hall:
         return EngineView(found.since, found.seats, found.sums, found.ended, found.uid) if found else None
 
     def joined(self, device: str) -> int:
-        """How many jobs are joined with the device's engine."""
-        return sum(self._account(rider).since is not None for rider in self._on(device))
+        """How many jobs are joined with the device's engine, by what either side says: a job may have hung up here."""
+        engine = self._engines.get(device)
+        here = {rider.uid for rider in self._on(device) if self._account(rider).since is not None}
+        return len(here.union(engine.guests if engine else ()))
 
     def counts(self, seat: str, uid: str) -> TenantCounts:
         """What a pod has done in a seat."""
@@ -89,11 +101,9 @@ class Hall:
     def rider_comes(self, seat: str, vet: Callable[[int], tuple[str, str]], visitor: Visitor, hello: JobHello) -> None:
         """Raises `AttachRefused`, `OSError`: then it is not in. `vet` tells its pod and its device, or raises those."""
         uid, device = vet(visitor.peer.pid)
-        before = self._riders.get(seat)
-        if before is not None:
-            if before.peer.pid != visitor.peer.pid:
-                raise AttachRefused("the seat belongs to another process, which still runs", pod=before.uid)
-            self._rider_goes(before)
+        owner = self._owners.get(seat)
+        if owner is not None and owner.pid != visitor.peer.pid:
+            raise AttachRefused("the seat belongs to another process, which still runs", pod=owner.uid)
         rider = Rider(
             uid, visitor.peer, visitor.connection, visitor.disposal, seat=seat, device=device, pair=hello.pair
         )
@@ -104,10 +114,25 @@ class Hall:
             self._enter(rider, joined=engine is not None and engine.ended is None)
             self._welcome(rider)
 
+    def look(self) -> None:
+        """Once a second has engines let those guests go whose process has ended, or whose pod has no seat any more."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_SECONDS
+        for engine in self._engines.values():
+            engine.left = {uid: engine.left.get(uid, 0) + 1 for uid in engine.guests if self._has_left(uid)}
+            for uid, looks in engine.left.items():
+                # At the first one it may not have told yet that it has let it go by itself, as it mostly has.
+                if looks > 1:
+                    self._dismiss(engine, uid, first=looks == 2)
+
     def close(self) -> None:
         """Lets everybody go; who rides rides on. The loop has ended."""
         for member in (*self._engines.values(), *self._riders.values()):
             member.close()
+        for owner in self._owners.values():
+            os.close(owner.pidfd)
 
     def _join(self, rider: Rider) -> None:
         engine, now = self._engine_for(rider), time.monotonic()
@@ -130,7 +155,9 @@ class Hall:
             raise AttachRefused(f"no engine of device {rider.device} takes riders in now")
         if engine.ended is not None:
             raise AttachRefused(f"nothing rides in the engine of device {rider.device} any more: {engine.ended}")
-        if sum(other.pair for other in self._on(rider.device)) >= engine.seats:
+        # Its own former place becomes free with this one.
+        others = {other.uid for other in self._on(rider.device) if other.pair}.union(engine.guests) - {rider.uid}
+        if len(others) >= engine.seats:
             raise AttachRefused(f"all seats in the engine of device {rider.device} are taken")
         if time.monotonic() - self._paired.get(rider.seat, float("-inf")) < _PAIR_SECONDS:
             raise AttachRefused("the seat has just got an engine; ask again in a second")
@@ -144,10 +171,44 @@ class Hall:
             self._rider_goes(rider)
 
     def _enter(self, rider: Rider, *, joined: bool) -> None:
+        """In the place of the same process's former connection, if there is one."""
+        self._own(rider)
+        before = self._riders.get(rider.seat)
+        if before is not None:
+            self._rider_goes(before)
         self._riders[rider.seat] = rider
         rider.enter(self._loop, partial(self._hear_rider, rider), partial(self._rider_ends, rider))
         account = self._account(rider)
         self._note(rider, account.joined(time.monotonic()) if joined else account)
+
+    def _own(self, rider: Rider) -> None:
+        """The seat is its process's. Raises `OSError`."""
+        owner = Owner(rider.uid, rider.peer.pid, os.dup(rider.peer.pidfd))
+        self._disown(rider.seat)
+        self._owners[rider.seat] = owner
+        self._loop.watch(owner.pidfd, partial(self._owner_ends, rider.seat, owner))
+
+    def _disown(self, seat: str) -> None:
+        owner = self._owners.pop(seat, None)
+        if owner is not None:
+            self._loop.unwatch(owner.pidfd)
+            os.close(owner.pidfd)
+
+    def _owner_ends(self, seat: str, owner: Owner) -> None:
+        if self._owners.get(seat) is owner:
+            self._disown(seat)
+
+    def _has_left(self, uid: str) -> bool:
+        """A pod that this agent has not seen in any seat may come to it yet: the agent before has let it in."""
+        was_in = any(record.uid == uid for record in self._records.values())
+        return (was_in and all(owner.uid != uid for owner in self._owners.values())) or self._has_gone(uid)
+
+    def _dismiss(self, engine: Engine, uid: str, *, first: bool) -> None:
+        if first:
+            log.warning("an engine serves a guest that has left its seat", device=engine.device, pod=uid)
+        # One that does not listen now is told again.
+        with contextlib.suppress(OSError):
+            say(engine.connection, Leaver(left=uid))
 
     def _account(self, rider: Rider) -> Account:
         record = self._records.get(rider.seat)
@@ -173,7 +234,7 @@ class Hall:
             self._tell_of(error, engine)
             self._engine_goes(engine)
             return
-        engine.sums = state.sums
+        engine.sums, engine.guests = state.sums, state.guests
         if state.ended is not None and engine.ended is None:
             log.error("nothing rides in an engine any more", device=engine.device, reason=state.ended)
             self._part(engine.device)

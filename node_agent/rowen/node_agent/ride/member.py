@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowen.crds.ride.messages import StepSums
 from rowen.node_agent.attach.disposal import Disposal
@@ -50,6 +50,10 @@ class Engine(Member):
     """As it last told; None: it has told nothing yet."""
     ended: str | None = None
     """Why nothing rides in it any more."""
+    guests: tuple[str, ...] = ()
+    """UIDs of the pods that it last told it serves."""
+    left: dict[str, int] = field(default_factory=dict)
+    """Those of them that have left their seats, and at how many looks in a row they had."""
 
 
 @dataclass
@@ -63,6 +67,17 @@ class Rider(Member):
     """Whether it has one end of a pair."""
     joined_pid: int | None = None
     """The engine's process that has the other end."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that a seat belongs to until it has ended, whether it is in or has hung up."""
+
+    uid: str
+    """Of its pod."""
+    pid: int
+    pidfd: int
+    """Its own one: that of a member is closed when it is let go."""
 
 
 @dataclass(frozen=True)

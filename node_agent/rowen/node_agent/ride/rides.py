@@ -20,6 +20,9 @@ from rowen.node_agent.kubelet.pods import Placements, PodView, device_and_slot, 
 from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
 from rowen.node_agent.ride.view import EngineView
 
+_ENDED = ("Succeeded", "Failed")
+"""Phases of pods without processes."""
+
 
 class Rides:
     """Of all devices. Its door is served from `start` until `close`."""
@@ -43,7 +46,7 @@ class Rides:
         self._cgroups = cgroups
         self._online = online
         self._faults = faults
-        self._door = RideDoor()
+        self._door = RideDoor(self._has_gone)
         self._opened: set[str] = set()
 
     def start(self) -> None:
@@ -98,6 +101,11 @@ class Rides:
     def counts(self, placements: Placements) -> tuple[tuple[PodView, TenantCounts], ...]:
         """What the pods that ride on a device have done."""
         return tuple((pod, self._door.counts(seat, pod.uid)) for seat, pod in placements.riders)
+
+    def _has_gone(self, uid: str) -> bool:
+        pods = list(self.known_pods()) if self.known_pods is not None else []
+        # Where there is none at all, nothing was heard yet.
+        return bool(pods) and all(pod.uid != uid or pod.phase in _ENDED for pod in pods)
 
     def _vet_engine(self, device: str, pid: int) -> str:
         uid, pod = self._cgroups.uid_of(pid) or "", self._online(device)

@@ -84,6 +84,12 @@ class Learner(Protocol):
     def upcoming(self, forward: bool = True) -> Phase | None:
         """What the next part belongs to; None: there is none. Without `forward`, what can ride is none."""
 
+    def part_guest(self, forward: bool = True) -> int | None:
+        """Whose that is."""
+
+    def window_guest(self) -> int | None:
+        """Whose window is next; None: none can ride now."""
+
     def part(self, most_tokens: int, forward: bool = True) -> Part | None:
         """The next piece of work without the engine, of so many tokens at most, those of each layer counted.
 
@@ -91,7 +97,11 @@ class Learner(Protocol):
         """
 
     def finished(self) -> list[tuple[int, Result | TaskUnsuitable]]:
-        """By guest, what has ended since it was asked last."""
+        """By guest, what has ended since it was asked last.
+
+        Gradients count as memory of the riders while the answer lives, and once more for the guest's copy while the
+        task lives, until the guest's next task: whoever has the copy has to keep the task, and nobody else may.
+        """
 
     @property
     def waiting_tokens(self) -> int:

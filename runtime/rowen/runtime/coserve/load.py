@@ -19,6 +19,8 @@ class Load:
     row_tokens: int = 0
     """Of batch rows, decode and prefill alike."""
     row_context: int = 0
+    rider: int | None = None
+    """Whose window it is; None: whoever's."""
 
     @property
     def has_requests(self) -> bool:

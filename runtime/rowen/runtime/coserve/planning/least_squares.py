@@ -1,6 +1,7 @@
 """Linear least squares with coefficients of 0 at least, of observations that come one after another."""
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -17,6 +18,8 @@ _EAGER = 64
 """Observations after each of which the coefficients are fitted; later after each of `_LAZY`."""
 _LAZY = 8
 _MOST_ROUNDS = 8
+_DOUBTED = 0.001
+"""Of what was seen, how much still counts where it may be of something else: three observations of that count more."""
 
 
 class LeastSquares:
@@ -47,6 +50,13 @@ class LeastSquares:
         self._normal = np.zeros_like(self._prior)
         self._moment = np.zeros_like(start)
         self._solved = start
+
+    def doubted(self) -> "LeastSquares":
+        """One that begins with these coefficients, and soon goes by what it sees itself."""
+        found = copy(self)
+        found._normal, found._moment = self._normal * _DOUBTED, self._moment * _DOUBTED
+        found._scale, found.count = _START_SCALE, 0
+        return found
 
     def value(self, features: Sequence[float]) -> float:
         """What the features come to."""

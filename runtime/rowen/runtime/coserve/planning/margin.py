@@ -20,16 +20,13 @@ class Margin:
     """
 
     def __init__(self, bound: LatencyBound) -> None:
-        self._seconds = bound.seconds
+        self._bound = bound.seconds
         self._allowed = 1 - bound.percentile / 100
         self._credit = 0.0
         self.value = 1.0
         """At most 1, at least a half."""
-
-    @property
-    def seconds(self) -> float:
+        self.seconds = bound.seconds
         """What may be planned for."""
-        return self.value * self._seconds
 
     @property
     def kept(self) -> bool:
@@ -38,9 +35,10 @@ class Margin:
 
     def observe(self, seconds: float, of_riders: float) -> bool:
         """A latency, and how much of it was riders' doing. True: late for their sake."""
-        late = seconds > self._seconds
+        late = seconds > self._bound
         self._credit = max(-_MOST_CREDIT, min(_MOST_CREDIT, self._credit + self._allowed - late))
-        blamed = late and seconds - of_riders <= self._seconds
+        blamed = late and seconds - of_riders <= self._bound
         step = _CUT * ((1 - self._allowed) if blamed else -self._allowed)
         self.value = max(_LEAST, min(1.0, self.value * math.exp(-step)))
+        self.seconds = self.value * self._bound
         return blamed

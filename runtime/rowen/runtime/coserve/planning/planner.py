@@ -1,5 +1,6 @@
 """How much rides in the next step, and how long parts may run after it."""
 
+import math
 from dataclasses import dataclass
 
 from rowen.crds.ride.terms import RideTerms
@@ -27,6 +28,10 @@ PATIENCE_STEPS = 16
 """Steps in which nothing had room, after which a little rides all the same."""
 LITTLE_TOKENS = 4
 _LITTLE_SECONDS = 0.002
+_CLOSE = 1.03
+"""Over its bound, a window is left as it is: no prediction is better."""
+_PARTS = -1
+"""In place of a guest's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,13 @@ class Plan:
     """So long may parts run after the step, together."""
     reason: str
     """For people."""
+    end_seconds: float = math.inf
+    """So long after the step's begin they end, at the latest."""
 
 
 _NOTHING = Plan(0, 0.0, "nothing waits")
 _TOO_LONG = Plan(0, 0.0, "the smallest part takes longer than there is time")
+_TOO_DEAR = Plan(0, 0.0, "nothing more has room in the step")
 
 
 class Planner:
@@ -58,7 +66,7 @@ class Planner:
         self.predictor = predictor
         self._ttft, self.token_pace = Margin(terms.ttft), TokenPace(terms.tpot)
         self._ttft_seconds = terms.ttft.seconds
-        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._plans: dict[tuple[int | None, ...], Plan] = {}
         self._version = -1
         self._parts_turn = False
         self._dry = 0
@@ -69,10 +77,18 @@ class Planner:
         self.holds = False
         """Prompts are held back from the step that is about to begin (`Deferral`); who begins it takes it back."""
 
-    def plan(self, load: Load, waiting_tokens: int, has_parts: bool, least_part_seconds: float = 0.0) -> Plan:
+    def plan(
+        self,
+        load: Load,
+        waiting_tokens: int,
+        has_parts: bool,
+        least_part_seconds: float = 0.0,
+        rider: int | None = None,
+    ) -> Plan:
         """For the next step; `load` has no riders yet.
 
-        `has_parts`: something waits that needs no engine; the smallest part of it takes `least_part_seconds`.
+        `has_parts`: something waits that needs no engine; the smallest part of it takes `least_part_seconds`. `rider`:
+        whose window is next.
         """
         self.riders_wait = has_parts or waiting_tokens > 0
         if not self.riders_wait:
@@ -89,17 +105,25 @@ class Planner:
             load.prefill_context >> 9,
             load.row_tokens,
             load.row_context >> 9,
-            turn,
+            _PARTS if turn else rider,
         )
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = self._decided(load, turn)
+            found = self._plans[key] = self._decided(load, turn, rider)
         if 0 < found.part_seconds < least_part_seconds:
             found = _TOO_LONG
         if found.ride_tokens or found.part_seconds:
             self._dry = 0
             return found
-        return self._least(found, load, turn)
+        return self._least(found, load, turn, rider)
+
+    def fitting(self, load: Load) -> int:
+        """Of the tokens of the window that `load` has, how many have time, now that its own context is known."""
+        bound = self.bound(load)
+        if self.predictor.seconds(load) <= _CLOSE * bound:
+            return load.ride_tokens
+        self.predictor.expect(load.rider, load.ride_context / load.ride_tokens)
+        return most_tokens(self.predictor.riding(load, load.rider), bound, load.ride_tokens)
 
     def bound(self, load: Load) -> float:
         """Seconds that the step may take with all that rides in it and after it."""
@@ -122,10 +146,10 @@ class Planner:
         self.predictor.observe(load, seconds)
         return by_riders
 
-    def observe_part(self, phase: str, tokens: int, context: int, seconds: float) -> None:
-        """A part was measured; `context` is what its tokens attend to, summed."""
+    def observe_part(self, phase: str, tokens: int, context: int, seconds: float, rider: int | None = None) -> None:
+        """A part of that guest was measured; `context` is what its tokens attend to, summed."""
         self.rider_seconds += seconds
-        self.predictor.observe_part(phase, tokens, context, seconds)
+        self.predictor.observe_part(phase, tokens, context, seconds, rider)
 
     def observe_tpot(self, seconds: float, rider_seconds: float) -> None:
         """What a request that has ended waited for each token, and how much of it was riders' doing."""
@@ -162,24 +186,24 @@ class Planner:
         """What a step with prompts in it takes at most, with what may ride in it."""
         return _PREFILL_STRETCH * self.predictor.seconds(load)
 
-    def part_tokens(self, phase: str, seconds: float, token_context: float = 0.0) -> int:
-        """How large a part ends in time, 1 at least; `token_context` is what each of its tokens attends to."""
-        return self.predictor.part_tokens(phase, seconds, token_context)
+    def part_tokens(self, phase: str, seconds: float, rider: int | None = None) -> int:
+        """How large a part of that guest ends in time, 1 at least."""
+        return self.predictor.part_tokens(phase, seconds, rider)
 
-    def _decided(self, load: Load, parts_turn: bool) -> Plan:
+    def _decided(self, load: Load, parts_turn: bool, rider: int | None) -> Plan:
         bound = self.bound(load)
-        seconds = self.predictor.riding(load)
+        seconds = self.predictor.riding(load, rider)
         alone = seconds(0)
         if alone >= bound:
             return Plan(0, 0.0, "the step alone takes all the time there is")
         if parts_turn:
             if load.prefill_tokens:
                 return Plan(0, 0.0, "a prompt is computed: no parts")
-            return Plan(0, bound - alone, "parts run after the step")
-        tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_more_tokens(load)))
-        return Plan(tokens, 0.0, "a window rides" if tokens else "nothing more has room in the step")
+            return Plan(0, bound - alone, "parts run after the step", bound)
+        tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_ride_tokens(load, rider)))
+        return Plan(tokens, 0.0, "a window rides") if tokens else _TOO_DEAR
 
-    def _least(self, found: Plan, load: Load, parts_turn: bool) -> Plan:
+    def _least(self, found: Plan, load: Load, parts_turn: bool, rider: int | None) -> Plan:
         """Nothing has room: after a while a little rides, unless requests do not get what they were promised.
 
         That holds for steps with requests: when none come, nothing tells that they get it again.
@@ -190,4 +214,6 @@ class Planner:
         self._dry = 0
         if parts_turn:
             return Plan(0, _LITTLE_SECONDS, "a short part runs, so that riders get on at all")
+        if found is _TOO_DEAR:
+            self.predictor.doubt(rider, PATIENCE_STEPS)
         return Plan(LITTLE_TOKENS, 0.0, "a short window rides, so that riders get on at all")

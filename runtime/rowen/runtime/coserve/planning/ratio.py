@@ -21,10 +21,13 @@ class Ratio:
 
     __slots__ = ("_recent", "_spread", "at", "count", "value")
 
-    def __init__(self, at: int = 0) -> None:
-        """`at`: when it was observed last, by a count of the caller's."""
-        self.value = 1.0
-        self.count = 0
+    def __init__(self, at: int = 0, value: float = 1.0, count: int = 0) -> None:
+        """`at`: when it was observed last, by a count of the caller's.
+
+        The value is believed as if it had been observed `count` times; with none the first observation is.
+        """
+        self.value = value
+        self.count = count
         self.at = at
         self._spread = _START_SPREAD
         self._recent: tuple[float, ...] = ()
@@ -47,10 +50,10 @@ class Ratio:
         self._spread = max(_LEAST_SPREAD, self._spread * (1 + _SPREAD_STEP * (1 if abs(off) > self._spread else -1)))
         return False
 
-    def forget(self) -> bool:
+    def forget(self, times: int = 1) -> bool:
         """Goes a little way back to 1, where nothing tells any more how far off it is. True: it was far from it."""
         off = self.value - 1
-        self.value -= off * _FORGOTTEN
+        self.value = 1 + off * (1 - _FORGOTTEN) ** times
         return abs(off) > _NEAR
 
     def _shifted(self) -> float | None:

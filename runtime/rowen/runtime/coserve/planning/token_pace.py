@@ -31,7 +31,8 @@ class TokenPace:
     @property
     def parts(self) -> int:
         """Of 32 of that, how many the next step may take."""
-        return max(0, int(_PARTS * min(1.0, self.due_in / self.token_seconds)))
+        left, whole = self.due_in, self.token_seconds
+        return _PARTS if left >= whole else max(0, int(_PARTS * left / whole))
 
     @property
     def step_seconds(self) -> float:

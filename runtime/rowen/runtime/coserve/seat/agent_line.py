@@ -5,9 +5,17 @@ import socket
 import time
 from collections.abc import Callable
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from rowen.crds.ride.messages import LONGEST_MESSAGE, RIDE_VERSION, EngineHello, EngineState, Guest, Welcome
+from rowen.crds.ride.messages import (
+    LONGEST_MESSAGE,
+    RIDE_VERSION,
+    EngineHello,
+    EngineState,
+    Guest,
+    Leaver,
+    Welcome,
+)
 from rowen.runtime.coserve.seat.disposal import Disposal
 from rowen.runtime.coserve.wire.line import receive, send
 from rowen.runtime.log import get_logger
@@ -17,6 +25,7 @@ log = get_logger()
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 5.0
 _STATE_SECONDS = 1.0
 """Between two states."""
+_FROM_AGENT: TypeAdapter[Guest | Leaver] = TypeAdapter(Guest | Leaver)
 
 
 class AgentLine:
@@ -28,8 +37,9 @@ class AgentLine:
         selector: selectors.BaseSelector,
         disposal: Disposal,
         receive_guest: Callable[[socket.socket, str], None],
+        dismiss: Callable[[str], None],
     ) -> None:
-        """`receive_guest` gets a guest's line and its pod.
+        """`receive_guest` gets a guest's line and its pod, `dismiss` a pod whose guest is to go.
 
         In the selector it stands with a function of the events that came, as everything there.
         """
@@ -37,6 +47,7 @@ class AgentLine:
         self._selector = selector
         self._disposal = disposal
         self._receive_guest = receive_guest
+        self._dismiss = dismiss
         self._line: socket.socket | None = None
         self._next = 0.0
         """When to try again, or to say the state again; seconds, monotonic."""
@@ -119,16 +130,19 @@ class AgentLine:
             self._lose(time.monotonic())
             return
         try:
-            guest = Guest.model_validate_json(message.data)
-            if guest.version != RIDE_VERSION or len(message.descriptors) != 1:
-                raise ValueError(f"version {guest.version}, {len(message.descriptors)} descriptors")
-            end = socket.socket(fileno=message.descriptors[0])
+            said = _FROM_AGENT.validate_json(message.data)
+            if said.version != RIDE_VERSION or len(message.descriptors) != isinstance(said, Guest):
+                raise ValueError(f"version {said.version}, {len(message.descriptors)} descriptors")
+            ends = [socket.socket(fileno=file) for file in message.descriptors]
         except (OSError, ValueError) as error:
             log.warning("the agent's message is passed over", error=str(error))
             self._disposal.close(message.descriptors)
             return
         self._accepted()
-        self._receive_guest(end, guest.pod)
+        if isinstance(said, Guest):
+            self._receive_guest(ends[0], said.pod)
+        else:
+            self._dismiss(said.left)
 
     def _accepted(self) -> None:
         self._delay, self._refusal = _FIRST_DELAY_SECONDS, None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 _MOST = 8
-"""Things of one pod that wait. One that has as many gets no seat, and no task of it is taken."""
+"""Descriptors of one pod that wait. One that has as many gets no seat, and nothing that it says is received."""
 
 
 class Disposal:

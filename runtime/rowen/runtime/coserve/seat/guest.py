@@ -53,10 +53,12 @@ class Guest:
         self._layout: AdapterLayout | None = None
         self._scaling, self._hears_working = 0.0, False
         self._weights: dict[Place, Pair] | None = None
-        self._task: int | None = None
-        """Number of the task that is being worked through."""
+        self._task: Task | None = None
+        """That is being worked through."""
         self._lent: int | None = None
         """The last result's memory."""
+        self._lent_for: Task | None = None
+        """Its task. The learner counts that memory for as long as this lives, so nothing else keeps it."""
         self.lent_bytes = 0
         """Of it."""
         self.lent_at = 0.0
@@ -76,6 +78,9 @@ class Guest:
 
     def hear(self, digest: str) -> Task | None:
         """Reads one message: its next task, if it is one. Raises `Unwelcome`, `Gone`."""
+        if self._disposal.full:
+            # What comes with the message would wait behind the rest.
+            raise Unwelcome("what it was lent cannot be taken back, or what it sent not be closed", retry=True)
         try:
             message = receive(self.line, LONGEST_MESSAGE)
         except BlockingIOError:
@@ -97,7 +102,7 @@ class Guest:
             raise Unwelcome(str(answer))
         if self._task is None or self._layout is None:
             return
-        self._task = None
+        task, self._task = self._task, None
         worked = time.thread_time()
         header = ResultHeader(
             number=answer.number,
@@ -108,6 +113,7 @@ class Guest:
         try:
             if answer.gradients:
                 self._lent = written("rowen-gradients", self._layout.pieces(answer.gradients), LENT)
+                self._lent_for = task
                 self.lent_bytes, self.lent_at = self._layout.size_bytes, time.monotonic()
         except OSError as error:
             raise Unwelcome(f"the engine has no memory for the gradients: {error.strerror}", retry=True) from error
@@ -153,6 +159,9 @@ class Guest:
 
     def _pass_over(self) -> None:
         """What it has asked for since: a line that is closed with something unread takes the farewell with it."""
+        if self._disposal.full:
+            # It is not closed for now, and what is unread is no descriptor of the engine's.
+            return
         with contextlib.suppress(OSError):
             message = receive(self.line, LONGEST_MESSAGE)
             if message is not None:
@@ -189,8 +198,6 @@ class Guest:
             raise Unwelcome(f"a task of {header.tokens} tokens; the engine takes {self._host.most_tokens}")
         if len(left) != 1 + header.fresh:
             raise Unwelcome(f"{len(left)} descriptors come with a task")
-        if self._disposal.full:
-            raise Unwelcome("what it was lent cannot be taken back", retry=True)
         self._take_back()
         try:
             if header.fresh:
@@ -210,7 +217,7 @@ class Guest:
             self._host.check(task)
         except TaskUnsuitable as error:
             raise Unwelcome(str(error)) from error
-        self._task = header.number
+        self._task = task
         return task
 
     def _say(self, data: bytes, memory: int | None = None) -> None:
@@ -220,7 +227,7 @@ class Guest:
     def _take_back(self) -> None:
         if self._lent is not None:
             self._disposal.do(partial(take_back, self._lent))
-            self._lent = None
+            self._lent = self._lent_for = None
             self.lent_bytes = 0
 
 

@@ -29,6 +29,8 @@ _REST_SECONDS = 0.1
 """After a failure."""
 _WORKING_SECONDS = 60.0
 """Between two words to guests that wait for an answer."""
+_LENT_SECONDS = 60.0
+"""So long a guest has an answer's memory at most: others may wait for it."""
 _LONGEST_REASON = 256
 
 
@@ -45,6 +47,9 @@ class Listener(Protocol):
 
     def departed(self, guest: int) -> None:
         """It has gone."""
+
+    def freed(self) -> None:
+        """Memory of answers is free again, for which a task may wait."""
 
 
 class Reception:
@@ -70,7 +75,7 @@ class Reception:
         self._worked = (0, 0.0)
         """By then: tokens of windows, seconds of parts."""
         self._selector = selectors.DefaultSelector()
-        self._agent = AgentLine(agent, self._selector, Disposal(), self._receive)
+        self._agent = AgentLine(agent, self._selector, Disposal(), self._receive, self._dismiss)
         self._bell_lock = threading.Lock()
         bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._bell: int | None = bell
@@ -121,9 +126,9 @@ class Reception:
 
     def _present_state(self) -> EngineState:
         state = self._state()
-        if self._failure is None or state.ended is not None:
-            return state
-        return EngineState(sums=state.sums, ended=clipped(self._failure))
+        ended = state.ended if self._failure is None else state.ended or clipped(self._failure)
+        guests = sorted(pod for pod, number in self._pods.items() if number in self._guests)
+        return EngineState(sums=state.sums, ended=ended, guests=tuple(guests))
 
     def _turn(self) -> None:
         state, now = self._present_state(), time.monotonic()
@@ -131,6 +136,7 @@ class Reception:
             self._let_all_go(state.ended)
         until = self._agent.tick(state, now)
         self._answer_all()
+        self._recall_old(now)
         self._say_working(state, now)
         guests = self._guests.values()
         until = min([until, *(guest.speaks_until for guest in guests if guest.speaks_until is not None)])
@@ -163,6 +169,12 @@ class Reception:
             self._pods = {name: number for name, number in self._pods.items() if number in self._guests}
             self._pods[pod] = guest.number
             self._watch(guest)
+
+    def _dismiss(self, pod: str) -> None:
+        """The agent says that the pod rides no more, whoever holds its line."""
+        guest = self._guests.get(self._pods.get(pod, -1))
+        if guest is not None:
+            self._let_go(guest, Unwelcome("its process has ended, or its pod has no seat any more", retry=True))
 
     def _watch(self, guest: Guest) -> None:
         """Has what it says heard, unless it rests, and what it is told sent."""
@@ -212,11 +224,23 @@ class Reception:
 
     def _answer_all(self) -> None:
         while self._answers:
-            number, answer = self._answers.popleft()
-            guest = self._guests.get(number)
-            if guest is not None:
-                self._attend(guest, partial(guest.answer, answer))
-                self._recall(guest)
+            self._answer_next()
+            # The guest has a copy, and nobody the original any more.
+            self._listener.freed()
+
+    def _answer_next(self) -> None:
+        number, answer = self._answers.popleft()
+        guest = self._guests.get(number)
+        if guest is not None:
+            self._attend(guest, partial(guest.answer, answer))
+            self._recall(guest)
+
+    def _recall_old(self, now: float) -> None:
+        """Takes back what was lent for long: a guest that does not come with its next task may keep others waiting."""
+        for guest in list(self._guests.values()):
+            if guest.lent_bytes and now - guest.lent_at >= _LENT_SECONDS:
+                self._attend(guest, guest.recall)
+                self._listener.freed()
 
     def _recall(self, last: Guest) -> None:
         """Takes back what others were lent, the oldest first, where all of it is too much."""

@@ -86,3 +86,7 @@ class Seat:
             if guest in self._taken or len(self._events) < _MOST_EVENTS:
                 self._events.append(Departure(guest))
         self._wake()
+
+    def freed(self) -> None:
+        """For the reception."""
+        self._wake()

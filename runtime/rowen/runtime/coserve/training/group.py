@@ -1,5 +1,6 @@
 """Sequences of a task that go through the model together, and what is kept of them on the way."""
 
+from bisect import bisect_right
 from collections.abc import Sequence as Row
 from dataclasses import dataclass
 from itertools import accumulate
@@ -79,12 +80,13 @@ class Group:
 
     def stretches(self, begin: int, end: int) -> list[Stretch]:
         """The parts of its sequences that lie in a window."""
-        found = []
-        first = 0
-        for last in self._ends:
-            if first < end and last > begin:
+        found, number = [], bisect_right(self._ends, begin)
+        first = self._ends[number - 1] if number else 0
+        while first < end and number < len(self._ends):
+            last = self._ends[number]
+            if first < last:
                 found.append(Stretch(first, max(first, begin), min(last, end)))
-            first = last
+            first, number = last, number + 1
         return found
 
     def keeps(self, layer: int) -> bool:

@@ -2,20 +2,44 @@
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from weakref import ref
 
 import torch
 from typing_extensions import override
 
 from rowen.runtime.coserve.learner import Learner, Part, Phase, Window
 from rowen.runtime.coserve.task import Result, Task, TaskUnsuitable
-from rowen.runtime.coserve.training.memory import saved_bytes, saved_layers, task_bytes, task_workspace_bytes
+from rowen.runtime.coserve.training.memory import (
+    gradient_bytes,
+    saved_bytes,
+    saved_layers,
+    task_bytes,
+    task_workspace_bytes,
+)
 from rowen.runtime.coserve.training.model import Model
 from rowen.runtime.coserve.training.parts import next_part
 from rowen.runtime.coserve.training.way_forward import StepAhead
 from rowen.runtime.coserve.training.window import RidingWindow
 from rowen.runtime.coserve.training.work import Work
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Gradients that a guest gets."""
+
+    size: int
+    """Bytes."""
+    original: ref[Result]
+    task: ref[Task]
+    """Who has a copy keeps it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Of original and copy, as far as they may still be there."""
+        return self.size * sum(each() is not None for each in (self.original, self.task))
 
 
 class MachineLearner(Learner):
@@ -39,6 +63,10 @@ class MachineLearner(Learner):
         """By guest, the next one in turn first."""
         self._needs: dict[int, tuple[int, int]] = {}
         """By guest the bytes that its work holds, at most, and those that it takes while it runs."""
+        self._tasks: dict[int, Task] = {}
+        """By guest, those in work."""
+        self._answers: dict[int, _Answer] = {}
+        """By guest, the last one, until its next task."""
         self._riding: int | None = None
         """Whose window is out."""
         self._finished: list[tuple[int, Result | TaskUnsuitable]] = []
@@ -54,23 +82,30 @@ class MachineLearner(Learner):
         if guest in self._works or any(guest == other for other, _ in self._waiting):
             raise TaskUnsuitable("the job has a task in the engine already")
         self._waiting.append((guest, task))
+        # It is given back by now.
+        self._answers.pop(guest, None)
 
     @override
     def drop(self, guest: int) -> None:
         self._waiting = deque((other, task) for other, task in self._waiting if other != guest)
         self._wanted = None
         self._finished = [(other, answer) for other, answer in self._finished if other != guest]
+        self._answers.pop(guest, None)
         self._forget(guest)
 
     @override
-    def window(self, most_tokens: int) -> Window | None:
+    def window_guest(self) -> int | None:
         self._admit()
-        guest = next(self._in_phase({Phase.FORWARD}), None)
+        return next(self._in_phase({Phase.FORWARD}), None)
+
+    @override
+    def window(self, most_tokens: int) -> Window | None:
+        guest = self.window_guest()
         if guest is None or self._riding is not None:
             return None
         work, self._riding = self._works[guest], guest
         with torch.inference_mode():
-            step = work.way.riding(most_tokens)
+            step = work.riding(most_tokens)
             forward = work.forward(step)
         return RidingWindow(forward, partial(self._rode, guest, work, step))
 
@@ -78,6 +113,10 @@ class MachineLearner(Learner):
     def upcoming(self, forward: bool = True) -> Phase | None:
         guest = self._next(forward)
         return None if guest is None else self._works[guest].phase
+
+    @override
+    def part_guest(self, forward: bool = True) -> int | None:
+        return self._next(forward)
 
     @override
     def part(self, most_tokens: int, forward: bool = True) -> Part | None:
@@ -118,8 +157,10 @@ class MachineLearner(Learner):
         while self._waiting:
             guest, task = self._waiting[0]
             need = self._need(task)
-            spare = self._spare_bytes(need)
-            if self._works and spare < 0:
+            answers = self._answer_bytes()
+            spare = self._spare_bytes(need) - answers
+            # A task by itself was checked to have enough.
+            if spare < 0 and (self._works or answers):
                 return
             self._waiting.popleft()
             self._wanted = None
@@ -128,6 +169,7 @@ class MachineLearner(Learner):
             with torch.inference_mode():
                 self._works[guest] = work = Work(task, self._model, saved)
             self._needs[guest] = need[0] + saved_bytes(task, architecture, dtype, saved), need[1]
+            self._tasks[guest] = task
             self._settle(guest, work)
 
     def _need(self, task: Task) -> tuple[int, int]:
@@ -139,11 +181,15 @@ class MachineLearner(Learner):
         return self._wanted[1]
 
     def _spare_bytes(self, need: tuple[int, int]) -> int:
-        """What memory is left with the task in work; negative: there is not enough."""
-        # One part runs at a time, whoever's it is. A task by itself was checked to have enough.
+        """What memory is left beside those in work with the task in work, too; negative: there is not enough."""
+        # One part runs at a time, whoever's it is.
         held, workspaces = zip(need, *self._needs.values(), strict=True)
         left: int = self.memory_bytes - sum(held) - max(workspaces)
         return left
+
+    def _answer_bytes(self) -> int:
+        """Of the gradients that guests get or have."""
+        return sum(answer.held_bytes for answer in self._answers.values())
 
     def _rode(self, guest: int, work: Work, step: StepAhead, through: bool) -> None:
         """A window's end; by then its guest may have gone."""
@@ -158,9 +204,12 @@ class MachineLearner(Learner):
             return
         self._works[guest] = self._works.pop(guest)
         if work.phase is None:
-            self._finished.append((guest, work.result()))
+            result, task = work.result(), self._tasks[guest]
+            self._finished.append((guest, result))
+            self._answers[guest] = _Answer(gradient_bytes(task), ref(result), ref(task))
             self._forget(guest)
 
     def _forget(self, guest: int) -> None:
         self._works.pop(guest, None)
         self._needs.pop(guest, None)
+        self._tasks.pop(guest, None)

@@ -38,13 +38,20 @@ def lowest_layer(task: Task, layers: int) -> int:
 
 
 def task_bytes(task: Task, architecture: Architecture, dtype: torch.dtype) -> int:
-    """That a task holds from its beginning to its end, at most: its largest group, and the adapter's gradients."""
+    """That a task holds from its beginning to its end, at most: its largest group, and twice the adapter's gradients.
+
+    They are copied for the guest, before they are freed.
+    """
     tokens = _most_tokens(task)
     kept = architecture.layers - lowest_layer(task, architecture.layers)
-    gradients = 0
-    if task.gradients:
-        gradients = sum(pair.a.nbytes + pair.b.nbytes for pair in task.adapter.pairs.values())
-    return tokens * token_bytes(architecture, dtype, kept) + gradients
+    return tokens * token_bytes(architecture, dtype, kept) + 2 * gradient_bytes(task)
+
+
+def gradient_bytes(task: Task) -> int:
+    """Of the adapter's gradients, once."""
+    if not task.gradients:
+        return 0
+    return sum(pair.a.nbytes + pair.b.nbytes for pair in task.adapter.pairs.values())
 
 
 def _most_tokens(task: Task) -> int:

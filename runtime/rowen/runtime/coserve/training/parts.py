@@ -34,7 +34,7 @@ class WorkPart(Part):
 def next_part(work: Work, model: Model, most_tokens: int, ended: Callable[[], None]) -> Part:
     """What comes next of a task that has not ended; `ended` is called when the part has run."""
     if work.phase is Phase.FORWARD:
-        ahead = work.way.ahead(most_tokens)
+        ahead = work.ahead(most_tokens)
         tokens = sum(step.work_tokens for step in ahead)
         context = sum(step.layers * work.context(step.begin, step.end) for step in ahead)
         through = sum(step.end - step.begin for step in ahead if step.end_layer == model.architecture.layers)

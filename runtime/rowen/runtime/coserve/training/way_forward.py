@@ -53,20 +53,20 @@ class WayForward:
         """Tokens that are not through."""
         return self._size - self.through
 
-    def riding(self, most_tokens: int) -> StepAhead:
-        """The next tokens through all layers that they have before them."""
+    def riding(self, most_tokens: int, window_tokens: int = WINDOW_TOKENS) -> StepAhead:
+        """The next tokens through all layers that they have before them; a new window has `window_tokens` at most."""
         begin, end, first = self.through, self._end, self._reached
         if end <= begin:
-            end = min(self._size, begin + WINDOW_TOKENS)
+            end = min(self._size, begin + window_tokens)
         elif self._passed > begin:
             end, first = self._passed, first + 1
         return StepAhead(begin, min(end, begin + most_tokens), first, self._layers)
 
-    def ahead(self, most_tokens: int) -> list[StepAhead]:
-        """A layer of a window as far as it goes, and as many more layers of all of it as fit."""
+    def ahead(self, most_tokens: int, window_tokens: int = WINDOW_TOKENS) -> list[StepAhead]:
+        """A layer of a window as far as it goes, and as many more layers of all of it as fit; windows as above."""
         begin, end, first, passed = self.through, self._end, self._reached, self._passed
         if end <= begin:
-            passed, end = begin, begin + even_share(self.left, min(most_tokens, WINDOW_TOKENS))
+            passed, end = begin, begin + even_share(self.left, min(most_tokens, window_tokens))
         each = max(end - begin, LAYER_TOKENS)
         if passed == begin and end - begin <= most_tokens:
             return [self._whole(begin, end, first, most_tokens // each)]

@@ -15,6 +15,10 @@ from rowen.runtime.coserve.training.memory import WINDOW_TOKENS, groups_of, lowe
 from rowen.runtime.coserve.training.model import Model
 from rowen.runtime.coserve.training.way_forward import StepAhead, WayForward, even_share
 
+MOST_STRETCHES = 16
+"""Pieces of sequences in a window, and in all of a part on the way back: attention goes through them one by one, so
+many of a token each would take far longer than as many tokens of one."""
+
 
 @dataclass(frozen=True)
 class StepBack:
@@ -59,6 +63,14 @@ class Work:
             return Phase.FORWARD
         return Phase.HEAD if self._headed < len(self._group.learned) else Phase.BACKWARD
 
+    def riding(self, most_tokens: int) -> StepAhead:
+        """As `WayForward.riding`."""
+        return self.way.riding(most_tokens, self._window_tokens)
+
+    def ahead(self, most_tokens: int) -> list[StepAhead]:
+        """As `WayForward.ahead`."""
+        return self.way.ahead(most_tokens, self._window_tokens)
+
     def forward(self, step: StepAhead) -> Forward:
         """What takes a step of its `way`. Changes only what counts once that `went`."""
         return Forward(self._model, self._now, self._bypasses, step.begin, step.end, step.first_layer)
@@ -79,10 +91,12 @@ class Work:
     def back(self, most_tokens: int) -> list[StepBack]:
         """The next steps back: the first as far as it goes, more of them if they fit as a whole."""
         steps: list[StepBack] = []
-        layer, left, room = self._layer, self._left, most_tokens
+        layer, left, room, stretches = self._layer, self._left, most_tokens, 0
         while layer >= self._lowest:
-            tokens = _share(left, room)
-            if steps and tokens < _share(left, left):
+            whole = self._whole_back(left)
+            tokens = min(whole, room)
+            stretches += len(self._now.stretches(left - tokens, left))
+            if steps and (tokens < whole or stretches > MOST_STRETCHES):
                 break
             steps.append(StepBack(layer, left - tokens, left, layer == self._lowest))
             left, room = left - tokens, room - tokens
@@ -117,6 +131,19 @@ class Work:
         if self._group is None:
             raise RuntimeError("the task has ended")
         return self._group
+
+    @property
+    def _window_tokens(self) -> int:
+        """Of the next window on the way forward, at most."""
+        begin = self.way.through
+        stretches = self._now.stretches(begin, begin + WINDOW_TOKENS)
+        return stretches[MOST_STRETCHES].begin - begin if len(stretches) > MOST_STRETCHES else WINDOW_TOKENS
+
+    def _whole_back(self, left: int) -> int:
+        """Tokens of the next window on the way back."""
+        tokens = even_share(left, WINDOW_TOKENS)
+        stretches = self._now.stretches(left - tokens, left)
+        return left - stretches[-MOST_STRETCHES].begin if len(stretches) > MOST_STRETCHES else tokens
 
     def _start_group(self) -> None:
         """The next one that learns something."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _LENT_PART = 4
-"""Of the riders' memory: gradients that are lent may have as much besides."""
+"""Of the riders' memory: what gradients may have of it that are lent."""
 _TYPES = (torch.float32, torch.bfloat16)
 
 

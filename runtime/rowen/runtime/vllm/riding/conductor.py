@@ -25,6 +25,7 @@ from rowen.runtime.vllm.riding.composition import load_of, stepping
 from rowen.runtime.vllm.riding.first_tokens import FirstTokens, waited_seconds
 from rowen.runtime.vllm.riding.tally import Tally
 from rowen.runtime.vllm.riding.waker import Waker
+from rowen.runtime.vllm.riding.windows import Windows
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -34,8 +35,6 @@ log = get_logger()
 _TELL_SECONDS = 1.0
 _NOTICED_SECONDS = 0.0005
 """To take a large task in, or to free one, takes longer."""
-_MOST_MISSES = 8
-"""Windows in a row that did not get through a step that succeeded."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class _Step:
     begun: float
     held: bool
     """Prompts were held back from it."""
+    end_seconds: float
+    """After its begin, for parts that run after it."""
 
 
 class Conductor:
@@ -60,20 +61,20 @@ class Conductor:
         self._planner = planner
         self._learner = boarded.learner if boarded else None
         self._guests = boarded.guests if boarded else None
-        self._hooks = boarded.hooks if boarded else None
+        self._windows = Windows(boarded.hooks, planner) if boarded else None
         self._files = boarded.files if boarded else None
         self._tally = Tally()
         self._lease = engine_lease()
         self._clock = clock
         self._step: _Step | None = None
         self._part_seconds = 0.0
+        self._overran = False
+        """The step took some of the time of the parts after it."""
         self._only_held = False
         """Prompts are held back from the step, and nothing else was there."""
-        self._contexts: dict[Phase, float] = {}
         self._first_tokens = FirstTokens()
         self._next_tokens = NextTokens()
         self._told = clock()
-        self._misses = 0
         self._watching = True
         self._ended: str | None = None
 
@@ -115,8 +116,8 @@ class Conductor:
         self._learner, self._step, self._part_seconds = None, None, 0.0
         # No prompt waits for riders' sake any more.
         self._planner.riders_wait = False
-        if self._hooks is not None:
-            self._hooks.remove()
+        if self._windows is not None:
+            self._windows.end()
         if self._files is not None:
             self._files.close()
             self._files = None
@@ -167,14 +168,23 @@ class Conductor:
         learner = self._working()
         if learner is None:
             self._planner.plan(load, 0, has_parts=False)
+            self._step = _Step(load, self._clock(), held, math.inf)
         else:
-            phase = self._come_in(learner, forward=False)
-            least_seconds = self._least_seconds(phase) if phase is not None else 0.0
-            plan = self._planner.plan(load, learner.waiting_tokens, phase is not None, least_seconds)
-            self._part_seconds = plan.part_seconds
-            if plan.ride_tokens > 0:
-                load = self._arm(learner, plan.ride_tokens, load)
-        self._step = _Step(load, self._clock(), held)
+            self._step = self._with_riders(learner, load, held)
+
+    def _with_riders(self, learner: Learner, load: Load, held: bool) -> _Step:
+        phase = self._come_in(learner, forward=False)
+        least_seconds = self._least_seconds(learner, phase, forward=False)
+        waiting = learner.waiting_tokens
+        rider = learner.window_guest() if waiting else None
+        plan = self._planner.plan(load, waiting, phase is not None, least_seconds, rider)
+        self._part_seconds = plan.part_seconds
+        # To make a window is riders' doing, too.
+        begun = self._clock()
+        if plan.ride_tokens > 0 and self._windows is not None:
+            self._check_files()
+            load = self._windows.arm(learner, load, rider, plan.ride_tokens)
+        return _Step(load, begun, held, plan.end_seconds)
 
     def _come_in(self, learner: Learner, *, forward: bool) -> Phase | None:
         """What the next part belongs to, with tasks that have come or gone: requests wait for that, too."""
@@ -208,21 +218,16 @@ class Conductor:
         pace = self._planner.token_pace
         pace.due_in = self._next_tokens.due_in(self._clock(), pace.token_seconds)
 
-    def _arm(self, learner: Learner, most_tokens: int, load: Load) -> Load:
-        self._check_files()
-        window = learner.window(most_tokens)
-        if window is None or self._hooks is None:
-            return load
-        self._hooks.arm(window)
-        return replace(load, ride_tokens=window.whole_tokens, ride_context=window.context)
-
     def _finish(self) -> None:
         now, step = self._clock(), self._step
         if step is None:
             self._give_up_step()
             return
         self._step = None
-        tokens = self._settle_ride()
+        left = step.end_seconds - (now - step.begun)
+        self._overran = left < self._part_seconds
+        self._part_seconds = min(self._part_seconds, left)
+        tokens = self._windows.settle() if self._windows is not None else 0
         load = replace(step.load, ride_tokens=0, ride_context=0) if tokens is None else step.load
         self._tally.step(load, now - step.begun, tokens or 0)
         if tokens is not None:
@@ -242,46 +247,30 @@ class Conductor:
         if waited > 0:
             self._first_tokens.ridden(now - waited, now)
 
-    def _settle_ride(self) -> int | None:
-        """Tokens that rode. None: a window did not get through, and the step's time says nothing."""
-        ride = self._hooks.disarm() if self._hooks is not None else None
-        if ride is None:
-            return 0
-        if ride.error is not None:
-            raise ride.error
-        if ride.is_through:
-            self._misses = 0
-            ride.window.finish()
-            return ride.window.tokens
-        ride.window.abandon()
-        self._misses += 1
-        if self._misses == _MOST_MISSES:
-            raise RuntimeError("the engine's steps do not pass its linear layers as they should")
-        return None
-
     def _give_up_step(self) -> None:
         self._step, self._part_seconds = None, 0.0
-        ride = self._hooks.disarm() if self._hooks is not None else None
-        if ride is not None:
-            ride.window.abandon()
+        if self._windows is not None:
+            self._windows.give_up()
 
     def _run_between(self, may_go_on: Callable[[], bool]) -> None:
         until, self._part_seconds = self._clock() + self._part_seconds, 0.0
-        first = True
+        # That the first one has time was planned, or that it runs all the same; unless the step took of it.
+        fits = not self._overran
         while (learner := self._working()) is not None and may_go_on():
             phase, left = learner.upcoming(forward=False), until - self._clock()
-            # That the first one has time was planned, or that it runs all the same.
-            if phase is None or not (first or 0 < left >= self._least_seconds(phase)):
+            if phase is None or not (fits or 0 < left >= self._least_seconds(learner, phase, forward=False)):
                 break
             if not self._run_part(learner, phase, left, forward=False):
                 break
-            first = False
+            fits = False
         self._look()
         self._tell(self._clock())
 
-    def _least_seconds(self, phase: Phase) -> float:
-        """What the smallest part takes."""
-        return self._planner.predictor.part_seconds(phase, 1, int(self._contexts.get(phase, 0.0)))
+    def _least_seconds(self, learner: Learner, phase: Phase | None, *, forward: bool) -> float:
+        """What the smallest part takes of what is upcoming; 0 where nothing is."""
+        if phase is None:
+            return 0.0
+        return self._planner.predictor.least_part_seconds(phase, learner.part_guest(forward))
 
     def _run_idle(self, may_go_on: Callable[[], bool]) -> None:
         self._run_alone(may_go_on, math.inf)
@@ -291,7 +280,7 @@ class Conductor:
         first = True
         while (learner := self._working()) is not None and (left := until - self._clock()) > 0 and may_go_on():
             phase = self._come_in(learner, forward=True)
-            least_seconds = self._least_seconds(phase) if phase is not None else 0.0
+            least_seconds = self._least_seconds(learner, phase, forward=True)
             if left < least_seconds and not first:
                 break
             first = False
@@ -304,7 +293,8 @@ class Conductor:
         self._deliver()
 
     def _run_part(self, learner: Learner, phase: Phase, seconds: float, forward: bool) -> bool:
-        tokens = self._planner.part_tokens(phase, max(0.0, seconds), self._contexts.get(phase, 0.0))
+        guest = learner.part_guest(forward)
+        tokens = self._planner.part_tokens(phase, max(0.0, seconds), guest)
         self._check_files()
         part = learner.part(tokens, forward=forward)
         if part is None:
@@ -314,8 +304,7 @@ class Conductor:
         ended = self._clock()
         took = ended - begun
         self._first_tokens.ridden(begun, ended)
-        self._planner.observe_part(part.phase, part.tokens, part.context, took)
-        self._contexts[part.phase] = part.context / max(1, part.tokens)
+        self._planner.observe_part(part.phase, part.tokens, part.context, took, guest)
         self._tally.part(part, took)
         self._deliver()
         return True
@@ -328,6 +317,7 @@ class Conductor:
         for event in self._guests.take() if self._guests is not None else ():
             if isinstance(event, Departure):
                 learner.drop(event.guest)
+                self._planner.predictor.drop(event.guest)
                 continue
             try:
                 learner.add(event.guest, event.task)
