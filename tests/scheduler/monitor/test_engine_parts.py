@@ -24,10 +24,11 @@ def left(history: History, at: float, there: NodeView | None) -> History:
     return observe(history, world(*([there] if there else [])), NOW + at, POLICY).history
 
 
-def ridden() -> History:
-    """After a job that made 100 tokens a second, of 200 alone, in the engine for 70 s."""
+def ridden(*, tail_seconds: int = 0) -> History:
+    """After a job that made 100 tokens a second, of 200 alone, in the engine for 70 s, and then next to none."""
     view, history = seated(rider("j"), "n", at=NOW), History(KNOWN)
-    for at, tokens in ((10, 1000), (70, 7000)):
+    tail = [(70 + past, 7000 + past) for past in range(10, tail_seconds + 10, 10)]
+    for at, tokens in ((10, 1000), (70, 7000), *tail):
         there = node("n", engine("n", tenants=(tenant(view, tokens, float(at)),)), reported=NOW + at)
         history = observe(history, world(there, view, pod(view, "n")), NOW + at, POLICY).history
     return history
@@ -48,6 +49,22 @@ def test_the_next_rider_is_placed_by_what_the_last_one_made() -> None:
     found = outcome(run(there(80.0), other, rider("next"), history=history, now=NOW + 80.0), "next")
     assert found.placement is not None
     assert found.placement.node == "o"
+
+
+def test_a_riders_last_minute_says_little_of_the_engine() -> None:
+    """Few of its rows are left then, or it writes its output."""
+    history = ridden(tail_seconds=60)
+    assert history.parts[CPU0].time == NOW + 130.0
+    assert 0.5 * 0.95 < history.parts[CPU0].part < 0.5
+    found = outcome(
+        run(there(140.0), rider("next", sla=0.45), history=left(history, 140.0, there(140.0)), now=NOW + 140.0), "next"
+    )
+    assert found.placement is not None
+
+
+def test_an_engine_that_gives_less_for_long_is_known_to() -> None:
+    history = ridden(tail_seconds=1800)
+    assert history.parts[CPU0].part < 0.5 * 0.35
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,18 @@ def parts_kept(history: History, snapshot: Snapshot, now: float) -> dict[DeviceK
     for key, part in _measured(history, snapshot.jobs).items():
         device = _device(snapshot, key)
         if device is not None and device.engine is not None:
-            kept[key] = EnginePart(part, now, device.engine.served)
+            kept[key] = EnginePart(_after(kept.get(key), part, now), now, device.engine.served)
     return kept
+
+
+def _after(known: EnginePart | None, part: float, now: float) -> float:
+    """What is known after a measurement: less only by and by.
+
+    A rider that ends, or whose engine is away, makes less in its last minute than the engine would give.
+    """
+    if known is None or part >= known.part:
+        return part
+    return part + (known.part - part) * exp2((known.time - now) / _HALF_SECONDS)
 
 
 def _standing(
