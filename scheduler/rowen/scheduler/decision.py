@@ -11,6 +11,7 @@ from operator import attrgetter
 from rowen.crds.common import find_condition
 from rowen.crds.text.clip import clipped
 from rowen.scheduler.history import History
+from rowen.scheduler.model.mode import seatless
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.monitor.backoff import EVERY_NODE, Backoff, BackoffKey, ahead, next_backoff
 from rowen.scheduler.monitor.lease import Loss, Reason
@@ -62,6 +63,8 @@ class Outcome:
     candidates: tuple[Candidate, ...] = ()
     prediction: Prediction | None = None
     """As of now, on the devices that it holds."""
+    not_seated: str = ""
+    """Of one that is placed beside an engine: why not in one, where an engine of its namespace takes jobs in."""
 
     @property
     def fraction(self) -> float | None:
@@ -234,9 +237,9 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     planned = plan.choices.get(job.uid)
     settled = Settled(planned, places.seat(request).refusal) if planned is not None else places.settled(request)
     choice, told = settled.choice, plan.told.get(job.uid, "")
-    told += f"; not in an engine (CoServe): {settled.not_seated}" if settled.not_seated else ""
     if choice.chosen is None:
-        return Outcome(job, Action.WAIT, refused(job, choice, places) + told, candidates=choice.candidates)
+        why = refused(job, choice, places)
+        return Outcome(job, Action.WAIT, why + told + seatless(settled.not_seated, why), candidates=choice.candidates)
     best = choice.chosen
     placement = _placement(job, best, now, snapshot_time(fleet, best.node, now), places.policy)
     places.spreading.add(job, best.node)
@@ -244,9 +247,9 @@ def _place(request: Request, plan: Plan, places: Places, now: float) -> Outcome:
     memory = "" if best.rides else _memory_told(job, fleet)
     message = (
         f"placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone "
-        f"({best.product}){rate_told(best.rate)}{memory}{told}"
+        f"({best.product}){rate_told(best.rate)}{memory}{told}{seatless(settled.not_seated)}"
     )
-    return Outcome(job, Action.PLACE, message, placement, None, choice.candidates, best.prediction)
+    return Outcome(job, Action.PLACE, message, placement, None, choice.candidates, best.prediction, settled.not_seated)
 
 
 def _elsewhere(

@@ -14,6 +14,7 @@ DeviceKey = tuple[str, str]
 """Node and device id."""
 OUTLINE_PARTS = 4
 """Of an outline."""
+_MEMORY_UNKNOWN = "memory 0: the online pod's memory is not known (it declares none)"
 FIGURES = Struct(f"={7 + OUTLINE_PARTS}d")
 """Layout of a device's figures."""
 
@@ -40,6 +41,8 @@ class EngineView:
     """Jobs that it takes in at once; 0 while it takes in none."""
     ended: str = ""
     """Why nothing rides in it until it is started anew; empty while jobs can."""
+    ridden: bool = False
+    """Whether jobs computed in it within the report's window, which takes of its device's idle time."""
 
     @property
     def takes(self) -> bool:
@@ -120,10 +123,10 @@ class DeviceView:
             return self.refusal
         if not self.attached:
             return "idle 0.00: no online engine attached, so its gate is closed"
-        if self.online_memory is None:
-            return "memory 0: the online pod's memory is not known (it declares none)"
         # A job that got a place beside the engine meanwhile would keep it, and keep all riders out.
-        return self.awaited
+        if self.awaited:
+            return self.awaited
+        return "" if self.online_memory is not None else _MEMORY_UNKNOWN
 
 
 @cache

@@ -124,6 +124,13 @@ def test_throughput_is_told_in_words(figures: dict[str, float], told: str) -> No
     assert told in shown(OfflineJobStatus.from_wire({"throughput": {**throughput, **part}}))
 
 
+def test_of_a_job_that_is_over_nothing_is_predicted_now() -> None:
+    finished = {**STATUS.to_wire()["conditions"][0], "type": "Finished", "status": "True"}
+    throughput = {"predictedTokensPerSecond": 9.79, "measuredTokensPerSecond": 12.0}
+    told = shown(OfflineJobStatus.from_wire({"conditions": [finished], "throughput": throughput}))
+    assert "tokens per second: 12 measured\n" in told
+
+
 def test_a_job_that_was_not_seen_yet() -> None:
     assert "has not looked at it yet" in shown(OfflineJobStatus())
 

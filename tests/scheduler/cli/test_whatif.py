@@ -228,6 +228,14 @@ def test_of_a_job_that_has_a_place_that_is_told_first() -> None:
     ]
 
 
+def test_why_a_job_would_not_ride_is_told_behind_its_place() -> None:
+    job = {"namespace": "ns", "name": "x", "action": "place", "node": "n", "devices": ["g0"], "predictedFraction": 0.7}
+    written = StringIO()
+    show_answer({"jobs": [{**job, "notSeated": "lora.dropout above 0"}, job]}, 2, Console(file=written, width=40))
+    place = "ns/x would go to n/g0: predicted 0.70 of its throughput alone; tokens per second are not known yet"
+    assert written.getvalue().splitlines() == [f"{place}; not in an engine (CoServe): lora.dropout above 0", place]
+
+
 @pytest.fixture
 async def stage(kube: Client, namespace: str) -> AsyncIterator[Stage]:
     made = Stage(kube, namespace, Clock(), agents=f"{namespace}-agents")

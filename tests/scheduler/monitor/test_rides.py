@@ -213,8 +213,9 @@ def test_an_engine_that_is_started_anew_is_waited_for(there: Any) -> None:
 
 @pytest.mark.parametrize(("since", "action"), [(150.0, Action.KEEP), (150.5, Action.REVOKE)])
 def test_its_worker_has_its_two_minutes_to_ask_for_the_engine(since: float, action: Action) -> None:
+    """Also where that is back on another device: who had the seat keeps to its own."""
     history = History(absences={("a", "cpu0"): NOW - since})
-    there = node("a", device("a", attached=False))
+    there = node("a", device("a", attached=False), engine("a", "cpu1"))
     assert outcome(run(*running(there, seated(rider("j"))), history=history), "j").action is action
 
 

@@ -7,7 +7,7 @@ import pytest
 from scheduler.builders import GIB, NOW, POLICY, device, job, node, outcome, placed, pod, run, running, world
 
 from rowen.crds.job.batch_inference import BatchInference
-from rowen.scheduler.decision import Action
+from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.device import DeviceView, EngineView
 from rowen.scheduler.history import History
 from rowen.scheduler.model.profile import PredictionError, Profile
@@ -17,6 +17,8 @@ from rowen.scheduler.placement.constraints import Constraints, Requirement
 from rowen.scheduler.placement.search.choice import Page
 from rowen.scheduler.placement.spread_rules import SpreadRule
 from rowen.scheduler.serve import whatif
+from rowen.scheduler.serve.sight import Sight
+from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.snapshot import JobView
 
 MODEL = "models/tiny"
@@ -32,7 +34,7 @@ BATCH = BatchInference.from_wire(
 def engine(name: str, id_: str = "cpu0", *, model: str = MODEL, namespace: str = "ns", **fields: Any) -> DeviceView:
     """A device in whose engine jobs ride."""
     seats, ended, args = fields.pop("seats", 8), fields.pop("ended", ""), fields.pop("args", ())
-    view = EngineView(Served(namespace, model, tuple(args)), seats, ended)
+    view = EngineView(Served(namespace, model, tuple(args)), seats, ended, fields.pop("ridden", False))
     return device(name, id_, engine=view, **fields)
 
 
@@ -313,7 +315,22 @@ def test_its_pods_constraints_hold() -> None:
     assert found.placement is not None
     assert (found.placement.rides, found.placement.node) == (True, "b")
     nowhere = outcome(run(parts[0], rider("j", constraints=Constraints(node="b"))), "j")
-    assert nowhere.message.endswith("not in an engine (CoServe): a/cpu0: nodeName b: the node is a")
+    assert nowhere.message == "no candidate holds: a/cpu0: nodeName b: the node is a"
+
+
+def test_what_stands_against_device_and_engine_is_told_once() -> None:
+    told = "no candidate holds: a/cpu0: idle 0.00: no online engine attached, so its gate is closed"
+    away = node("a", engine("a", attached=False))
+    assert waits(run(away, rider("j")), "j") == told
+    assert whatif.predict(world(away), History(), rider("j"), NOW, POLICY).refusal == told
+
+
+def test_who_finds_no_idle_time_after_riders_hears_of_them() -> None:
+    left = engine("a", idle=0.0, ridden=True)
+    message = waits(run(node("a", left), job("j")), "j")
+    assert message.endswith(
+        "nothing to harvest; jobs that rode in its engine took of it, too: wait, or a less busy service would change it"
+    )
 
 
 def test_it_rides_where_its_template_would_like_it_if_it_can() -> None:
@@ -440,3 +457,15 @@ def test_who_asks_ahead_is_told_why_there_is_no_seat() -> None:
     snapshot = world(node("a", engine("a", idle=0.0)))
     prospect = whatif.predict(snapshot, History(), rider("j", "lora.dropout above 0"), NOW, POLICY)
     assert prospect.refusal.endswith("; not in an engine (CoServe): lora.dropout above 0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [(rider("j", "lora.dropout above 0"), "lora.dropout above 0"), (rider("j"), None)]
+)
+def test_who_asks_what_if_is_told_why_a_job_would_not_ride(asked: JobView, told: str | None) -> None:
+    snapshot = world(node("a", engine("a")), asked)
+    teller = Teller(snapshot, History(), Sight(None))
+    (reply,) = teller.decision(decide(snapshot, History(), NOW, POLICY).outcomes, {}).jobs
+    assert (reply.action, reply.not_seated) == ("place", told)
+    message = teller.prediction(whatif.predict(snapshot, History(), asked, NOW, POLICY), asked).explanation.message
+    assert message.endswith("; not in an engine (CoServe): lora.dropout above 0") is bool(told)

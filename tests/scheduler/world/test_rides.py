@@ -13,7 +13,7 @@ from scheduler.world.test_facts import job as job_manifest
 from rowen.crds.service.online_service import Engine
 from rowen.crds.service.served import served_digest
 from rowen.kube.timestamps import rfc3339, unix_seconds
-from rowen.scheduler.decision import decide
+from rowen.scheduler.decision import Action, decide
 from rowen.scheduler.device import EngineView
 from rowen.scheduler.history import History, Track
 from rowen.scheduler.model.profile import Profile
@@ -23,7 +23,7 @@ from rowen.scheduler.serve.sight import Sight
 from rowen.scheduler.serve.telling import Teller
 from rowen.scheduler.snapshot import JobView
 from rowen.scheduler.world.assembly import assemble
-from rowen.scheduler.world.facts import job_view, pod_facts, service_facts
+from rowen.scheduler.world.facts import ServiceFacts, job_view, pod_facts, service_facts
 from rowen.scheduler.world.status import wanted
 
 MODEL = {"claimName": "models", "path": "tiny"}
@@ -74,6 +74,7 @@ def test_an_engine_as_its_node_reports_it(told: dict[str, Any] | None, want: Eng
     assert one_device(harvest(None), engine_pod(), services=(service(mode="CoServe"),)).engine is None
 
 
+REPLACED = "its engine is being replaced"
 UNTOLD = "its engine has not told yet whether jobs ride in it"
 SEATS = {"coServing": {"seats": 8}}
 
@@ -116,13 +117,16 @@ def test_newcomers_wait_until_an_engine_has_told_whether_jobs_ride(manifest: Any
 
 
 @pytest.mark.parametrize(("where", "memory", "view", "awaited"), [
-    ("n", 2 * 2**30, EngineView(SERVED), UNTOLD), ("m", None, None, ""), (None, None, None, ""),
+    ("n", 2 * 2**30, EngineView(SERVED), UNTOLD),
+    ("m", None, EngineView(SERVED), REPLACED),
+    (None, None, EngineView(SERVED), REPLACED),
 ])  # fmt: skip
 def test_a_pod_that_is_not_on_the_node_is_not_its_engine(
-    where: str | None, memory: int | None, view: EngineView | None, awaited: str
+    where: str | None, memory: int | None, view: EngineView, awaited: str
 ) -> None:
-    """An agent speaks for its own node alone."""
-    found = one_device(harvest(online()), engine_pod(meta={"node": where}), services=(service(mode="CoServe"),))
+    """An agent speaks for its own node alone: of another's pod its seats do not count."""
+    told = harvest(online(), **(SEATS if where != "n" else {}))
+    found = one_device(told, engine_pod(meta={"node": where}), services=(service(mode="CoServe"),))
     assert (found.engine, found.awaited) == (view, awaited)
     holds = pod(node=where, limits={"rowen.dev/online": "1"})
     assert one_device(harvest(online()), holds, services=(service(),)).online_memory == memory
@@ -134,7 +138,45 @@ def test_a_pod_that_serves_what_was_before_takes_nobody_in(args: list[str] | Non
     report = harvest(online(), coServing={"seats": 8})
     old = pod() if args is None else engine_pod(args=args)
     assert one_device(report, old, services=(service(mode="CoServe"),)).engine is None
-    assert one_device(report, services=(service(mode="CoServe"),)).engine is None
+
+
+def test_an_engine_whose_pod_is_gone_is_away_while_its_service_is_the_same() -> None:
+    """The report is from before it was deleted: another pod is to come."""
+    stale = harvest(online(), coServing={"seats": 8})
+    away = one_device(stale, services=(service(mode="CoServe"),))
+    assert (away.attached, away.engine, away.closed) == (True, EngineView(SERVED), REPLACED)
+    decision = run(*running(node("n", away), seated(rider("j"), "n")), rider("k"))
+    assert outcome(decision, "j").action is Action.KEEP
+    assert outcome(decision, "k").message == f"no candidate holds: n/cpu0: {REPLACED}"
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (service(), "its service has another mode, model or arguments now"),
+        (replace(service(mode="CoServe"), served=Served("ns", "models/other")), "its engine serves another model now"),
+    ],
+)
+def test_riders_of_a_pod_that_is_gone_end_with_a_change_of_its_service(now: ServiceFacts, told: str) -> None:
+    there = one_device(harvest(online(), coServing={"seats": 8}), services=(now,))
+    found = outcome(run(*running(node("n", there), seated(rider("j"), "n"))), "j")
+    assert found.loss is not None
+    assert (found.loss.reason, found.message) == ("RideEnded", f"n/cpu0: {told}")
+
+
+@pytest.mark.parametrize(
+    ("figures", "ridden"),
+    [
+        ({}, False),
+        ({"ridingFraction": 0.5}, True),
+        ({"soloTokensPerSecond": 3.0}, True),
+        ({"backwardTokensPerSecond": 3.0}, True),
+    ],
+)
+def test_whether_jobs_rode_of_late_is_told_by_the_report(figures: dict[str, float], ridden: bool) -> None:
+    report = harvest(online(), coServing={"seats": 8, **figures})
+    found = one_device(report, engine_pod(), services=(service(mode="CoServe"),))
+    assert found.engine == EngineView(SERVED, 8, ridden=ridden)
 
 
 def read(**spec: Any) -> Rider | None:

@@ -171,12 +171,12 @@ def test_what_was_measured_on_an_older_assignment_is_not_told() -> None:
     assert status_of(outcome(run(waiting, history=history), "j"), history).throughput is None
 
 
-def test_without_a_profile_nothing_is_predicted_in_tokens() -> None:
+def test_without_a_profile_nothing_is_predicted_in_tokens_nor_a_part_of_them_measured() -> None:
     view, history = measured(0.61)
     bare = replace(history, profiles={})
     written = status_of(outcome(run(node("n"), view, history=bare), "j"), bare)
     assert written.throughput is not None
-    assert written.throughput.to_wire() == {"measuredTokensPerSecond": 75.3, "measuredFraction": 0.61}
+    assert written.throughput.to_wire() == {"measuredTokensPerSecond": 75.3}
 
 
 @pytest.mark.parametrize("counts_tokens", [True, False])

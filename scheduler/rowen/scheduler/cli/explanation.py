@@ -8,7 +8,7 @@ from rich.console import Console
 from rowen.crds.common import is_true
 from rowen.crds.job.offline_job_status import CandidateExplanation, OfflineJobStatus, Throughput
 from rowen.scheduler.cli.tables import table
-from rowen.scheduler.model.mode import mode_told
+from rowen.scheduler.model.mode import mode_told, seatless
 
 
 def show(
@@ -26,15 +26,15 @@ def show(
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
+    finished = is_true(status.conditions, "Finished")
     for condition in status.conditions:
         told = ": ".join(filter(None, (condition.reason, condition.message)))
         say(f"{condition.type:<10} {condition.status:<8} {told}")
     if status.throughput is not None:
-        say(_throughput_told(status.throughput))
+        say(_throughput_told(status.throughput, finished=finished))
     if alone is not None:
         say(f"{job}: {alone}")
         return
-    finished = is_true(status.conditions, "Finished")
     if status.explanation is None:
         missed = "it ended before the scheduler looked at it"
         say(f"{job}: {missed if finished else 'the scheduler has not looked at it yet'}")
@@ -47,10 +47,10 @@ def show(
     show_candidates(status.explanation.candidates if candidates is None else candidates, console)
 
 
-def _throughput_told(found: Throughput) -> str:
+def _throughput_told(found: Throughput, *, finished: bool) -> str:
     figures = {
         "alone on a device": found.solo_tokens_per_second,
-        "predicted now": found.predicted_tokens_per_second,
+        "predicted now": None if finished else found.predicted_tokens_per_second,
         "measured": found.measured_tokens_per_second,
     }
     told = ", ".join(f"{value:g} {name}" for name, value in figures.items() if value is not None) or "not known yet"
@@ -79,7 +79,8 @@ def show_answer(answer: Mapping[str, Any], added: int, console: Console) -> None
         if job["action"] != "place":
             say(f"{subject} would not be placed: {job['message']}")
         else:
-            say(f"{subject} would go to {_place(job)}{mode_told(job.get('mode'))}: {_throughput(job)}")
+            why = seatless(job.get("notSeated") or "")
+            say(f"{subject} would go to {_place(job)}{mode_told(job.get('mode'))}: {_throughput(job)}{why}")
         show_candidates([CandidateExplanation.from_wire(entry) for entry in job.get("candidates", ())], console)
 
 

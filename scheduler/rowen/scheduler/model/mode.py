@@ -21,3 +21,8 @@ def shares_devices(spec: OnlineServiceSpec) -> bool:
 def mode_told(mode: str | None) -> str:
     """Behind the name of a place, for people; empty for `Preempt`, and for what a newer release says."""
     return _WORDS.get(mode or "", "")
+
+
+def seatless(not_seated: str, told: str = "") -> str:
+    """Why the job goes into no engine, as the end of a message; empty where that is `told` already, or no reason."""
+    return f"; not in an engine (CoServe): {not_seated}" if not_seated and not_seated not in told else ""

@@ -129,6 +129,8 @@ class JobReply(ApiModel):
     predicted_tokens_per_second: float | None = None
     """Where the throughput of its class alone on such a device is known."""
     message: str
+    not_seated: str | None = None
+    """Of one that would be placed beside an engine: why not in one, where an engine of its namespace takes jobs in."""
     candidates: list[CandidateReply] | None = None
     """Of a job that was added: the places that were looked at."""
     present: PlaceReply | None = None

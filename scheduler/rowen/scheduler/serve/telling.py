@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rowen.scheduler.decision import Outcome
 from rowen.scheduler.history import History
+from rowen.scheduler.model.mode import seatless
 from rowen.scheduler.model.rider import ride_class
 from rowen.scheduler.placement.search.choice import Page
 from rowen.scheduler.placement.search.request import Candidate
@@ -37,6 +38,7 @@ class Teller:
         if best is not None:
             message = (
                 f"would be placed on {best.place}: predicted {best.prediction.fraction:.2f} of its throughput alone"
+                f"{self._words(seatless(prospect.not_seated))}"
             )
         else:
             message = self._words(prospect.refusal)
@@ -123,6 +125,7 @@ class Teller:
             predicted_fraction=None if outcome.fraction is None else round(outcome.fraction, 3),
             predicted_tokens_per_second=self._rate(outcome),
             message=self._words(outcome.message),
+            not_seated=self._words(outcome.not_seated) or None,
         )
 
     def _rate(self, outcome: Outcome) -> float | None:

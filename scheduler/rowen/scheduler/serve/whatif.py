@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from rowen.scheduler.decision import Decision, decide
 from rowen.scheduler.device import DeviceView
 from rowen.scheduler.history import History
+from rowen.scheduler.model.mode import seatless
 from rowen.scheduler.monitor.backoff import ahead
 from rowen.scheduler.placement.census import build_fleet
 from rowen.scheduler.placement.refused import refused
@@ -23,6 +24,8 @@ class Prospect:
     choice: Choice
     refusal: str
     """As its status would say it; empty where it would be placed."""
+    not_seated: str = ""
+    """Of one that would be placed beside an engine: why not in one."""
 
 
 def predict(snapshot: Snapshot, history: History, job: JobView, now: float, policy: Policy) -> Prospect:
@@ -35,9 +38,9 @@ def predict(snapshot: Snapshot, history: History, job: JobView, now: float, poli
     liked = survey(places.liked(request), places.fleet, policy)
     choice = liked if liked.chosen is not None else survey(request, places.fleet, policy)
     if choice.chosen is not None:
-        return Prospect(choice, "")
-    seatless = f"; not in an engine (CoServe): {settled.not_seated}" if settled.not_seated else ""
-    return Prospect(choice, refused(job, choice, places) + seatless)
+        return Prospect(choice, "", settled.not_seated)
+    why = refused(job, choice, places)
+    return Prospect(choice, why + seatless(settled.not_seated, why))
 
 
 def candidates(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rowen.crds import names
+from rowen.crds.harvest.co_serving import CoServing
 from rowen.crds.harvest.node_harvest import DeviceHarvest, OfflineTenant, OnlineTenant
 from rowen.scheduler.device import DeviceView, EngineView, TenantView
 from rowen.scheduler.monitor.hearing import Hearing
@@ -126,11 +127,23 @@ def _engine_pod(node: str, online: OnlineTenant, pods: Mapping[ObjectKey, PodFac
 
 
 def _engine(report: DeviceHarvest, service: ServiceFacts | None, pod: PodFacts | None) -> EngineView | None:
-    """None too of a pod that serves what its service did before, or is going to."""
-    if service is None or service.served is None or pod is None or not _serves(pod, service):
+    """None too of a pod that serves what its service did before, or is going to.
+
+    One whose pod is not there, as when it was deleted and the report is from before that, is away: it takes nobody in.
+    """
+    if service is None or service.served is None:
+        return None
+    if pod is not None and not _serves(pod, service):
         return None
     found = report.co_serving
-    return EngineView(service.served, found.seats, found.ended or "") if found else EngineView(service.served)
+    if pod is None or found is None:
+        return EngineView(service.served)
+    return EngineView(service.served, found.seats, found.ended or "", _ridden(found))
+
+
+def _ridden(found: CoServing) -> bool:
+    inside = found.riding_fraction, found.forward_tokens_per_second, found.row_tokens_per_second
+    return any((*inside, found.solo_tokens_per_second, found.backward_tokens_per_second))
 
 
 def _serves(pod: PodFacts, service: ServiceFacts) -> bool:
@@ -140,8 +153,12 @@ def _serves(pod: PodFacts, service: ServiceFacts) -> bool:
 
 def _awaited(report: DeviceHarvest, reported: float, service: ServiceFacts | None, pod: PodFacts | None) -> str:
     """Why newcomers wait. `reported`: when the report was made, by the clock by which the pod became ready."""
+    if service is None or service.served is None:
+        return ""
+    if pod is None:
+        return "its engine is being replaced"
     # A pod that the operator did not make is not going to be one in which jobs ride.
-    if service is None or service.served is None or pod is None or not pod.managed:
+    if not pod.managed:
         return ""
     if pod.gone_by is not None or not _serves(pod, service):
         return "its engine is being replaced"

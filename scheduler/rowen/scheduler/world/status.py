@@ -196,7 +196,8 @@ def _throughput(outcome: Outcome, history: History, track: Track | None) -> Thro
         solo_tokens_per_second=_rounded(solo),
         predicted_tokens_per_second=_rounded(predicted),
         measured_tokens_per_second=_rounded(track.tokens_per_second),
-        measured_fraction=_rounded(track.fraction),
+        # Of one that makes nothing the track says 0, whatever it makes alone.
+        measured_fraction=_rounded(track.fraction) if solo is not None else None,
     )
 
 

@@ -20,6 +20,7 @@ BACK_OFF = "back-off until "
 _LARGE_MARGIN = 0.5
 """Of the SLA: a class of which nothing was measured has 0.11."""
 _ROUNDING = 1e-9
+_AFTER_RIDERS = "; jobs that rode in its engine took of it, too: wait, or a less busy service would change it"
 
 
 def evaluate(request: Request, fleet: Fleet, devices: Devices, policy: Policy) -> Candidate:
@@ -165,7 +166,8 @@ def _help(request: Request, fleet: Fleet, prediction: Prediction, devices: Devic
         return f"; alone there it would get at least {idle * memory:.2f}"
     most = _most_promised(request, prediction)
     if not most:
-        return "; a less busy service would change it"
+        ridden = any(state.view.engine is not None and state.view.engine.ridden for state in devices)
+        return _AFTER_RIDERS if ridden else "; a less busy service would change it"
     impact, rate = fleet.impact(devices, request.job.memory), rate_of(request.rates, devices)
     gain = impact.gain(prediction.fraction * len(devices) * rate)
     if _at_whose_cost(impact, gain, rate, request.job.priority):
