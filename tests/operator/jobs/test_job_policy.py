@@ -359,6 +359,14 @@ def test_progress_is_the_worker_s_last_word_once_no_pod_is_left() -> None:
     assert progress(job(status=placed(), pods=(ended(1, 1),))) is None
 
 
+def test_progress_is_not_the_word_of_an_attempt_before_one_that_is_gone() -> None:
+    said = WorkerResult(reason="RideLost", message="no engine", unit="rows", completed=20, total=1800)
+    before = {"unit": "rows", "completed": 29, "total": 1800}
+    left = (ended(4, 1, result=said),)
+    assert progress(job(status=placed(attempts=5, progress=before), pods=left)) == ("rows", 29, 1800)
+    assert progress(job(status=placed(attempts=4, progress=before), pods=left)) == ("rows", 20, 1800)
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [

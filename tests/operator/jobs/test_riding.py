@@ -46,11 +46,11 @@ def said(snapshot: JobSnapshot, type_: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("memory", "request_bytes"), [({"memory": "8Gi"}, 1 << 30), ({"memory": "512Mi"}, 512 << 20), ({}, 1 << 30)]
 )
-def test_its_pod_has_a_seat_and_asks_for_little_memory(memory: dict[str, str], request_bytes: int) -> None:
+def test_its_pod_has_a_seat_and_asks_for_little(memory: dict[str, str], request_bytes: int) -> None:
     snapshot = riding({"fineTune": FINE_TUNE, **memory})
     pod = job_pod(snapshot, snapshot.assignment, 1)
     resources = pod["spec"]["containers"][0]["resources"]
-    assert resources["requests"] == {"cpu": "100m", "memory": str(request_bytes)}
+    assert resources["requests"] == {"cpu": "10m", "memory": str(request_bytes)}
     assert resources["limits"].keys() == {"rowen.dev/ride", "memory"}
     assert resources["limits"]["rowen.dev/ride"] == "1"
     assert int(resources["limits"]["memory"]) >= request_bytes

@@ -149,6 +149,19 @@ def test_conditions(snapshot: ServiceSnapshot, expected: dict[str, str]) -> None
     assert reasons | expected == reasons
 
 
+@pytest.mark.parametrize(("ready", "message"), [
+    (0, "0 of 1 devices are harvested: none of its engines is ready yet, and Rowen's plugin attaches in each"),
+    (1, "0 of 1 devices are harvested: Rowen's plugin has not attached in the engine, or has failed there"),
+])  # fmt: skip
+def test_an_engine_that_starts_is_not_said_to_have_failed(ready: int, message: str) -> None:
+    starting = device(online=online(attached=False), harvestable=False)
+    status = decide(service(**stored(ready), devices=devices(starting)), NOW).status
+    assert status is not None
+    found = next(entry for entry in status["conditions"] if entry["type"] == "HarvestEnabled")
+    assert found["reason"] == "NotAttached"
+    assert found["message"].startswith(message)
+
+
 @pytest.mark.parametrize(
     ("snapshot", "message"),
     [

@@ -30,6 +30,12 @@ class Engine:
         self.found: dict[str, int] = {}
         """By path, what its pages get in place of 200; 0: nothing, until `heard` is set."""
         self.heard = threading.Event()
+        self.pages: list[str] = []
+        """Paths of the pages that it was asked for."""
+        self.is_silent = False
+        """No row is answered, and its connection stays open."""
+        self.hung_up = threading.Semaphore(0)
+        """How many clients have closed such a connection."""
         self.model = "chat"
         self.pod: str | None = None
         """The name that it says with its health."""
@@ -83,12 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
             {"id": "adapted", "parent": "chat", "max_model_len": None},
             {"id": self.engine.model, "parent": None, "max_model_len": LENGTH},
         ]
-        found = {
-            "/health": {},
-            "/v1/models": {"data": cards},
-            "/openapi.json": {"paths": {route: {"post": {}} for route in ROUTES}},
-        }
-        status = self.engine.found.get(self.path, 200 if self.path in found else 404)
+        found = {"/health": {}, "/v1/models": {"data": cards}}
+        self.engine.pages.append(self.path)
+        status = self.engine.found.get(self.path, 200 if self.path in found else 405 if self.path in ROUTES else 404)
         if not status:
             self.engine.heard.wait(30)
         named = {ENGINE_POD_HEADER: self.engine.pod} if self.engine.pod and self.path == "/health" else {}
@@ -96,9 +99,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.engine.is_silent:
+            self._wait(body)
+            return
         status, answer = self.engine.answer(self.path, self.headers["X-Request-Id"], body)
         if status:
             self._say(status, answer)
+
+    def _wait(self, body: dict[str, Any]) -> None:
+        self.engine.asked.append((self.headers["X-Request-Id"], body))
+        self.connection.settimeout(60)
+        if self.connection.recv(1) == b"":
+            self.engine.hung_up.release()
+        self.close_connection = True
 
     def _say(self, status: int, answer: Any, headers: Mapping[str, str] = MappingProxyType({})) -> None:
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()

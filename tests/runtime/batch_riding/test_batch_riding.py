@@ -1,5 +1,6 @@
 """A batch whose rows ride in a serving engine."""
 
+import asyncio
 import json
 import tempfile
 import threading
@@ -19,6 +20,7 @@ from rowen.runtime.batch.__main__ import answer_all
 from rowen.runtime.batch.riding import engine as riding
 from rowen.runtime.batch.riding import health
 from rowen.runtime.batch.riding import job as riding_job
+from rowen.runtime.batch.serving.routes import ROUTES
 from rowen.runtime.coserve import ride_link as ride_link_module
 from rowen.runtime.coserve.ride_link import ride_link
 from rowen.runtime.failure import WorkerError
@@ -118,6 +120,47 @@ def test_an_engine_that_comes_back_goes_on(job: Job, engine: Engine) -> None:
     job.run()
     later.join()
     assert len(job.results()) == ROWS
+
+
+def test_rows_of_an_engine_that_ends_are_given_up_and_sent_to_the_next(
+    job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_REFUSED_SECONDS", 0.01)
+    monkeypatch.setattr(health.Health.__init__, "__defaults__", (20.0,))
+    engine.is_silent, given_up = True, []
+
+    def replace() -> None:
+        _wait_asked(engine, ROWS)
+        engine.end()
+        given_up.extend(engine.hung_up.acquire(timeout=20) for _ in range(ROWS))
+        engine.is_silent = False
+        engine.begin()
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    job.run()
+    replacing.join()
+    assert given_up == [True] * ROWS
+    assert len(job.results()) == ROWS
+    assert len(engine.asked) == 2 * ROWS
+
+
+async def test_rows_of_an_engine_that_takes_its_time_stay(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(health, "_ANSWER_SECONDS", 0.05)
+    engine.is_silent, engine.found = True, {"/health": 0}
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+        watched = health.Health(client, None)
+        server = riding.EngineServer(
+            client, watched, print, model="chat", routes=(), length=100, model_length=lambda: None
+        )
+        row = asyncio.create_task(server.ask("/v1/completions", {"prompt": "p", "model": "chat"}, "r"))
+        await asyncio.to_thread(_wait_asked, engine, 1)
+        assert [await watched.is_good() for _ in range(4)] == [False] * 4
+        assert not row.done()
+        assert not engine.hung_up.acquire(blocking=False)
+        row.cancel()
+    engine.heard.set()
 
 
 @pytest.mark.parametrize("status", [0, 500])
@@ -379,6 +422,22 @@ def test_routes_that_the_engine_has_not_are_told(job: Job, engine: Engine) -> No
     assert engine.asked == []
 
 
+def test_an_engine_is_not_asked_for_its_schema(job: Job, engine: Engine) -> None:
+    """While it makes that it answers nobody."""
+    job.run()
+    assert set(engine.pages) == {"/health", "/v1/models", *ROUTES}
+
+
+@pytest.mark.parametrize("status", [503, 429])
+def test_a_route_of_which_the_engine_cannot_tell_now_is_asked_for_another_time(
+    job: Job, engine: Engine, status: int
+) -> None:
+    engine.found = {"/score": status}
+    with pytest.raises(WorkerError, match=f"the engine answers {status} at /score") as raised:
+        job.run()
+    assert raised.value.reason == "RideLost"
+
+
 def test_each_agent_that_comes_knows_of_a_batch_while_its_rows_are_on_their_way(
     job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +466,11 @@ def test_each_agent_that_comes_knows_of_a_batch_while_its_rows_are_on_their_way(
         ride_link.cache_clear()
     assert heard == [[False], [False]]
     assert len(job.results()) == ROWS
+
+
+def _wait_asked(engine: Engine, times: int) -> None:
+    while len(engine.asked) < times:
+        time.sleep(0.01)
 
 
 def _row(name: str, url: str, body: dict[str, Any]) -> dict[str, Any]:

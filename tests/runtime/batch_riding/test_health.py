@@ -6,6 +6,7 @@ import httpx
 import pytest
 from runtime.batch_riding.engine import Engine
 
+from rowen.runtime.batch.riding import health
 from rowen.runtime.batch.riding.health import Health
 from rowen.runtime.failure import WorkerError
 
@@ -50,3 +51,24 @@ def test_it_is_the_one_that_was_named(told: str | None, said: list[str | None], 
     answers = asyncio.run(found())
     engine.end()
     assert answers == good
+
+
+def test_one_that_refuses_connections_twice_is_closed_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_REFUSED_SECONDS", 0.0)
+    engine = Engine()
+
+    async def found() -> list[bool]:
+        async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+            watched, closed = Health(client, None), []
+            engine.end()
+            for _ in range(2):
+                await watched.is_good()
+                closed.append(watched.closed.is_set())
+            assert watched.is_lost
+            engine.begin()
+            await watched.is_good()
+            return [*closed, watched.closed.is_set()]
+
+    closed = asyncio.run(found())
+    engine.end()
+    assert closed == [False, True, False]

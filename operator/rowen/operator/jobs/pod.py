@@ -34,6 +34,8 @@ from rowen.operator.pods.volumes import claim_volumes, offline_environment
 
 _RIDER_BYTES = 2**30
 """What a worker needs that has no model: its libraries, the adapter with the optimizer's state, a few rows."""
+_RIDER_CPU = "10m"
+"""Of a contended core a container gets in proportion to its request: this keeps riders behind the engine's."""
 
 
 def pod_name(job: str, attempt: int) -> str:
@@ -132,7 +134,7 @@ def _resources(memory: MemoryShare, devices: int) -> dict[str, Any]:
 def _ride_resources(memory: MemoryShare) -> dict[str, Any]:
     """A seat in place of a device. The model is the engine's, so little of the job's memory is asked for."""
     return {
-        "requests": {"cpu": WORKER_CPU, "memory": str(min(memory.own_bytes, _RIDER_BYTES))},
+        "requests": {"cpu": _RIDER_CPU, "memory": str(min(memory.own_bytes, _RIDER_BYTES))},
         "limits": {RIDE_RESOURCE: "1", "memory": memory.limit},
     }
 

@@ -239,11 +239,13 @@ def _status(
 
 
 def _progress(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Progress | None:
-    """From the worker's last words, else from its node's report, else as it was."""
+    """From the last worker's last words, else from its node's report, else as it was."""
     unit = {"FineTune": "steps", "BatchInference": "rows"}.get(snapshot.kind)
     live = next((pod for pod in snapshot.pods if not pod.ended), None)
-    if live is None and attempts.last_ended and attempts.last_ended.result:
-        said = attempts.last_ended.result
+    last = attempts.last_ended
+    # What a later attempt did that is gone stands in the status alone.
+    if live is None and last and last.result and last.attempt == attempts.started:
+        said = last.result
         return Progress.from_wire({"unit": said.unit, "completed": said.completed, "total": said.total})
     report = snapshot.reports.get(live.node or "") if live else None
     if live and report and report.fresh(now):

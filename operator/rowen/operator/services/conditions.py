@@ -26,6 +26,7 @@ _NOT_ATTACHED = (
     "Rowen's plugin has not attached in the engine, or has failed there; lines that begin with `rowen:` in the "
     "engine's log say why"
 )
+_STARTING = "none of its engines is ready yet, and Rowen's plugin attaches in each while it starts"
 _LEVELS: dict[HarvestLevel, str] = {
     "Full": "any offline work",
     "Reduced": "one offline job at a time on each of the service's devices",
@@ -222,7 +223,7 @@ def harvest_enabled(snapshot: ServiceSnapshot, guard: Guard) -> Say:
     if offered:
         return Say("True", "Harvesting", count)
     if not any(device.online and device.online.attached for device in snapshot.devices):
-        return Say("False", "NotAttached", f"{count}: {_NOT_ATTACHED}")
+        return Say("False", "NotAttached", f"{count}: {_NOT_ATTACHED if snapshot.workload.ready else _STARTING}")
     return Say("False", "NotHarvestable", f"{count}: {_not_harvestable(snapshot.devices)}")
 
 

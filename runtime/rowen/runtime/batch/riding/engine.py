@@ -123,9 +123,7 @@ class EngineServer(Server):
         if route == _RESPONSES:
             body = {**body, "request_id": f"resp_{name}"}
         try:
-            response = await self._client.post(
-                route, content=json.dumps(body).encode(), headers={"Content-Type": "application/json", ID_HEADER: name}
-            )
+            response = await self._sent(route, json.dumps(body).encode(), name)
             if response.is_success and (is_aborted(response.json()) or not await self._stays(route)):
                 raise _LostError(under_way=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -134,6 +132,21 @@ class EngineServer(Server):
             # Half an answer is none.
             raise _LostError(under_way=True) from error
         return response
+
+    async def _sent(self, route: str, content: bytes, name: str) -> httpx.Response:
+        """The answer. Where the engine is closed before, the row's connection is, too: raises `_LostError` then."""
+        headers = {"Content-Type": "application/json", ID_HEADER: name}
+        answering = asyncio.ensure_future(self._client.post(route, content=content, headers=headers))
+        closing = asyncio.ensure_future(self._health.closed.wait())
+        try:
+            await asyncio.wait((answering, closing), return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                return answering.result()
+            raise _LostError(under_way=True)
+        finally:
+            answering.cancel()
+            closing.cancel()
+            await asyncio.gather(answering, closing, return_exceptions=True)
 
     async def _answer(self, response: httpx.Response, body: dict[str, Any], request_id: str) -> Answer:
         answer = _json(response)
@@ -184,17 +197,32 @@ async def joined(
 ) -> EngineServer:
     """The engine at the client's address, when it answers. Raises `WorkerError`."""
     await health.come()
-    models, description = await _get(client, "/v1/models"), await _get(client, "/openapi.json")
+    models = await _get(client, "/v1/models")
     try:
         card = next(card for card in models["data"] if card.get("parent") is None)
-        served = tuple(route for route in ROUTES if "post" in description["paths"].get(route, ()))
         name, length = str(card["id"]), int(card["max_model_len"])
     except (AttributeError, KeyError, StopIteration, TypeError, ValueError):
         _refuse("what answers at the engine's address is no engine of vLLM's")
+    served = tuple([route for route in ROUTES if await _serves(client, route)])
     return EngineServer(client, health, on_tokens, model=name, routes=served, length=length, model_length=model_length)
 
 
+async def _serves(client: httpx.AsyncClient, route: str) -> bool:
+    """Whether the engine has the route: a GET of it is then not allowed, else not found.
+
+    It is not asked for its schema: while vLLM makes that, a second of CPU time or more, it answers nobody.
+    """
+    return (await _page(client, route)).status_code != httpx.codes.NOT_FOUND
+
+
 async def _get(client: httpx.AsyncClient, path: str) -> Any:
+    response = await _page(client, path)
+    if not response.is_success:
+        _refuse(f"the engine answers {response.status_code} at {path}")
+    return _json(response)
+
+
+async def _page(client: httpx.AsyncClient, path: str) -> httpx.Response:
     try:
         response = await client.get(path, timeout=_PAGE_SECONDS)
     except httpx.TransportError as error:
@@ -202,9 +230,7 @@ async def _get(client: httpx.AsyncClient, path: str) -> Any:
     if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
         # It passes, so it says nothing of what the engine can do.
         raise WorkerError(RIDE_LOST, f"the engine answers {response.status_code} at {path}", ExitCode.RETRY)
-    if not response.is_success:
-        _refuse(f"the engine answers {response.status_code} at {path}")
-    return _json(response)
+    return response
 
 
 def _refuse(message: str) -> NoReturn:

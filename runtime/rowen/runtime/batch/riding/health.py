@@ -11,6 +11,8 @@ from rowen.runtime.failure import WorkerError
 
 _PERIOD_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
+_REFUSED_SECONDS = 1.0
+"""Between the two refused connections, at least, that are no accident."""
 LOST_SECONDS = 120.0
 """An engine that does not answer for so long is given up."""
 
@@ -28,6 +30,10 @@ class Health:
         """Whether the engine was lost and has not answered since: somebody else may have its address by now."""
         self.was_working = False
         """Whether it was lost while it worked on a row, likewise."""
+        self.closed = asyncio.Event()
+        """Set while it takes no connections: one that ends waits for those that it has, and answers none of them."""
+        self._refused_at: float | None = None
+        """When it first did so, by the monotonic clock; None: it has answered since."""
 
     async def watch(self) -> None:
         """Goes on until the engine is lost. Raises `WorkerError`."""
@@ -53,9 +59,22 @@ class Health:
         """Whether the engine answers now that it is well."""
         try:
             response = await self._client.get("/health", timeout=_ANSWER_SECONDS)
-        except httpx.TransportError:
+        except httpx.TransportError as error:
+            # That it takes its time says nothing: it may be busy.
+            if isinstance(error, httpx.ConnectError):
+                self._be_refused()
             return False
+        self._refused_at = None
+        self.closed.clear()
         return response.is_success and self._is_engine(response.headers.get(ENGINE_POD_HEADER))
+
+    def _be_refused(self) -> None:
+        now = time.monotonic()
+        if self._refused_at is None:
+            self._refused_at = now
+        elif now - self._refused_at >= _REFUSED_SECONDS:
+            self.is_lost = True
+            self.closed.set()
 
     def _is_engine(self, said: str | None) -> bool:
         """An engine with a plugin of before says no name. One that has said its name goes on doing so."""
