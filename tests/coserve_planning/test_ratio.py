@@ -13,17 +13,19 @@ def observed(*ratios: float) -> Ratio:
 
 
 def test_nothing_is_off_at_first() -> None:
-    assert (Ratio().value, Ratio().count) == (1.0, 0)
+    assert (Ratio().value, Ratio().count, Ratio().at) == (1.0, 0, 0)
 
 
 def test_the_first_observation_is_believed() -> None:
-    assert observed(3.0).value == 3.0
+    ratio = Ratio()
+    assert not ratio.observe(3.0)
+    assert ratio.value == 3.0
 
 
 def test_few_observations_are_averaged() -> None:
     # The second one counts half.
     assert observed(1.0, 1.1).value == pytest.approx(1.05)
-    assert observed(1.0, 1.1).count == 2
+    assert (observed(1.0, 1.1).count, observed(1.0, 1.1).at) == (2, 0)
 
 
 def test_one_stall_moves_it_by_little() -> None:
@@ -40,6 +42,32 @@ def test_another_machine_is_believed_with_the_third_observation(other: float) ->
     assert not ratio.observe(other)
     assert ratio.observe(other)
     assert ratio.value == pytest.approx(other)
+
+
+@pytest.mark.parametrize(("other", "believed"), [(1.028, True), (0.972, True), (1.023, False), (0.977, False)])
+def test_far_off_is_four_spreads(other: float, believed: bool) -> None:
+    """Of 0.5 % each, and a tenth more by each of the first two: 2.42 % from the 1.0016 or 0.9984 that they make it."""
+    ratio = observed(*[1.0] * 50, other, other)
+    assert ratio.observe(other) == believed
+
+
+def test_what_has_gone_over_counts_as_two_and_may_be_far_off_again() -> None:
+    ratio = observed(*[1.0] * 50, 2.0, 2.0, 2.0)
+    assert ratio.count == 2
+    ratio.observe(2.2)
+    # The spread is that of the beginning, 5 %, of which three count in full.
+    assert ratio.value == pytest.approx(2.0 * (1 + 0.1 / 3))
+
+
+def test_the_spread_grows_by_a_tenth_with_what_is_beyond_it() -> None:
+    # Half of 10 %, which is more than 5; then a third of three times 5.5 %.
+    assert observed(1.0, 1.1, 1.05 * 1.2).value == pytest.approx(1.05 * (1 + 0.165 / 3))
+
+
+def test_the_spread_shrinks_by_a_tenth_with_what_is_within_it_down_to_half_a_percent() -> None:
+    # A quarter of three times 5 % * 0.81.
+    assert observed(1.0, 1.0, 1.0, 1.2).value == pytest.approx(1 + 0.1215 / 4)
+    assert observed(*[1.0] * 200, 1.02).value == pytest.approx(1 + 0.015 / 20)
 
 
 @pytest.mark.parametrize("off", [(0.5, 2.0, 0.5), (2.0, 0.5, 2.0), (2.0, 2.0, 1.0), (0.5, 0.5, 1.0)])

@@ -76,6 +76,12 @@ def test_few_tokens_are_in_no_more_layers_than_many_would(most: int, layers: int
     assert (step.layers, step.work_tokens) == (layers, 2 if layers == 1 else layers * LAYER_TOKENS)
 
 
+def test_later_windows_are_in_as_many_layers_as_the_first() -> None:
+    checked = Checked(500, 4)
+    assert checked.take(checked.way.riding(250)) == 250
+    assert part(checked.way, 500) == [StepAhead(250, 500, 0, 2)]
+
+
 def test_the_rest_of_a_layer_and_more_layers_are_one_part() -> None:
     checked = Checked(40, 9)
     for step in part(checked.way, 40):
@@ -85,6 +91,17 @@ def test_the_rest_of_a_layer_and_more_layers_are_one_part() -> None:
     assert checked.way.ahead(69) == [StepAhead(10, 40, 1, 2)]
     assert checked.way.ahead(70) == [StepAhead(10, 40, 1, 2), StepAhead(0, 40, 2, 3)]
     assert part(checked.way, 110) == [StepAhead(10, 40, 1, 2), StepAhead(0, 40, 2, 4)]
+
+
+def test_a_short_rest_of_a_layer_takes_as_long_as_sixteen_tokens() -> None:
+    checked = Checked(40, 9)
+    for most in (40, 33):
+        (step,) = part(checked.way, most)
+        checked.take(step)
+    rest = StepAhead(33, 40, 1, 2)
+    assert rest.end - rest.begin < LAYER_TOKENS
+    assert checked.way.ahead(LAYER_TOKENS + 39) == [rest]
+    assert checked.way.ahead(LAYER_TOKENS + 40) == [rest, StepAhead(0, 40, 2, 3)]
 
 
 def test_in_the_last_layer_tokens_are_through_piece_by_piece() -> None:

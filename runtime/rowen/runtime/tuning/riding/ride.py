@@ -48,8 +48,8 @@ class _LostError(Exception):
     """There is no engine now; the message says why."""
 
 
-class _TakenBackError(_LostError):
-    """The engine is there, and had other use for the memory of its answer before it was read."""
+class _TurnedAwayError(_LostError):
+    """The engine took its leave, or had other use for the memory of its answer before it was read."""
 
 
 class Ride:
@@ -93,33 +93,34 @@ class Ride:
             raise _refused(f"a batch has {len(sequences)} sequences, and an engine takes {MOST_SEQUENCES} at once")
         self._number += 1
         self._link.stay()
-        delay, losses, taken, until = _FIRST_DELAY_SECONDS, 0, 0, None
+        delay, losses, turned, until = _FIRST_DELAY_SECONDS, 0, 0, None
         while True:
             line, sent = None, False
             try:
                 line = self._line or self._board()
-                until = None
                 self._send(line, sequences, loss_scale, adapted=adapted, gradients=gradients)
-                sent = True
+                # Not before: an engine that takes the job in and no task is none.
+                sent, until = True, None
                 return self._result(line, gradients=gradients)
             except (_LostError, OSError) as error:
                 if line is not None and isinstance(error, TimeoutError):
                     # It is there, and it is no fault of the task's.
                     raise _lost(f"the engine has not answered for {_RESULT_SECONDS:.0f} s") from error
-                taken += isinstance(error, _TakenBackError)
-                losses += sent and not isinstance(error, _TakenBackError)
+                polite = isinstance(error, _TurnedAwayError)
+                turned += sent and polite
+                losses += sent and not polite
                 self._leave()
                 log.info("there is no engine now", reason=str(error))
                 reason, now = str(error), time.monotonic()
             until = until or now + _LOST_SECONDS
             if losses >= _MOST_LOSSES:
                 raise _refused(f"{losses} engines were lost over the same task: {reason}")
-            if taken >= _MOST_LOSSES:
+            if turned >= _MOST_LOSSES:
                 # What others do there is no reason never to ride again.
-                raise _lost(f"{reason}, {taken} times")
+                raise _lost(f"{reason}, {turned} times")
             if now >= until:
                 away = f"no engine for {_LOST_SECONDS:.0f} s: {reason}"
-                if losses:
+                if losses or turned:
                     # This count ends with the attempt; the operator has one over attempts.
                     raise WorkerError(RIDE_BROKEN, f"one was lost over the task, and {away}", ExitCode.RETRY)
                 raise _lost(away)
@@ -205,7 +206,7 @@ class Ride:
                 read(message.descriptors[0], buffer)
                 found = self._adapter.layout.pairs(buffer)
         except EOFError as error:
-            raise _TakenBackError("the engine took its answer back before it was read") from error
+            raise _TurnedAwayError("the engine took its answer back before it was read") from error
         finally:
             close_all(message.descriptors)
         return Result(said.number, said.loss_sum, said.learned_tokens, said.correct_tokens, found)
@@ -217,7 +218,7 @@ class Ride:
 
 
 def _heard(line: socket.socket) -> tuple[Welcome | Working | ResultHeader, Message]:
-    """The next message. Raises `_LostError`, `OSError`, and `WorkerError` when the engine does not want the job."""
+    """The next message. Raises `_LostError`, `OSError`, and `WorkerError` when the engine never wants the job."""
     message = receive(line, LONGEST_MESSAGE)
     if message is None:
         raise _LostError("the engine hung up")
@@ -229,7 +230,7 @@ def _heard(line: socket.socket) -> tuple[Welcome | Working | ResultHeader, Messa
     if not isinstance(said, Refusal):
         return said, message
     close_all(message.descriptors)
-    raise _LostError(said.message) if said.retry else _refused(said.message)
+    raise _TurnedAwayError(said.message) if said.retry else _refused(said.message)
 
 
 def _lost(why: str) -> WorkerError:
