@@ -58,9 +58,9 @@ def test_a_batch_whose_engine_was_replaced_asks_the_next_one(now: EngineAddress,
     snapshot = asking(ENGINE, now, **phase)
     decision = decide(snapshot, NOW)
     (removal,) = decision.removals
-    assert (removal.pod, removal.reason) == (
-        "job-1", f"the engine that it sends its rows to was replaced by pod {now.pod}"
-    )  # fmt: skip
+    told = f"was replaced by pod {now.pod}" if now.pod != ENGINE.pod else f", pod {now.pod}, has another address now"
+    assert removal.pod == "job-1"
+    assert removal.reason.removeprefix("the engine that it sends its rows to").strip() == told
     assert [note.reason for note in decision.notes] == ["Evicted"]
     # One at a time: both would write the output.
     assert decision.children == ()
@@ -69,6 +69,44 @@ def test_a_batch_whose_engine_was_replaced_asks_the_next_one(now: EngineAddress,
     assert child["metadata"]["name"] == "job-2"
     assert child["metadata"]["annotations"]["rowen.dev/assignment"] == "a1"
     assert {"name": "ROWEN_ENGINE_URL", "value": now.url} in child["spec"]["containers"][0]["env"]
+
+
+def test_engines_that_are_replaced_over_a_batch_which_gets_no_further_are_counted() -> None:
+    """It may be a row that ends them, with their pods."""
+    told: dict[str, Any] = {"progress": {"completed": 3, "total": 9}}
+    for attempt in (1, 2, 3):
+        there = running(attempt, rides=True, engine=ENGINE)
+        snapshot = riding({"batchInference": BATCH}, OTHERS[0], pods=(there,), status={"attempts": attempt, **told})
+        first = decide(snapshot, NOW).status
+        assert first is not None
+        told = {
+            name: first[name] for name in ("progress", "countedAttempt", "rideLosses", "rideRefused") if name in first
+        }
+        assert told["rideLosses"] == {"attempts": attempt, "completed": 3}
+        # Its end is seen before the pod's deletion is, or after.
+        for pod in (there, replace(there, deletion_deadline=NOW + 30), ended(attempt, 1, deletion_deadline=NOW + 30)):
+            again = decide(
+                riding({"batchInference": BATCH}, OTHERS[0], pods=(pod,), status={"attempts": attempt, **told}), NOW
+            )
+            assert again.status is not None
+            assert again.status["rideLosses"] == told["rideLosses"]
+        assert ("rideRefused" in first) == (attempt == 3)
+    assert told["rideRefused"].startswith("3 attempts lost their engine while the job got no further")
+    assert first["startFailure"]["reason"] == "RideLost"
+    after = riding(
+        {"batchInference": BATCH}, OTHERS[0], status={"attempts": 3, **told, "startFailure": first["startFailure"]}
+    )
+    assert decide(after, NOW).children == (), "it is for the scheduler to place it elsewhere"
+
+
+def test_a_batch_that_gets_further_rides_on() -> None:
+    losses = {"attempts": 2, "completed": 3}
+    status = {"attempts": 3, "rideLosses": losses, "countedAttempt": 2, "progress": {"completed": 4, "total": 9}}
+    there = running(3, rides=True, engine=ENGINE)
+    told = decide(riding({"batchInference": BATCH}, OTHERS[0], pods=(there,), status=status), NOW).status
+    assert told is not None
+    assert told["rideLosses"] == {"attempts": 1, "completed": 4}
+    assert not {"startFailure", "rideRefused"} & told.keys()
 
 
 @pytest.mark.parametrize("values", [

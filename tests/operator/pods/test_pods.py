@@ -6,6 +6,7 @@ import pytest
 from operator_builders import NOW
 
 from rowen.kube.timestamps import rfc3339
+from rowen.operator.pods.engine_address import EngineAddress
 from rowen.operator.pods.view import Problem, pod_view
 
 Status = dict[str, Any]
@@ -223,3 +224,17 @@ def test_who_asks_for_a_seat_rides(resource: str) -> None:
     pod = manifest({})
     pod["spec"]["containers"][1]["resources"] = {"limits": {resource: "1"}}
     assert pod_view(pod).rides is (resource == "rowen.dev/ride")
+
+
+def test_what_a_worker_was_told_of_its_engine_is_found_behind_a_container_that_a_webhook_put_first() -> None:
+    pod = manifest({})
+    told = [
+        {"name": "ROWEN_ENGINE_URL", "value": "http://10.0.0.7:8000"},
+        {"name": "ROWEN_ENGINE_POD", "value": "chat-a"},
+    ]
+    seated = {"name": "worker", "resources": {"limits": {"rowen.dev/ride": "1"}}, "env": told}
+    for containers in ([seated], [{"name": "proxy", "env": [{"name": "ROWEN_ENGINE_POD"}]}, seated]):
+        pod["spec"]["containers"] = containers
+        assert pod_view(pod).engine == EngineAddress("http://10.0.0.7:8000", "chat-a")
+    pod["spec"]["containers"] = [{**seated, "resources": {}}]
+    assert pod_view(pod).engine is None

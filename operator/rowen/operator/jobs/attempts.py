@@ -1,6 +1,6 @@
 """How attempts ended, which of them count, and when the next may start."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -40,17 +40,21 @@ class Attempts:
     """Unix time before which no further attempt may start; None where it may at once."""
     ride_losses: RideLosses | None = None
     """Attempts that ended without an engine while the job got no further; None where there was none yet."""
+    outlived: bool = False
+    """Whether the engine of a running one was replaced, which is counted for the first time."""
 
     @property
     def ride_refused(self) -> str | None:
         """Why no engine is to compute the job any more: one has said so for good, or too many attempts lost theirs."""
         result = self.last_ended.result if self.last_ended and self.last_ending == "Unseated" else None
-        if result is None:
-            return None
-        if result.reason == RIDE_REFUSED:
+        if result is not None and result.reason == RIDE_REFUSED:
             return result.message
         lost = self.ride_losses.attempts if self.ride_losses else 0
         if lost < _MOST_RIDE_LOSSES:
+            return None
+        if self.outlived:
+            return f"{lost} attempts lost their engine while the job got no further, the last as its pod was replaced"
+        if result is None:
             return None
         told = f"{lost} attempts ended with {' or '.join(_LOSSES)} while the job got no further"
         return f"{told}, the last with {result.reason}: {result.message}"
@@ -87,16 +91,25 @@ def attempts_of(snapshot: JobSnapshot) -> Attempts:
     newly_failed = tuple(pod for pod, ending in new if ending in ("Failure", "UserError"))
     failures = (status.failures or 0) + len(newly_failed)
     last = max(ended, key=lambda pod: pod.attempt, default=None)
+    # It may be a row of theirs that ends engines, pod and all.
+    outlived = [pod for pod in snapshot.pods if pod.attempt > counted_before and snapshot.outlives_its_engine(pod)]
     ending = ending_of(last, native=native) if last else None
     return Attempts(
         started=max([status.attempts or 0, *(pod.attempt for pod in snapshot.pods)]),
-        counted=max([counted_before, *(pod.attempt for pod in ended)]),
+        counted=max([counted_before, *(pod.attempt for pod in [*ended, *outlived])]),
         failures=failures,
         newly_failed=newly_failed,
         last_ended=last,
         last_ending=ending,
         next_start=_next_start(snapshot, last, failures) if last else None,
-        ride_losses=_ride_losses(status.ride_losses, (pod for pod, ending in new if ending == "Unseated")),
+        ride_losses=_ride_losses(
+            status.ride_losses,
+            [
+                *_done_at_losses(pod for pod, ending in new if ending == "Unseated"),
+                *(status.progress.completed if status.progress else 0 for _ in outlived),
+            ],
+        ),
+        outlived=bool(outlived),
     )
 
 
@@ -105,11 +118,16 @@ def backoff_seconds(failures: int) -> float:
     return min(BACKOFF_FIRST_SECONDS * 2.0 ** min(max(failures - 1, 0), 16), BACKOFF_MOST_SECONDS)
 
 
-def _ride_losses(before: RideLosses | None, unseated: Iterable[PodView]) -> RideLosses | None:
-    """With what further attempts said that lost their seat, the oldest first."""
-    found = before
+def _done_at_losses(unseated: Iterable[PodView]) -> Iterator[int]:
+    """How far attempts were that say that they lost their engine."""
     results = (pod.result for pod in unseated)
-    for done in (result.completed for result in results if result is not None and result.reason in _LOSSES):
+    return (result.completed for result in results if result is not None and result.reason in _LOSSES)
+
+
+def _ride_losses(before: RideLosses | None, completed: Iterable[int]) -> RideLosses | None:
+    """With further losses, the oldest first: how far the job was at each."""
+    found = before
+    for done in completed:
         if found is None or done > found.completed:
             found = RideLosses(attempts=1, completed=done)
         else:

@@ -98,7 +98,8 @@ def _obstacle(snapshot: JobSnapshot, assignment: Assignment, now: float) -> Say 
         return Say("False", "LeaseExpired", f"node {assignment.node} has not renewed the assignment's lease")
     if assignment.rides and snapshot.spec.batch_inference is not None and snapshot.engine is None:
         where = f"{', '.join(assignment.devices)} of node {assignment.node}"
-        return Say("False", "EngineAway", f"the engine on {where}, which is to answer, has no known address")
+        told = f"the engine on {where}, which is to answer, has no known address or is being replaced"
+        return Say("False", "EngineAway", told)
     if snapshot.refusal:
         reason = {403: "PodForbidden", 409: "NameTaken"}.get(snapshot.refusal.code, "PodRefused")
         return Say("False", reason, snapshot.refusal.message)

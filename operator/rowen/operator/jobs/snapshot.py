@@ -72,6 +72,11 @@ class JobSnapshot:
             return False
         return not pod.engine.reaches(self.engine)
 
+    def outlives_its_engine(self, pod: PodView) -> bool:
+        """Whether the pod of the present assignment lives and asks another engine than is there."""
+        held = self.assignment
+        return pod.lives and held is not None and pod.assignment == held.id and self.asks_another_engine(pod)
+
     @property
     def has_users_part(self) -> bool:
         """Whether something in its pod is its user's: what is wrong there no other node and no time helps."""

@@ -7,6 +7,7 @@ once for each assignment, and the scheduler withdraws the assignment.
 from dataclasses import dataclass
 
 from rowen.crds.job.offline_job_status import Assignment, StartFailure
+from rowen.crds.job.worker import RIDE_LOST
 from rowen.operator.jobs.attempts import Attempts, attempts_of
 from rowen.operator.jobs.delay import Delay, Place, place_of
 from rowen.operator.jobs.snapshot import JobSnapshot
@@ -83,6 +84,9 @@ def waited(snapshot: JobSnapshot, before: StartWait | None, now: float, listened
 def _unseated(attempts: Attempts, place: Place) -> StartFailure | None:
     """That the assignment's engine does not compute the job, as its worker said: another attempt would wait in vain."""
     last, assignment = attempts.last_ended, place.assignment
+    if attempts.outlived and attempts.ride_refused and assignment is not None:
+        message = attempts.ride_refused[:1024]
+        return StartFailure(assignment=assignment.id, reason=RIDE_LOST, message=message, cause="Node")
     if last is None or last.result is None or assignment is None or place.pod is not None:
         return None
     if attempts.last_ending != "Unseated" or last.assignment != assignment.id:

@@ -116,7 +116,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         attempt=_number((metadata.get("labels") or {}).get(ATTEMPT_LABEL)),
         assignment=(metadata.get("annotations") or {}).get(ASSIGNMENT_ANNOTATION),
         rides=any(_requests(container, RIDE_RESOURCE) for container in spec["containers"]),
-        engine=_engine(spec, name),
+        engine=_engine(spec),
         phase=status.get("phase", "Pending"),
         ready=_condition(status, "Ready").get("status") == "True",
         deletion_deadline=unix_or_none(metadata.get("deletionTimestamp")),
@@ -140,10 +140,10 @@ def _tenant(spec: Mapping[str, Any]) -> str:
     return str(next(filter(requests_device, containers), containers[0])["name"])
 
 
-def _engine(spec: Mapping[str, Any], tenant: str) -> EngineAddress | None:
-    """What the operator has told its worker of an engine."""
-    worker = next(entry for entry in spec["containers"] if entry["name"] == tenant)
-    told = {entry["name"]: entry.get("value") for entry in worker.get("env") or ()}
+def _engine(spec: Mapping[str, Any]) -> EngineAddress | None:
+    """What the operator has told its worker of an engine; a webhook may have put another container before that."""
+    workers = (container for container in spec["containers"] if _requests(container, RIDE_RESOURCE))
+    told = {entry["name"]: entry.get("value") for worker in workers for entry in worker.get("env") or ()}
     url = told.get(ENGINE_URL_ENV)
     return EngineAddress(url, told.get(ENGINE_POD_ENV)) if url else None
 

@@ -94,7 +94,7 @@ class EngineServer(Server):
                 if losses >= _MOST_LOSSES:
                     _refuse(f"{losses} engines were lost while they worked on {request_id}")
                 await asyncio.sleep(_BUSY_SECONDS)
-                await self._health.come()
+                await self._health.come_back()
                 # What the last engine failed at says nothing of this one.
                 pauses = list(_PAUSES_SECONDS)
                 continue
@@ -118,7 +118,7 @@ class EngineServer(Server):
     async def _post(self, route: str, body: dict[str, Any]) -> httpx.Response:
         """Raises `_LostError`, and `WorkerError` where others have lost the engine and it does not come back."""
         if self._health.is_lost:
-            await self._health.come()
+            await self._health.come_back()
         name = row_id()
         if route == _RESPONSES:
             body = {**body, "request_id": f"resp_{name}"}

@@ -34,6 +34,7 @@ class Health:
         """Set while it takes no connections: one that ends waits for those that it has, and answers none of them."""
         self._refused_at: float | None = None
         """When it first did so, by the monotonic clock; None: it has answered since."""
+        self._asking = asyncio.Lock()
 
     async def watch(self) -> None:
         """Goes on until the engine is lost. Raises `WorkerError`."""
@@ -43,6 +44,16 @@ class Health:
 
     async def come(self) -> None:
         """Returns as soon as the engine answers. Raises `WorkerError` when it does not for too long."""
+        async with self._asking:
+            await self._come()
+
+    async def come_back(self) -> None:
+        """Likewise, for one that is lost; at once where it has answered since. Of many that wait one asks it."""
+        async with self._asking:
+            if self.is_lost:
+                await self._come()
+
+    async def _come(self) -> None:
         end, pause = time.monotonic() + self._lost_seconds, 0.25
         while not await self.is_good():
             self.is_lost = True
