@@ -215,7 +215,7 @@ def test_a_guest_that_says_nothing(seat: Seat, come: Come, monkeypatch: pytest.M
 def test_a_guest_that_does_not_read(host: Host) -> None:
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-    guest, digest = Guest(0, mine, host, Disposal(), time.monotonic()), model_digest(host.model)
+    guest, digest = Guest(0, mine, host, Disposal(), lambda: None, time.monotonic()), model_digest(host.model)
 
     def round_trip() -> None:
         job.task()
@@ -308,7 +308,7 @@ def test_a_hello_comes_alone(seat: Seat, come: Come) -> None:
 def test_memory_that_cannot_be_taken_back(host: Host) -> None:
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     disposal, freed = Disposal(), threading.Event()
-    guest, digest = Guest(0, mine, host, disposal, time.monotonic()), model_digest(host.model)
+    guest, digest = Guest(0, mine, host, disposal, lambda: None, time.monotonic()), model_digest(host.model)
     with Stranger(its, digest) as job:
         job.hello()
         guest.hear(digest)
@@ -338,7 +338,7 @@ def test_memory_that_cannot_be_taken_back(host: Host) -> None:
 def test_what_a_pod_sends_is_not_received_while_the_rest_cannot_be_closed(host: Host) -> None:
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     disposal, freed = Disposal(), threading.Event()
-    guest, digest = Guest(0, mine, host, disposal, time.monotonic()), model_digest(host.model)
+    guest, digest = Guest(0, mine, host, disposal, lambda: None, time.monotonic()), model_digest(host.model)
     with Stranger(its, digest) as job:
         while not disposal.full:
             disposal.do(partial(freed.wait, 10))

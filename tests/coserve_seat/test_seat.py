@@ -1,8 +1,11 @@
 """An engine's seat: tasks come in, results go out."""
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -199,6 +202,63 @@ def test_what_was_lent_for_long_is_taken_back_and_who_waits_for_its_memory_looks
         # It rides on.
         job.task()
         next_task(seat)
+
+
+def test_while_another_one_waits_nobody_keeps_an_answer_for_long(
+    seat: Seat, come: Come, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception_module, "_WANTED_SECONDS", 0.0)
+    with come().welcomed() as keeps:
+        keeps.task()
+        guest, task = next_task(seat)
+        seat.deliver(guest, answer_to(task))
+        heard = keeps.hear()
+        assert heard is not None
+        [file] = heard[1]
+        with come().welcomed() as waits:
+            # The thread has come round several times.
+            assert os.fstat(file).st_size == FLOATS * 4
+            waits.task()
+            until(lambda: os.fstat(file).st_size == 0)
+            next_task(seat)
+            # It rides on.
+            keeps.task()
+            next_task(seat)
+        os.close(file)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_an_answer_that_is_held_up_on_its_way_back_is_known_to_be_there(
+    seat: Seat, come: Come, agent: Matchmaker, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    agent.pod = "one"
+    held = threading.Event()
+    woken: list[bool] = []
+    with come().welcomed() as job:
+        job.task()
+        guest, task = next_task(seat)
+        kept, answer = weakref.ref(task), answer_to(task)
+        del task
+        seat.deliver(guest, answer)
+        del answer
+        heard = job.hear()
+        assert heard is not None
+        [file] = heard[1]
+        monkeypatch.setattr(seat, "_wake", lambda: woken.append(kept() is None))
+        # As by what the pod has sent, which takes long to close.
+        seat._reception._disposals["one"].do(partial(held.wait, 60))
+        with come().welcomed() if anew else nullcontext(job) as other:
+            if anew:
+                assert next_event(seat) == Departure(guest)
+            other.task()
+            next_task(seat)
+            # Whoever counts what was lent sees by the former task that it is not back.
+            assert kept() is not None
+            assert os.fstat(file).st_size == FLOATS * 4
+            held.set()
+            until(lambda: woken[-1:] == [True])
+            assert os.fstat(file).st_size == 0
+    os.close(file)
 
 
 def test_a_guest_that_goes_is_told_of(seat: Seat, come: Come) -> None:

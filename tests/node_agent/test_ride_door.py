@@ -1,10 +1,12 @@
 """The ride sockets: engines and jobs are brought together, whatever anybody says there."""
 
 import contextlib
+import errno
 import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from node_agent.riding import Engine, Job, Process, connected, has_ended, is_qui
 
 from rowen.crds.ride.messages import JobHello, Welcome
 from rowen.node_agent.attach.entrance import AttachRefused
+from rowen.node_agent.attach.loop import Loop
 from rowen.node_agent.ride import hall
 from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
 
@@ -22,12 +25,14 @@ JOB = JobHello().model_dump_json()
 
 
 class House:
-    """A device with two seats, of pods that are told apart by the socket alone."""
+    """Two devices, and two seats of pods that are told apart by the socket alone."""
 
     def __init__(self, folder: Path) -> None:
-        self.engine_path = folder / "engine/ride.sock"
+        self.engine_paths = {device: folder / f"engine-{device}/ride.sock" for device in "ab"}
+        self.engine_path = self.engine_paths["a"]
         self.seats = {name: folder / name / "ride.sock" for name in ("a-0", "a-1")}
         self.uids = {"a-0": "pod-0", "a-1": "pod-1"}
+        self.devices = {"a-0": "a", "a-1": "a"}
         self.refuses = ""
         self.gone: set[str] = set()
         """Pods that have no seat any more."""
@@ -37,9 +42,11 @@ class House:
     def opened(self) -> RideDoor:
         door = RideDoor(lambda uid: uid in self.gone)
         seats = [
-            SeatDoorway(path, name, lambda _, name=name: (self.uids[name], "a")) for name, path in self.seats.items()
+            SeatDoorway(path, name, lambda _, name=name: (self.uids[name], self.devices[name]))
+            for name, path in self.seats.items()
         ]
         door.open(EngineDoorway(self.engine_path, "a", self.vet), seats)
+        door.open(EngineDoorway(self.engine_paths["b"], "b", self.vet), [])
         door.start()
         return door
 
@@ -48,15 +55,12 @@ class House:
             raise AttachRefused(self.refuses)
         return "engine-pod"
 
-    def vet_rider(self, seat: str, pid: int) -> tuple[str, str]:
-        return self.uids[seat], "a"
-
-    def engine(self, seats: int = 8) -> Engine:
+    def engine(self, seats: int = 8, device: str = "a") -> Engine:
         """One that is in."""
-        before = self.door.engine("a")
-        engine = Engine(self.engine_path, seats)
+        before = self.door.engine(device)
+        engine = Engine(self.engine_paths[device], seats)
         self._kept.append(engine.line)
-        until(lambda: (view := self.door.engine("a")) is not None and view != before)
+        until(lambda: (view := self.door.engine(device)) is not None and view != before)
         return engine
 
     def job(self, seat: str, *, pair: bool = True) -> Job:
@@ -327,11 +331,11 @@ def test_a_seat_belongs_to_a_process_until_it_has_ended(house):
     assert house.counts().attached == 1
 
 
-def pass_rounds(house, engine: Engine, *guests: str) -> None:
+def pass_rounds(house, engine: Engine, *guests: str, device: str = "a") -> None:
     """Several in which the agent looks for who is to go."""
     for steps in range(1, 5):
         engine.tell(guests=guests, steps=steps)
-        until(lambda steps=steps: (sums := house.door.engine("a").sums) is not None and sums.steps == steps)
+        until(lambda steps=steps: (sums := house.door.engine(device).sums) is not None and sums.steps == steps)
 
 
 @pytest.fixture
@@ -409,6 +413,63 @@ def test_after_a_restart_a_guest_goes_once_its_pod_is_known_to_be_gone(house):
     assert house.door.joined("a") == 1
     house.gone.add("pod-0")
     assert engine.leaver() == "pod-0"
+
+
+@pytest.mark.usefixtures("looking")
+def test_a_pod_that_rides_on_two_devices_leaves_each_by_itself(house):
+    house.uids["a-1"], house.devices["a-1"] = "pod-0", "b"
+    one, other = house.engine(), house.engine(device="b")
+    # After a restart: the other device's process has not come again yet.
+    first = Process(house.seats["a-0"], JobHello(pair=False).model_dump_json())
+    until(lambda: house.counts().attached)
+    first.end()
+    until(lambda: not house.counts().attached)
+    pass_rounds(house, other, "pod-0", device="b")
+    assert is_quiet(other.line)
+    # Nor does that one keep what the first has left behind.
+    house.job("a-1", pair=False)
+    one.tell(guests=("pod-0",))
+    assert one.leaver() == "pod-0"
+    assert is_quiet(other.line)
+
+
+@pytest.mark.parametrize("handle", ["_owner_ends", "_rider_ends", "_hear_rider"])
+def test_one_that_cannot_be_watched_does_not_ride_and_keeps_no_seat(house, monkeypatch, handle):
+    engine, watch = house.engine(), Loop.watch
+
+    def fail(loop, file, what):
+        if isinstance(what, partial) and what.func.__name__ == handle:
+            raise OSError(errno.ENOSPC, "no more can be watched")
+        watch(loop, file, what)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "watch", fail)
+        first = Process(house.seats["a-0"], JOB)
+    assert "no more can be watched" in first.answer
+    if handle == "_owner_ends":
+        assert is_quiet(engine.line)
+    else:
+        assert has_ended(engine.guest()[1])
+    first.end()
+    until(lambda: house.job("a-0").pair is not None)
+    assert house.counts().attached == 1
+
+
+def test_an_engine_that_cannot_be_watched_is_not_in(house, monkeypatch):
+    watch = Loop.watch
+
+    def fail(loop, file, what):
+        if isinstance(what, partial) and what.func.__name__ == "_hear_engine":
+            raise OSError(errno.ENOSPC, "no more can be watched")
+        watch(loop, file, what)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "watch", fail)
+        line = Engine(house.engine_path).line
+        assert "no more can be watched" in Welcome.model_validate_json(received(line)[0]).reason
+    assert house.door.engine("a") is None
+    house.engine()
+    assert house.job("a-0").pair is not None
 
 
 def test_one_process_of_an_engine_takes_riders_in(house):

@@ -98,7 +98,7 @@ def test_200_steps_in_an_engine_are_those_of_the_plain_tuner(
 def test_jobs_ride_where_memory_is_for_one_task_alone(
     tiny_model: Path, agent: Matchmaker, adapter: RidingAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception_module, "_LENT_SECONDS", 0.1)
+    monkeypatch.setattr(reception_module, "_WANTED_SECONDS", 0.1)
     # Of any task it is checked that it fits, and none does beside another one or an answer.
     learner = MachineLearner(tiny_model, 1, torch.float32)
     digest = model_digest(tiny_model)

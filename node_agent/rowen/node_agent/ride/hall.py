@@ -91,8 +91,8 @@ class Hall:
         engine = Engine(
             uid, visitor.peer, visitor.connection, visitor.disposal, device=device, seats=hello.seats, since=now
         )
-        self._engines[device] = engine
         engine.enter(self._loop, partial(self._hear_engine, engine), partial(self._engine_ends, engine))
+        self._engines[device] = engine
         for rider in self._on(device):
             if not rider.pair or rider.joined_pid == pid:
                 self._note(rider, self._account(rider).joined(now))
@@ -111,6 +111,7 @@ class Hall:
             self._join(rider)
         else:
             engine = self._engines.get(device)
+            self._own(rider)
             self._enter(rider, joined=engine is not None and engine.ended is None)
             self._welcome(rider)
 
@@ -121,7 +122,7 @@ class Hall:
             return
         self._next_look = now + _LOOK_SECONDS
         for engine in self._engines.values():
-            engine.left = {uid: engine.left.get(uid, 0) + 1 for uid in engine.guests if self._has_left(uid)}
+            engine.left = {uid: engine.left.get(uid, 0) + 1 for uid in engine.guests if self._has_left(uid, engine)}
             for uid, looks in engine.left.items():
                 # At the first one it may not have told yet that it has let it go by itself, as it mostly has.
                 if looks > 1:
@@ -136,6 +137,8 @@ class Hall:
 
     def _join(self, rider: Rider) -> None:
         engine, now = self._engine_for(rider), time.monotonic()
+        # The engine has no guest of whose end nobody would hear.
+        self._own(rider)
         ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             try:
@@ -171,22 +174,25 @@ class Hall:
             self._rider_goes(rider)
 
     def _enter(self, rider: Rider, *, joined: bool) -> None:
-        """In the place of the same process's former connection, if there is one."""
-        self._own(rider)
+        """In the place of the same process's former connection, if there is one. Raises `OSError`."""
+        rider.enter(self._loop, partial(self._hear_rider, rider), partial(self._rider_ends, rider))
         before = self._riders.get(rider.seat)
         if before is not None:
             self._rider_goes(before)
         self._riders[rider.seat] = rider
-        rider.enter(self._loop, partial(self._hear_rider, rider), partial(self._rider_ends, rider))
         account = self._account(rider)
         self._note(rider, account.joined(time.monotonic()) if joined else account)
 
     def _own(self, rider: Rider) -> None:
         """The seat is its process's. Raises `OSError`."""
-        owner = Owner(rider.uid, rider.peer.pid, os.dup(rider.peer.pidfd))
+        owner = Owner(rider.uid, rider.device, rider.peer.pid, os.dup(rider.peer.pidfd))
+        try:
+            self._loop.watch(owner.pidfd, partial(self._owner_ends, rider.seat, owner))
+        except OSError:
+            os.close(owner.pidfd)
+            raise
         self._disown(rider.seat)
         self._owners[rider.seat] = owner
-        self._loop.watch(owner.pidfd, partial(self._owner_ends, rider.seat, owner))
 
     def _disown(self, seat: str) -> None:
         owner = self._owners.pop(seat, None)
@@ -198,10 +204,12 @@ class Hall:
         if self._owners.get(seat) is owner:
             self._disown(seat)
 
-    def _has_left(self, uid: str) -> bool:
-        """A pod that this agent has not seen in any seat may come to it yet: the agent before has let it in."""
-        was_in = any(record.uid == uid for record in self._records.values())
-        return (was_in and all(owner.uid != uid for owner in self._owners.values())) or self._has_gone(uid)
+    def _has_left(self, uid: str, engine: Engine) -> bool:
+        """A pod that this agent has not seen ride there may come to it yet: the agent before has let it in."""
+        place = uid, engine.device
+        was_in = any((record.uid, record.device) == place for record in self._records.values())
+        is_in = any((owner.uid, owner.device) == place for owner in self._owners.values())
+        return (was_in and not is_in) or self._has_gone(uid)
 
     def _dismiss(self, engine: Engine, uid: str, *, first: bool) -> None:
         if first:
@@ -215,7 +223,7 @@ class Hall:
         return record.account if record and record.uid == rider.uid else Account()
 
     def _note(self, rider: Rider, account: Account) -> None:
-        self._records[rider.seat] = Record(rider.uid, account)
+        self._records[rider.seat] = Record(rider.uid, rider.device, account)
 
     def _on(self, device: str) -> list[Rider]:
         return [rider for rider in list(self._riders.values()) if rider.device == device]

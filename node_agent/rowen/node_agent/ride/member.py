@@ -22,9 +22,13 @@ class Member:
     disposal: Disposal
 
     def enter(self, loop: Loop, hear: Handle, end: Handle) -> None:
-        """`hear` is called when it says something, `end` when its process has ended."""
+        """`hear` is called when it says something, `end` when its process has ended. Raises `OSError`: then neither."""
         loop.watch(self.peer.pidfd, end)
-        loop.watch(self.connection, hear)
+        try:
+            loop.watch(self.connection, hear)
+        except OSError:
+            loop.unwatch(self.peer.pidfd)
+            raise
 
     def leave(self, loop: Loop) -> None:
         """It is heard no more."""
@@ -75,6 +79,8 @@ class Owner:
 
     uid: str
     """Of its pod."""
+    device: str
+    """In whose engine it rides."""
     pid: int
     pidfd: int
     """Its own one: that of a member is closed when it is let go."""
@@ -85,4 +91,5 @@ class Record:
     """What is kept of a seat's last pod."""
 
     uid: str
+    device: str
     account: Account

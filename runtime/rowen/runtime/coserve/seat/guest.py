@@ -4,17 +4,18 @@ import contextlib
 import os
 import socket
 import time
-from functools import partial
+from collections.abc import Callable
 
 from pydantic import ValidationError
 
 from rowen.runtime.coserve.seat.admission import Unwelcome, admit
 from rowen.runtime.coserve.seat.disposal import Disposal
 from rowen.runtime.coserve.seat.host import Host
+from rowen.runtime.coserve.seat.loan import Loan
 from rowen.runtime.coserve.task import Adapter, Pair, Place, Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.wire.layout import AdapterLayout, read_sequences, sequences_bytes
 from rowen.runtime.coserve.wire.line import Message, receive, send
-from rowen.runtime.coserve.wire.memory import LENT, mapped, take_back, written
+from rowen.runtime.coserve.wire.memory import LENT, mapped, written
 from rowen.runtime.coserve.wire.messages import (
     FROM_JOB,
     LONGEST_MESSAGE,
@@ -41,8 +42,19 @@ class Gone(Exception):  # noqa: N818
 class Guest:
     """Its connection and what it has said. What it says is hostile until checked."""
 
-    def __init__(self, number: int, line: socket.socket, host: Host, disposal: Disposal, now: float) -> None:
-        """`disposal`: of its pod. `now`: seconds, monotonic."""
+    def __init__(
+        self,
+        number: int,
+        line: socket.socket,
+        host: Host,
+        disposal: Disposal,
+        freed: Callable[[], None],
+        now: float,
+    ) -> None:
+        """`disposal`: of its pod. `freed`: called on any thread when an answer's memory is free again.
+
+        `now`: seconds, monotonic.
+        """
         line.setblocking(False)
         self.number = number
         self.line = line
@@ -50,19 +62,14 @@ class Guest:
         """By when it has to have said hello; None: it has."""
         self._host = host
         self._disposal = disposal
+        self._freed = freed
         self._layout: AdapterLayout | None = None
         self._scaling, self._hears_working = 0.0, False
         self._weights: dict[Place, Pair] | None = None
         self._task: Task | None = None
         """That is being worked through."""
-        self._lent: int | None = None
+        self.loan: Loan | None = None
         """The last result's memory."""
-        self._lent_for: Task | None = None
-        """Its task. The learner counts that memory for as long as this lives, so nothing else keeps it."""
-        self.lent_bytes = 0
-        """Of it."""
-        self.lent_at = 0.0
-        """When it was; seconds, monotonic."""
         self.rests_until = 0.0
         """It is not heard before; seconds, monotonic."""
         self._tasked_at = 0.0
@@ -70,6 +77,11 @@ class Guest:
         """For which the seat's thread has worked on its task."""
         self._unsent: list[tuple[bytes, int | None]] = []
         """Messages for which there was no room. No task comes in while there are any, so their number has an end."""
+
+    @property
+    def waits(self) -> bool:
+        """It has a task in the engine."""
+        return self._task is not None
 
     @property
     def has_unsent(self) -> bool:
@@ -112,12 +124,11 @@ class Guest:
         )
         try:
             if answer.gradients:
-                self._lent = written("rowen-gradients", self._layout.pieces(answer.gradients), LENT)
-                self._lent_for = task
-                self.lent_bytes, self.lent_at = self._layout.size_bytes, time.monotonic()
+                file = written("rowen-gradients", self._layout.pieces(answer.gradients), LENT)
+                self.loan = Loan(file, self._layout.size_bytes, task, self._freed)
         except OSError as error:
             raise Unwelcome(f"the engine has no memory for the gradients: {error.strerror}", retry=True) from error
-        self._say(header.model_dump_json().encode(), self._lent)
+        self._say(header.model_dump_json().encode(), self.loan.file if self.loan is not None else None)
         self._seat_seconds += time.thread_time() - worked
         self.rests_until = self._tasked_at + _SEAT_PART * self._seat_seconds
 
@@ -225,10 +236,9 @@ class Guest:
         self.flush()
 
     def _take_back(self) -> None:
-        if self._lent is not None:
-            self._disposal.do(partial(take_back, self._lent))
-            self._lent = self._lent_for = None
-            self.lent_bytes = 0
+        if self.loan is not None:
+            self._disposal.do(self.loan.take_back)
+            self.loan = None
 
 
 def _taken(left: list[int], size: int) -> memoryview:

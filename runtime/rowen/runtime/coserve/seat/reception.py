@@ -30,7 +30,9 @@ _REST_SECONDS = 0.1
 _WORKING_SECONDS = 60.0
 """Between two words to guests that wait for an answer."""
 _LENT_SECONDS = 60.0
-"""So long a guest has an answer's memory at most: others may wait for it."""
+"""So long a guest has an answer's memory at most."""
+_WANTED_SECONDS = 2.0
+"""The same while another one has a task in the engine: it may wait for that memory. A guest reads an answer at once."""
 _LONGEST_REASON = 256
 
 
@@ -49,7 +51,7 @@ class Listener(Protocol):
         """It has gone."""
 
     def freed(self) -> None:
-        """Memory of answers is free again, for which a task may wait."""
+        """Memory of answers is free again, for which a task may wait. Called on any thread."""
 
 
 class Reception:
@@ -156,7 +158,7 @@ class Reception:
         if former is not None:
             self._let_go(former, Unwelcome("the pod has come in anew", retry=True))
         disposal = self._disposal(pod)
-        guest = Guest(next(self._numbers), line, self._host, disposal, time.monotonic())
+        guest = Guest(next(self._numbers), line, self._host, disposal, self._listener.freed, time.monotonic())
         ended = self._present_state().ended
         if ended is not None:
             guest.let_go(Unwelcome(f"nothing rides in the engine any more: {ended}", retry=True))
@@ -237,20 +239,24 @@ class Reception:
 
     def _recall_old(self, now: float) -> None:
         """Takes back what was lent for long: a guest that does not come with its next task may keep others waiting."""
+        # One that waits has no loan.
+        wanted = any(guest.waits for guest in self._guests.values())
         for guest in list(self._guests.values()):
-            if guest.lent_bytes and now - guest.lent_at >= _LENT_SECONDS:
+            if guest.loan is not None and now - guest.loan.since >= (_WANTED_SECONDS if wanted else _LENT_SECONDS):
                 self._attend(guest, guest.recall)
-                self._listener.freed()
 
     def _recall(self, last: Guest) -> None:
-        """Takes back what others were lent, the oldest first, where all of it is too much."""
-        lenders = sorted((guest for guest in self._guests.values() if guest.lent_bytes), key=lambda each: each.lent_at)
-        lent = sum(guest.lent_bytes for guest in lenders)
-        for guest in lenders:
+        """Takes back what others were lent, the oldest first, where all of it is too much.
+
+        What is on its way back does not count: whoever holds it up would have others lose what they have not read yet.
+        """
+        loans = [(guest.loan, guest) for guest in self._guests.values() if guest.loan is not None]
+        lent = sum(loan.size_bytes for loan, _ in loans)
+        for loan, guest in sorted(loans, key=lambda each: each[0].since):
             if lent <= self._host.most_lent_bytes:
                 return
             if guest is not last:
-                lent -= guest.lent_bytes
+                lent -= loan.size_bytes
                 self._attend(guest, guest.recall)
 
     def _attend(self, guest: Guest, work: Callable[[], None]) -> None:

@@ -88,5 +88,5 @@ class Seat:
         self._wake()
 
     def freed(self) -> None:
-        """For the reception."""
+        """For the reception, and those who take memory back for it."""
         self._wake()
