@@ -28,7 +28,7 @@ from rowen.runtime.coserve.training.work import Work
 
 @dataclass(frozen=True)
 class _Answer:
-    """Gradients that a guest gets."""
+    """Gradients that a guest gets, or has; it may have gone by now."""
 
     size: int
     """Bytes."""
@@ -65,8 +65,8 @@ class MachineLearner(Learner):
         """By guest the bytes that its work holds, at most, and those that it takes while it runs."""
         self._tasks: dict[int, Task] = {}
         """By guest, those in work."""
-        self._answers: dict[int, _Answer] = {}
-        """By guest, the last one, until its next task."""
+        self._answers: list[_Answer] = []
+        """Those that may still be there, whatever their guests do: one may make giving back wait, and come anew."""
         self._riding: int | None = None
         """Whose window is out."""
         self._finished: list[tuple[int, Result | TaskUnsuitable]] = []
@@ -82,15 +82,12 @@ class MachineLearner(Learner):
         if guest in self._works or any(guest == other for other, _ in self._waiting):
             raise TaskUnsuitable("the job has a task in the engine already")
         self._waiting.append((guest, task))
-        # It is given back by now.
-        self._answers.pop(guest, None)
 
     @override
     def drop(self, guest: int) -> None:
         self._waiting = deque((other, task) for other, task in self._waiting if other != guest)
         self._wanted = None
         self._finished = [(other, answer) for other, answer in self._finished if other != guest]
-        self._answers.pop(guest, None)
         self._forget(guest)
 
     @override
@@ -188,8 +185,9 @@ class MachineLearner(Learner):
         return left
 
     def _answer_bytes(self) -> int:
-        """Of the gradients that guests get or have."""
-        return sum(answer.held_bytes for answer in self._answers.values())
+        """Of the gradients that guests get or have, and of those on their way back."""
+        self._answers = [answer for answer in self._answers if answer.held_bytes]
+        return sum(answer.held_bytes for answer in self._answers)
 
     def _rode(self, guest: int, work: Work, step: StepAhead, through: bool) -> None:
         """A window's end; by then its guest may have gone."""
@@ -206,7 +204,7 @@ class MachineLearner(Learner):
         if work.phase is None:
             result, task = work.result(), self._tasks[guest]
             self._finished.append((guest, result))
-            self._answers[guest] = _Answer(gradient_bytes(task), ref(result), ref(task))
+            self._answers.append(_Answer(gradient_bytes(task), ref(result), ref(task)))
             self._forget(guest)
 
     def _forget(self, guest: int) -> None:
