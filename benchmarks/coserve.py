@@ -149,7 +149,7 @@ def measure_all(plan: Plan, seed: int) -> Measured:
     order = random.Random(seed)
     with node_of(tuple(TUNERS)) as (node, speed):
         solo = TUNERS["free"] / iteration_seconds(node, "free", 3)
-        arms = arms_of(speed.bounds.tpot)
+        arms = arms_of(speed.bounds)
         # What rides learns how long the engine's steps take, so it is not measured cold.
         measure(node, "rowen", arms["rowen"], speed.traffic(1.0, plan.seconds, WARM_UP, seed))
         quiet = measure(node, "rowen", arms["rowen"], speed.traffic(0.0, plan.seconds, 0, seed))
@@ -179,7 +179,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "load_average": (os.getloadavg()[0], "1"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
-    others = {arm: arm_figures(table, arm) for arm in arms_of(bounds.tpot) if arm != "rowen"}
+    others = {arm: arm_figures(table, arm) for arm in arms_of(bounds) if arm != "rowen"}
     obj = report("coserve", seed, figures, others, ("vllm", "torch", "transformers", "peft", "trl"), BARS)
     return obj | {"bounds": asdict(bounds), "repeats": [one.row(bounds) for one in found.runs]}
 

@@ -16,7 +16,8 @@ would be in flight on average were none to wait for another.
 
 `offline_vs_priority_at_slo` is the least over the loads of Rowen's tokens of rows a second over those of vLLM's
 priority scheduling, at the number of rows at which most get done while the bounds are kept (`row_riding/result.py`):
-who has to know it beforehand has it at most. A load at which either does not keep them gives no ratio.
+who has to know it beforehand has it at most. A load at which
+the other does not keep them gives no ratio; where it keeps them and Rowen does not, the figure has no value.
 `ttft_p99_increase` and `tpot_p99_increase` are the greatest over the loads, against the plain server alone.
 
 `repeats` has the raw values. `--quick` takes some 5 minutes, all of it some 33. `--picture` draws it.

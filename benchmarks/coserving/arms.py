@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coserving.node import CoservingNode
+from coserving.result import Bounds
 from coserving.slices import sliced
 from coserving.turns import Mode
 
@@ -23,8 +24,8 @@ class Arm:
     """How the tuner shares."""
     every: int = DYNAMIC
     """Steps of the server between two iterations, in `Mode.TURNS`."""
-    bound: float | None = None
-    """Of the time per token, in seconds, that iterations keep, in `Mode.TURNS` in place of `every`."""
+    bounds: Bounds | None = None
+    """That iterations keep, in `Mode.TURNS` in place of `every`."""
     server_part: float | None = None
     """Of the core, as the most that the server has; None: all that it gets."""
     tuner_part: float | None = None
@@ -47,7 +48,8 @@ class Arm:
             if self.tuner is not None:
                 turns = node.turns(self.tuner)
                 turns.every = self.every
-                turns.bound = self.bound
+                turns.bound = self.bounds.tpot if self.bounds else None
+                turns.ttft_bound = self.bounds.ttft if self.bounds else 0.0
                 turns.mode = self.mode
                 stack.callback(node.hold, self.tuner)
             yield
@@ -73,11 +75,11 @@ FIXED = {
 """Those that are given no bound here: the server with Rowen's plugin has its own."""
 
 
-def chunked(bound: float) -> Arm:
-    """Chunks that keep that time per token, in seconds."""
-    return Arm("chunked", mode=Mode.TURNS, bound=bound)
+def chunked(bounds: Bounds) -> Arm:
+    """Chunks that keep these."""
+    return Arm("chunked", mode=Mode.TURNS, bounds=bounds)
 
 
-def arms_of(bound: float) -> dict[str, Arm]:
-    """All of them; `bound`: of the time per token, in seconds."""
-    return FIXED | {"chunked": chunked(bound)}
+def arms_of(bounds: Bounds) -> dict[str, Arm]:
+    """All of them; `bounds`: of the service."""
+    return FIXED | {"chunked": chunked(bounds)}

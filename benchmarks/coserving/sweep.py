@@ -31,13 +31,17 @@ def speed_at(runs: Sequence[Run], bounds: Bounds, percent: float) -> float:
 
     The arm's user would have tuned it for the target. Runs of one name are repeats of one setting, and count together.
     """
+    return max(_speeds_at(runs, bounds, percent), default=0.0)
+
+
+def _speeds_at(runs: Sequence[Run], bounds: Bounds, percent: float) -> list[float]:
+    """Of each setting that keeps both bounds."""
     settings = [[run for run in runs if run.arm == name] for name in dict.fromkeys(run.arm for run in runs)]
-    speeds = [
+    return [
         sum(run.tokens for run in own) / sum(run.seconds for run in own)
         for own in settings
         if _keep(own, bounds, percent)
     ]
-    return max(speeds, default=0.0)
 
 
 def _keep(runs: Sequence[Run], bounds: Bounds, percent: float) -> bool:
@@ -68,11 +72,26 @@ def sweep_figures(runs: Mapping[str, Mapping[Target, Sequence[Run]]], arm: str, 
 
 
 def over_best(runs: Mapping[str, Mapping[Target, Sequence[Run]]], percent: float) -> Figures:
-    """Rowen's speed over the best other arm's at each target, and the most others reach that."""
+    """Rowen's speed over the best other arm's at each target, and the least of these ratios.
+
+    A target that no other arm keeps, or at which those that do learn nothing, has none.
+    """
     figures: dict[str, tuple[float | Missing, str]] = {}
     for target, own in runs["rowen"].items():
-        others = [speed_at(by[target], target.bounds, percent) for arm, by in runs.items() if arm != "rowen"]
-        best = max(others)
-        ratio = speed_at(own, target.bounds, percent) / best if best else Missing("no other arm keeps the target")
-        figures[f"over_best_other_{target.name}"] = (ratio, "ratio")
-    return figures
+        others = [
+            speed
+            for arm, by in runs.items()
+            if arm not in ("alone", "rowen")
+            for speed in _speeds_at(by[target], target.bounds, percent)
+        ]
+        figures[f"over_best_other_{target.name}"] = (_over(speed_at(own, target.bounds, percent), others), "ratio")
+    known = [ratio for ratio, _ in figures.values() if not isinstance(ratio, Missing)]
+    least = min(known) if known else Missing("there is no target at which both can be compared")
+    return figures | {"least_over_best_other": (least, "ratio")}
+
+
+def _over(own: float, others: Sequence[float]) -> float | Missing:
+    """`others`: of each setting that keeps the target."""
+    if not others:
+        return Missing("no other arm keeps the target")
+    return own / max(others) if max(others) else Missing("the other arms that keep the target learned nothing")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coserving.chunks import Answering, Chunks, affordable
+from coserving.chunks import Answering, Chunks, affordable, may_go_on
 from coserving.interval import DynamicInterval
 from coserving.turns import TURNS_ENV, Mode, Turns
 from typing_extensions import override
@@ -46,13 +46,15 @@ class TurnScheduler(AsyncScheduler):  # type: ignore[misc]
             if self._due(turns.every):
                 turns.grant()
             return
-        now = time.monotonic()
-        while affordable(self._answering(now), chunks.longest(now), self._step_seconds, bound):
+        first = now = time.monotonic()
+        while affordable(self._answering(now), chunks.expected(now), self._step_seconds, bound):
             turns.grant()
             if turns.mode is not Mode.TURNS:
                 return
             begun, now = now, time.monotonic()
             chunks.observe(begun, now)
+            if not may_go_on(now - first, chunks.expected(now), turns.ttft_bound):
+                return
 
     def _due(self, every: int) -> bool:
         if every:

@@ -11,7 +11,7 @@ TURNS_ENV = "ROWEN_BENCHMARK_TURNS"
 """Path of the page, for engine and tuner."""
 
 _MODE, _BUSY, _PARKED = 0, 64, 128
-_GRANTED, _DONE, _EVERY, _BOUND = 192, 256, 320, 384
+_GRANTED, _DONE, _EVERY, _BOUND, _TTFT_BOUND = 192, 256, 320, 384, 448
 _LOOK_SECONDS, _HELD_LOOK_SECONDS = 0.0005, 0.02
 
 
@@ -27,7 +27,7 @@ class Mode(IntEnum):
 
 
 class Turns:
-    """The page, for all sides. The benchmark writes mode, `every` and `bound`, the engine `busy` and `granted`."""
+    """The page, for all sides. The benchmark writes mode, `every` and both bounds, the engine `busy` and `granted`."""
 
     def __init__(self, path: Path) -> None:
         """Makes it where there is none: held."""
@@ -66,6 +66,15 @@ class Turns:
     @bound.setter
     def bound(self, seconds: float | None) -> None:
         struct.pack_into("<d", self._page, _BOUND, seconds or 0.0)
+
+    @property
+    def ttft_bound(self) -> float:
+        """Of the time to the first token, in seconds, that iterations keep too where `bound` counts."""
+        return float(struct.unpack_from("<d", self._page, _TTFT_BOUND)[0])
+
+    @ttft_bound.setter
+    def ttft_bound(self, seconds: float) -> None:
+        struct.pack_into("<d", self._page, _TTFT_BOUND, seconds)
 
     @property
     def busy(self) -> bool:

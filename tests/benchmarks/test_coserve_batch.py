@@ -70,6 +70,22 @@ def test_figures_are_the_worst_over_the_loads() -> None:
     assert figures["offline_load_2"] == (20, "tokens/s")
 
 
+def test_a_load_at_which_only_rowen_fails_raises_no_figure() -> None:
+    more = [
+        run("alone", 2, 0, False),
+        run("priority_1", 2, 100, False),
+        run("gateway_1", 2, 100, True),
+        run("preempt", 2, 50, True),
+        run("rowen_24", 2, 200, True),
+    ]
+    figures = main_figures([*RUNS, *more], BOUNDS, "rowen_24")
+    found = figures["offline_vs_priority_at_slo"][0]
+    assert isinstance(found, Missing)
+    assert found.reason.endswith("load 2")
+    # Where the other fails as well, the load says nothing.
+    assert figures["offline_vs_preempt"] == (8, "ratio")
+
+
 def test_what_a_server_says_is_read() -> None:
     assert Counters.of(METRICS, 1.0) == Counters(seconds=1.0, tokens=107.0, waiting=3.0, cache=0.25)
 

@@ -11,7 +11,7 @@ import pytest
 import slo_sweep
 from coserving import measuring, sweep_picture
 from coserving.arms import DYNAMIC, arms_of
-from coserving.chunks import PART, Answering, Chunks, affordable
+from coserving.chunks import PART, Answering, Chunks, affordable, may_go_on
 from coserving.interval import LEAST, MOST, DynamicInterval
 from coserving.load import Size, Traffic, poisson
 from coserving.measuring import Alone
@@ -197,21 +197,53 @@ def test_a_chunk_waits_for_first_tokens_and_for_whoever_cannot_afford_it():
     assert not affordable([rich, new], 0.1, 0.05, 0.1)
 
 
-def test_the_longest_chunk_counts_until_it_is_long_ago():
+def test_a_chunk_is_expected_to_take_as_long_as_the_second_longest_until_that_is_long_ago():
     chunks = Chunks()
-    assert chunks.longest(0.0) == 0.0
+    assert chunks.expected(0.0) == 0.0
     for ended, seconds in ((1.0, 0.1), (2.0, 5.0), (3.0, 0.2)):
         chunks.observe(ended - seconds, ended)
-    assert chunks.longest(4.0) == 5.0
+    # One stall says nothing.
+    assert chunks.expected(4.0) == pytest.approx(0.2)
+    chunks.observe(4.0, 8.0)
+    assert chunks.expected(8.5) == pytest.approx(4.0)
     # Else nobody could afford one ever after.
-    assert chunks.longest(12.5) == pytest.approx(0.2)
-    assert chunks.longest(99.0) == pytest.approx(0.1)
+    assert chunks.expected(17.5) == pytest.approx(4.0)
+    assert chunks.expected(99.0) == pytest.approx(0.1)
+
+
+def test_a_burst_ends_within_a_quarter_of_the_bound_of_the_first_token():
+    assert may_go_on(0.125, 0.125, 1.0)
+    assert not may_go_on(0.125, 0.126, 1.0)
+
+
+class CountedTurns(Turns):
+    """Whose tuner takes no time; off after a few iterations."""
+
+    grants = 0
+
+    def grant(self):
+        self.grants += 1
+        if self.grants == 5:
+            self.mode = Mode.FREE
+
+
+@pytest.mark.parametrize(("ttft_bound", "grants"), [(0.0, 1), (1000.0, 5)])
+def test_an_engine_ends_a_burst_that_all_can_afford_but_not_before_a_chunk(tmp_path, ttft_bound, grants):
+    pytest.importorskip("vllm")
+    from coserving.turn_scheduler import TurnScheduler
+
+    turns = CountedTurns(tmp_path / "turns")
+    turns.mode, turns.bound, turns.ttft_bound = Mode.TURNS, 0.1, ttft_bound
+    scheduler = TurnScheduler.__new__(TurnScheduler)
+    scheduler.requests, scheduler._first, scheduler._step_seconds = {}, {}, 0.0
+    scheduler._grant(turns, Chunks())
+    assert turns.grants == grants
 
 
 def test_every_way_of_sharing_has_an_arm():
-    arms = arms_of(0.07)
-    assert {(arm.every, arm.bound) for arm in arms.values() if arm.mode is Mode.TURNS} == {
-        (64, None), (128, None), (DYNAMIC, None), (DYNAMIC, 0.07)
+    arms = arms_of(BOUNDS)
+    assert {(arm.every, arm.bounds) for arm in arms.values() if arm.mode is Mode.TURNS} == {
+        (64, None), (128, None), (DYNAMIC, None), (DYNAMIC, BOUNDS)
     }  # fmt: skip
     for part in (25, 50, 75):
         arm = arms[f"separate_{part}"]
@@ -300,9 +332,9 @@ def test_between_an_engines_steps_a_tuner_has_the_iterations_that_it_was_granted
 
 
 def test_the_page_says_by_what_iterations_come(turns):
-    assert (turns.every, turns.bound) == (DYNAMIC, None)
-    turns.every, turns.bound = 64, 0.125
-    assert (turns.every, turns.bound) == (64, 0.125)
+    assert (turns.every, turns.bound, turns.ttft_bound) == (DYNAMIC, None, 0.0)
+    turns.every, turns.bound, turns.ttft_bound = 64, 0.125, 0.5
+    assert (turns.every, turns.bound, turns.ttft_bound) == (64, 0.125, 0.5)
     turns.bound = None
     assert (turns.every, turns.bound) == (64, None)
 
@@ -359,6 +391,32 @@ def test_rowen_is_held_against_the_best_other_arm_at_each_target(tmp_path):
     obj = report("slo_sweep", 0, figures.pop("rowen"), figures)
     sweep_picture.draw(obj, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 0
+
+
+def test_why_no_other_arm_gives_a_ratio_is_told_and_the_least_ratio_has_a_bar():
+    keeps, misses = target("tpot", 4.0), target("tpot", 2.0, tpot=0.01)
+    runs = {
+        "rowen": {misses: [run("rowen")], keeps: [run("rowen")]},
+        "alone": {misses: [run("alone", tokens=0)], keeps: [run("alone", tokens=0)]},
+        "chunked": {misses: [run("chunked")], keeps: [run("chunked", tokens=0)]},
+    }
+    found = over_best(runs, 95.0)
+    assert found["over_best_other_tpot_2"][0] == Missing("no other arm keeps the target")
+    assert found["over_best_other_tpot_4"][0] == Missing("the other arms that keep the target learned nothing")
+    # The plain server keeps it, and is none of the others: it has nothing to learn.
+    runs["chunked"][keeps] = [run("chunked", kept=0)]
+    assert over_best(runs, 95.0)["over_best_other_tpot_4"][0] == Missing("no other arm keeps the target")
+    assert isinstance(found["least_over_best_other"][0], Missing)
+    assert set(slo_sweep.BARS) <= set(found)
+
+
+def test_where_rowen_misses_a_target_that_another_arm_keeps_the_least_ratio_is_none():
+    one, other = target("tpot", 2.0), target("tpot", 4.0)
+    runs = {
+        "rowen": {one: [run("rowen", kept=0)], other: [run("rowen", tokens=300)]},
+        "chunked": {one: [run("chunked")], other: [run("chunked")]},
+    }
+    assert over_best(runs, 95.0)["least_over_best_other"] == (0.0, "ratio")
 
 
 def test_one_target_is_varied_at_a_time():
