@@ -360,6 +360,28 @@ def test_what_keeps_windows_out_is_doubted_by_steps() -> None:
     assert found.predictor._riders[None].ratio.value == 6.0
 
 
+def test_parts_that_are_too_long_run_all_the_same_while_windows_have_room() -> None:
+    found = planner()
+    plans = [found.plan(DECODE, 1000, True, 0.2, 1) for _ in range(320)]
+    assert sum(plan.part_seconds > 0 for plan in plans) == 10
+    assert sum(plan.ride_tokens > 0 for plan in plans) == 160
+
+
+def test_windows_that_are_too_dear_ride_all_the_same_and_are_doubted_while_parts_have_room() -> None:
+    found = planner(tpot=0.02)
+    found.predictor._riders[1].ratio.value = 6.0
+    plans = [found.plan(DECODE, 1000, True, 0.0, 1) for _ in range(32)]
+    assert sum(plan.ride_tokens > 0 for plan in plans) == 1
+    assert sum(plan.part_seconds > 0 for plan in plans) == 16
+    assert found.predictor._riders[1].ratio.value < 6.0
+
+
+def test_where_only_parts_wait_no_guest_is_made_up() -> None:
+    found = Planner(terms(), Predictor())
+    assert found.plan(DECODE, 0, True).part_seconds > 0
+    assert not found.predictor._riders._here
+
+
 def many_seconds(load: Load) -> float:
     """Of an engine whose windows take little of a step, once they ride."""
     own = 0.015 + 0.0002 * load.decode_rows + 1e-6 * load.decode_context

@@ -25,7 +25,7 @@ _ONE_ROW = Load(row_tokens=1)
 _MOST_PLANS = 4096
 _MOST_TOKENS = 1024
 PATIENCE_STEPS = 16
-"""Steps in which nothing had room, after which a little rides all the same."""
+"""Turns in which a window, or parts, had no room, after which a little of them rides all the same."""
 LITTLE_TOKENS = 4
 _LITTLE_SECONDS = 0.002
 _CLOSE = 1.03
@@ -69,7 +69,8 @@ class Planner:
         self._plans: dict[tuple[int | None, ...], Plan] = {}
         self._version = -1
         self._parts_turn = False
-        self._dry = 0
+        self._dry = [0, 0]
+        """Turns of windows and of parts in a row that had no room: where both wait, one's room is none of the other."""
         self.rider_seconds = 0.0
         """What riders have made requests wait for so far, all together."""
         self.riders_wait = False
@@ -113,7 +114,7 @@ class Planner:
         if 0 < found.part_seconds < least_part_seconds:
             found = _TOO_LONG
         if found.ride_tokens or found.part_seconds:
-            self._dry = 0
+            self._dry[turn] = 0
             return found
         return self._least(found, load, turn, rider)
 
@@ -192,26 +193,27 @@ class Planner:
 
     def _decided(self, load: Load, parts_turn: bool, rider: int | None) -> Plan:
         bound = self.bound(load)
-        seconds = self.predictor.riding(load, rider)
-        alone = seconds(0)
+        # No guest is looked up for parts: where no window waits there is none.
+        alone = self.predictor.seconds(load)
         if alone >= bound:
             return Plan(0, 0.0, "the step alone takes all the time there is")
         if parts_turn:
             if load.prefill_tokens:
                 return Plan(0, 0.0, "a prompt is computed: no parts")
             return Plan(0, bound - alone, "parts run after the step", bound)
+        seconds = self.predictor.riding(load, rider)
         tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_ride_tokens(load, rider)))
         return Plan(tokens, 0.0, "a window rides") if tokens else _TOO_DEAR
 
     def _least(self, found: Plan, load: Load, parts_turn: bool, rider: int | None) -> Plan:
-        """Nothing has room: after a while a little rides, unless requests do not get what they were promised.
+        """It has no room: after a while a little rides, unless requests do not get what they were promised.
 
         That holds for steps with requests: when none come, nothing tells that they get it again.
         """
-        self._dry += 1
-        if self._dry < PATIENCE_STEPS or (load.has_requests and not self.kept):
+        self._dry[parts_turn] += 1
+        if self._dry[parts_turn] < PATIENCE_STEPS or (load.has_requests and not self.kept):
             return found
-        self._dry = 0
+        self._dry[parts_turn] = 0
         if parts_turn:
             return Plan(0, _LITTLE_SECONDS, "a short part runs, so that riders get on at all")
         if found is _TOO_DEAR:
