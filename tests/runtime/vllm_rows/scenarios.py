@@ -193,13 +193,77 @@ def no_more_than_a_few_are_tried(engine: RowEngine, expected: Answers) -> None:
         return
     online = [engine.submit(Row(prompt(150 + number, 400), 20)) for number in range(4)]
     engine.turn(14)
-    big = [engine.submit(LONG, riding=True) for _ in range(part.ASIDE_MOST)]
+    big = [engine.submit(LONG, riding=True) for _ in range(2 * part.ASIDE_MOST)]
     small = engine.submit(ROWS[0], riding=True)
     engine.turn(2)
     assert engine.steps[-1].keys() == {*online}, engine.steps[-3:]
+    # The third step begins behind those that the first two tried.
+    engine.turn()
+    assert engine.steps[-1].keys() == {*online, small}, engine.steps[-3:]
     engine.finish()
-    assert [engine.answer(name) for name in big] == [expected[LONG]] * part.ASIDE_MOST
+    assert [engine.answer(name) for name in big] == [expected[LONG]] * len(big)
     assert engine.answer(small) == expected[ROWS[0]]
+
+
+def a_row_that_wants_nearly_all_blocks_begins(engine: RowEngine, expected: Answers) -> None:
+    """Of 17 blocks it wants 15, and small ones keep coming. Not on an arena, of which some is gone."""
+    if engine.arena is not None:
+        return
+    pool = engine.scheduler.kv_cache_manager.block_pool
+    taken = pool.get_new_blocks(pool.get_num_free_blocks() - 17)
+    # They end one after the other.
+    small = [engine.submit(Row(prompt(240 + number, 20), 6 + 2 * number), riding=True) for number in range(6)]
+    engine.turn(3)
+    big = engine.submit(Row(prompt(239, 470), 3), riding=True)
+    with patch.object(part, "PASSED_MOST", 8):
+        for number in range(100):
+            small.append(engine.submit(Row(prompt(246 + number, 20 + 20 * (number % 2)), 12), riding=True))
+            engine.turn()
+        assert any(big in step for step in engine.steps)
+        engine.finish()
+    pool.free_blocks(taken)
+    assert {big, *small} <= engine.bench.answers.keys()
+
+
+def rows_keep_blocks_below_the_watermark(engine: RowEngine, expected: Answers) -> None:
+    """Of 63 blocks three online requests have 13 each and a row 5; a fourth wants 13 and 12 left free. No arena."""
+    if engine.arena is not None:
+        return
+    name = engine.submit(ROWS[2], riding=True)
+    engine.turn(3)
+    row = engine.request(name)
+    online = [engine.submit(Row(prompt(350 + number, 400), 24)) for number in range(3)]
+    engine.turn(12)
+    with patch.object(engine.scheduler.kv_cache_manager, "watermark_blocks", 12):
+        late = engine.submit(LONG)
+        engine.turn(3)
+        assert engine.steps[-1].keys() == {name, *online}
+        engine.finish()
+    assert row.num_preemptions == 0
+    assert engine.answer(late) == expected[LONG]
+
+
+def no_more_run_than_may_be_active(engine: RowEngine, expected: Answers) -> None:
+    with patch.object(engine.scheduler, "max_num_active_reqs", 4):
+        online = [engine.submit(Row(prompt(360 + number, 20), 20)) for number in range(3)]
+        engine.turn(2)
+        names = [(engine.submit(row, riding=True), row) for row in ROWS]
+        for _ in range(8):
+            engine.turn()
+            assert engine.scheduler.get_request_counts()[0] <= 4
+        assert len(engine.steps[-1]) == 4
+        engine.finish()
+    assert {*online} <= engine.bench.answers.keys()
+    for name, row in names:
+        assert engine.answer(name) == expected[row]
+
+
+def online_requests_wait_for_memory_once_rows_have_ended(engine: RowEngine, expected: Answers) -> None:
+    engine.submit(ROWS[0], riding=True)
+    engine.turn(3)
+    assert engine.scheduler.shortage_wait_seconds == 0.0
+    engine.finish()
+    assert "shortage_wait_seconds" not in vars(engine.scheduler)
 
 
 def a_row_that_many_passed_has_the_next_blocks(engine: RowEngine, expected: Answers) -> None:
@@ -268,10 +332,9 @@ def running_rows_wait_again_when_the_cache_is_reset(engine: RowEngine, expected:
     names = [(engine.submit(row, riding=True), row) for row in ROWS]
     online = engine.submit(ONLINE[0])
     engine.turn(4)
-    if not engine.bench.core.batch_queue:
-        engine.scheduler.reset_prefix_cache(reset_running_requests=True)
-        assert engine.scheduler.get_request_counts() == (0, 1 + len(ROWS))
-        assert next(iter(engine.scheduler.waiting)).request_id.startswith(online)
+    engine.scheduler.reset_prefix_cache(reset_running_requests=True)
+    assert engine.scheduler.get_request_counts() == (0, 1 + len(ROWS))
+    assert next(iter(engine.scheduler.waiting)).request_id.startswith(online)
     engine.finish()
     for name, row in [*names, (online, ONLINE[0])]:
         assert engine.answer(name) == expected[row]

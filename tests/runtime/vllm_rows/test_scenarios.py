@@ -19,6 +19,8 @@ SCENARIOS = [
     "no_more_than_a_few_are_tried", "a_row_that_many_passed_has_the_next_blocks",
     "a_row_that_cannot_have_enough_keeps_nobody_waiting", "vllm_sees_few_of_those_that_wait",
     "running_rows_wait_again_when_the_cache_is_reset", "prompts_with_logits_are_read_in_small_pieces",
+    "a_row_that_wants_nearly_all_blocks_begins", "rows_keep_blocks_below_the_watermark",
+    "no_more_run_than_may_be_active", "online_requests_wait_for_memory_once_rows_have_ended",
 ]  # fmt: skip
 """Written out: to import them is to import vLLM."""
 MODES = ["synchronous", "asynchronous", "elastic"]

@@ -1,8 +1,9 @@
 """How blocks of the cache are allocated where online requests come first."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.request import RequestStatus
@@ -11,6 +12,7 @@ from rowen.runtime.vllm.rows.riders import replaced
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+    from vllm.v1.core.kv_cache_utils import KVCacheBlock
     from vllm.v1.request import Request
 
 
@@ -20,6 +22,7 @@ class Blocks:
     def __init__(self, manager: "KVCacheManager") -> None:
         self._manager = manager
         self._needed = 0
+        self._whole = False
 
     @property
     def free(self) -> int:
@@ -35,6 +38,8 @@ class Blocks:
 
         def noted(*args: Any, **kwargs: Any) -> int:
             self._needed = int(blocks_of(*args, **kwargs))
+            # Asked first about all that the request has, then about what the step computes of it.
+            self._whole = bool(kwargs.get("apply_admission_cap"))
             return self._needed
 
         with (
@@ -43,25 +48,41 @@ class Blocks:
         ):
             yield
 
-    def would_do(self, rows: "Iterable[Request]", found: "KVCacheBlocks | None", spare: int = 0) -> bool:
+    @property
+    def lacked_whole(self) -> bool:
+        """Whether what just found no blocks would not have fitted as a whole; else too few were there for its step."""
+        return self._whole
+
+    def watermark(self, request: "Request", has_scheduled_reqs: bool = True, **_: Any) -> int:
+        """How many vLLM leaves free when it allocates to the request, called so."""
+        begins = request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+        return int(self._manager.watermark_blocks) if has_scheduled_reqs and begins else 0
+
+    def would_do(self, rows: "Sequence[Request]", found: "KVCacheBlocks | None", spare: int = 0) -> bool:
         """Whether that which just found no blocks would, and leave so many spare, if none of these rows had any.
 
         `found`: what it found in the prefix cache. None of that would do for something else, and nothing that an online
-        request has, too.
+        request has, too. No more is looked at than it takes to tell.
         """
-        held = Counter(
-            block.block_id
-            for row in rows
-            for group in self._manager.get_blocks(row.request_id).blocks
-            for block in group
-            if not block.is_null
+        lacking = self._needed + spare - self.free
+        groups = [group for row in rows for group in self._manager.get_blocks(row.request_id).blocks]
+        if lacking > sum(len(group) for group in groups):
+            return False
+        kept = {block.block_id for group in found.blocks for block in group} if found else set()
+        return lacking <= 0 or any(
+            number >= lacking for number, _ in enumerate(_only_in(chain.from_iterable(groups), kept), 1)
         )
-        for group in found.blocks if found else ():
-            for block in group:
-                held.pop(block.block_id, None)
-        blocks = self._manager.block_pool.blocks
-        obtained = sum(int(blocks[block].ref_cnt == rows_with_it) for block, rows_with_it in held.items())
-        return self._needed + spare <= self.free + obtained
+
+
+def _only_in(blocks: "Iterable[KVCacheBlock]", kept: set[int]) -> "Iterator[KVCacheBlock]":
+    """Those of which all holders are among these; each once, when its last holder comes."""
+    seen: Counter[int] = Counter()
+    for block in blocks:
+        if block.is_null or block.block_id in kept:
+            continue
+        seen[block.block_id] += 1
+        if seen[block.block_id] == block.ref_cnt:
+            yield block
 
 
 class Beginning:
@@ -70,8 +91,11 @@ class Beginning:
     vLLM lets none begin behind one that finds too few.
     """
 
-    def __init__(self, blocks: Blocks, allocate: "Callable[..., KVCacheBlocks | None]", reserve: int) -> None:
+    def __init__(
+        self, blocks: Blocks, allocate: "Callable[..., KVCacheBlocks | None]", reserve: int, beside_online: bool
+    ) -> None:
         self._blocks, self._allocate, self._reserve = blocks, allocate, reserve
+        self._beside_online = beside_online
         self.stuck: Request | None = None
         """The row that found too few."""
         self._found: KVCacheBlocks | None = None
@@ -87,10 +111,12 @@ class Beginning:
         return blocks
 
     @property
-    def may_find_blocks(self) -> bool:
-        """Whether there is any that one may have."""
-        return self._blocks.free > self._reserve
+    def room(self) -> int:
+        """How many blocks one that begins may have."""
+        return self._blocks.free - self._reserve
 
-    def waits_for(self, rows: "Iterable[Request]") -> bool:
+    def waits_for(self, rows: "Sequence[Request]") -> bool:
         """Whether it would find enough if these rows had ended."""
-        return self._blocks.would_do(rows, self._found, self._reserve)
+        # vLLM leaves no reserve when it looks at a row as a whole, and nothing is reserved once nobody is there.
+        spare = self._reserve if self._beside_online and not self._blocks.lacked_whole else 0
+        return self._blocks.would_do(rows, self._found, spare)

@@ -26,6 +26,7 @@ class _Row:
     place: _Place
     waits: bool = True
     passed: int = 0
+    tried_with: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +78,7 @@ class Rows:
         row, _ = self._rows.get(request.request_id, (None, None))
         if row is not None:
             self.waiting -= row.waits
-            row.waits, row.passed = False, 0
+            row.waits, row.passed, row.tried_with = False, 0, -1
 
     def end(self, request: Request) -> None:
         """It is none any more. Nothing happens where it was none."""
@@ -99,6 +100,18 @@ class Rows:
     def pass_by(self, request: Request, count: int) -> None:
         """So many more did."""
         self._rows[request.request_id][0].passed += count
+
+    def begin_count(self, request: Request) -> None:
+        """Those that passed it so far count no more."""
+        self._rows[request.request_id][0].passed = 0
+
+    def tried_with(self, request: Request) -> int:
+        """With how many blocks it did not fit last since it came or ran; -1: it was not tried."""
+        return self._rows[request.request_id][0].tried_with
+
+    def try_with(self, request: Request, blocks: int) -> None:
+        """It does not fit into so many."""
+        self._rows[request.request_id][0].tried_with = blocks
 
     def adapters(self) -> list[int | None]:
         """Those of rows that wait; first that of the row whose turn is first."""

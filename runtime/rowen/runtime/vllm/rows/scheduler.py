@@ -26,7 +26,7 @@ from rowen.runtime.vllm.rows.merge import add_to
 from rowen.runtime.vllm.rows.obstacle import obstacle
 from rowen.runtime.vllm.rows.order import Rows
 from rowen.runtime.vllm.rows.pace import IdlePace, Pace
-from rowen.runtime.vllm.rows.part import ASIDE_MOST, RowPart
+from rowen.runtime.vllm.rows.part import ASIDE_MOST, RowPart, split
 from rowen.runtime.vllm.rows.prompt_logprobs import has_logits, most_tokens
 from rowen.runtime.vllm.rows.riders import Riders, replaced
 from rowen.runtime.vllm.rows.waiting import RowsLast
@@ -81,6 +81,9 @@ class RowRidingScheduler(Scheduler):  # type: ignore[misc]
         """Whichever way a request ends, vLLM forgets it here."""
         super()._free_blocks(request)
         self._rows.end(request)
+        if not self._rows:
+            # No step with rows comes any more that would.
+            self._wait_for_memory(True)
 
     @override
     def has_unfinished_requests(self) -> bool:
@@ -127,12 +130,15 @@ class RowRidingScheduler(Scheduler):  # type: ignore[misc]
         """
         allocate = self.kv_cache_manager.allocate_slots
 
-        def allocated(*args: Any, **kwargs: Any) -> "KVCacheBlocks | None":
-            blocks = allocate(*args, **kwargs)
-            found = kwargs.get("new_computed_blocks")
-            while blocks is None and riders.running and self._row_blocks.would_do(riders.running, found):
-                self._take_blocks(riders)
-                blocks = allocate(*args, **kwargs)
+        def allocated(request: "Request", *args: Any, **kwargs: Any) -> "KVCacheBlocks | None":
+            blocks = allocate(request, *args, **kwargs)
+            if blocks is not None or not riders.running:
+                return blocks
+            spare = self._row_blocks.watermark(request, **kwargs)
+            if self._row_blocks.would_do(riders.running, kwargs.get("new_computed_blocks"), spare):
+                while blocks is None and riders.running:
+                    self._take_blocks(riders)
+                    blocks = allocate(request, *args, **kwargs)
             return blocks
 
         with self._row_blocks.allocated(allocated):
@@ -199,14 +205,18 @@ class RowRidingScheduler(Scheduler):  # type: ignore[misc]
     def _row_part(self, riders: Riders, step: "SchedulerOutput", tokens: int) -> RowPart:
         seats, room = self._seats(step), self._adapter_room(step)
         seated = [row for row in riders.running if room.takes(_adapter(row))][:seats]
-        active, queue = min(int(self.max_num_active_reqs), seats), FCFSRequestQueue()
-        if active > len(seated) and self._takes_waiting(riders):
+        # Of the online requests, which is what `self` has here.
+        beside = len(self.running)
+        active, queue = min(int(self.max_num_active_reqs) - beside, seats), FCFSRequestQueue()
+        allocate = self.kv_cache_manager.allocate_slots
+        beginning = Beginning(self._row_blocks, allocate, self._reserve(riders), beside > 0)
+        skipped: list[Request] = []
+        if active > len(seated) and beginning.room > 0 and self._takes_waiting(riders):
             adapters = [adapter for adapter in self._rows.adapters() if room.takes(adapter)]
             most = 2 * (active - len(seated)) + ASIDE_MOST
-            queue.extend(islice(self._rows.in_order(adapters), most))
-        # Of the online requests, which is what `self` has here.
-        beginning = Beginning(self._row_blocks, self.kv_cache_manager.allocate_slots, self._reserve(riders))
-        return RowPart(active, tokens, seated, queue, beginning)
+            skipped, tried = split(self._rows.in_order(adapters), beginning.room, most, self._rows)
+            queue.extend(tried)
+        return RowPart(active, tokens, seated, queue, beginning, skipped)
 
     def _scheduled(self, part: RowPart, riders: Riders, throttle_prefills: bool) -> "tuple[SchedulerOutput, int]":
         """With how many rows began."""
