@@ -7,7 +7,7 @@ import pytest
 from coserve_planning.machines import LOADS, planner, riding, step_seconds, taught, terms
 
 from rowen.runtime.coserve.load import Load
-from rowen.runtime.coserve.planning.planner import LITTLE_TOKENS, PATIENCE_STEPS, Planner
+from rowen.runtime.coserve.planning.planner import LITTLE_TOKENS, PATIENCE_STEPS, TOO_DEAR, TOO_LONG, Planner
 from rowen.runtime.coserve.planning.predictor import Predictor
 
 DECODE = Load(4, 800)
@@ -376,9 +376,77 @@ def test_windows_that_are_too_dear_ride_all_the_same_and_are_doubted_while_parts
     assert found.predictor._riders[1].ratio.value < 6.0
 
 
+def dear_guest() -> Planner:
+    """The first one's windows have no room, the second one's have."""
+    found = planner(tpot=0.025)
+    for number, ratio in ((1, 8.0), (2, 1.0)):
+        found.predictor._riders[number].ratio.value = ratio
+    return found
+
+
+def test_windows_of_each_guest_are_patient_by_themselves() -> None:
+    found = dear_guest()
+    plans = [[found.plan(DECODE, 1000, False, 0.0, guest) for guest in (1, 2)] for _ in range(PATIENCE_STEPS)]
+    dear, usual = zip(*plans, strict=True)
+    assert [plan is TOO_DEAR for plan in dear] == [True] * (PATIENCE_STEPS - 1) + [False]
+    assert dear[-1].ride_tokens == LITTLE_TOKENS
+    assert all(plan.ride_tokens > 0 for plan in usual)
+
+
+def test_parts_of_each_guest_are_patient_by_themselves() -> None:
+    found = planner()
+    plans = [
+        [found.plan(DECODE, 0, True, least, None, guest) for guest, least in ((1, 0.2), (2, 0.001))]
+        for _ in range(PATIENCE_STEPS)
+    ]
+    long, usual = zip(*plans, strict=True)
+    assert [plan is TOO_LONG for plan in long] == [True] * (PATIENCE_STEPS - 1) + [False]
+    assert long[-1].part_seconds == 0.002
+    assert all(plan.part_seconds > 0.01 for plan in usual)
+    # Nothing is kept of who has been patient, nor of those whose parts have room.
+    assert not found._dry
+
+
+def test_room_for_a_guests_windows_or_parts_is_none_for_the_other_of_it() -> None:
+    found = planner()
+    for _ in range(2 * (PATIENCE_STEPS - 1)):
+        found.plan(DECODE, 1000, True, 0.2, 1, 1)
+    assert found.plan(DECODE, 0, True, 0.2, None, 1).part_seconds == 0.002
+
+
+def test_a_guest_that_has_gone_was_not_patient() -> None:
+    found = dear_guest()
+    for _ in range(PATIENCE_STEPS - 1):
+        found.plan(DECODE, 1000, False, 0.0, 1)
+        found.plan(DECODE, 0, True, 0.2, None, 1)
+        found.plan(DECODE, 0, True, 0.2, None, 2)
+    found.drop(1)
+    assert 1 not in found.predictor._riders._here
+    assert list(found._dry) == [(True, 2)]
+
+
+def test_that_a_window_has_no_room_is_not_found_out_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = dear_guest(), list[int | None]()
+    riding_of = found.predictor.riding
+    monkeypatch.setattr(found.predictor, "riding", lambda load, rider: (asked.append(rider), riding_of(load, rider))[1])
+    for _ in range(PATIENCE_STEPS - 1):
+        assert found.plan(DECODE, 1000, False, 0.0, 1) is TOO_DEAR
+        assert found.plan(DECODE, 1000, False, 0.0, 2).ride_tokens > 0
+    assert asked == [1, 2]
+
+
+def test_a_step_without_time_is_nobodys_doing() -> None:
+    found = planner(tpot=0.01)
+    for parts in (False, True):
+        plan = found.plan(DECODE, 0 if parts else 100, parts, 0.2, 1, 1)
+        assert (plan.ride_tokens, plan.part_seconds) == (0, 0.0)
+        assert plan not in (TOO_DEAR, TOO_LONG)
+
+
 def test_where_only_parts_wait_no_guest_is_made_up() -> None:
     found = Planner(terms(), Predictor())
     assert found.plan(DECODE, 0, True).part_seconds > 0
+    assert found.plan(DECODE, 0, True, 9.0) is TOO_LONG
     assert not found.predictor._riders._here
 
 

@@ -10,7 +10,7 @@ from coserve_planning.machines import Guest, part_seconds, riding, step_seconds,
 
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.next_tokens import NextTokens
-from rowen.runtime.coserve.planning.planner import Planner
+from rowen.runtime.coserve.planning.planner import TOO_DEAR, TOO_LONG, Planner
 from rowen.runtime.coserve.planning.predictor import Predictor
 
 STEPS = 1600
@@ -108,14 +108,18 @@ def served(
             planner.observe_tpot(seconds, rider_seconds)
         pace = planner.token_pace
         pace.due_in = requests.followed.due_in(now, pace.token_seconds)
-        plan, guest = planner.plan(load, 1000 if riders else 0, riders, 0.0, window), guests[window]
+        least_seconds = planner.predictor.least_part_seconds("Backward", part)
+        plan = planner.plan(load, 1000 if riders else 0, riders, least_seconds, window, part)
+        guest = guests[window]
         ridden, bound = riding(load, plan.ride_tokens, guest.token_context, window), planner.bound(load)
         alone = step_seconds(load)
         slowness = machine(step) * max(0.8, draw.gauss(1, 0.04))
         seconds = slowness * (alone + guest.ride_cost * (step_seconds(ridden) - alone))
         if plan.ride_tokens:
             outcome.windows.append((step, window, plan.ride_tokens, seconds / max(0.001, bound)))
+        if plan.ride_tokens or plan is TOO_DEAR:
             window = (window + 1) % len(guests)
+        part = (part + (plan is TOO_LONG)) % len(guests)
         now += seconds
         planner.observe(ridden, seconds)
         ended = requests.step(now, planner.rider_seconds)
@@ -212,3 +216,22 @@ def test_guests_of_unlike_cost_each_get_what_has_time() -> None:
             for each, mine in ((found, number), (alone[number], 0))
         )
         assert fmean(both) > 0.9 * fmean(own)
+
+
+@pytest.mark.parametrize("dear", [Guest(ride_cost=8.0), Guest(part_cost=40.0)], ids=["windows", "parts"])
+def test_a_dear_guest_costs_the_others_its_own_turns_alone(dear: Guest) -> None:
+    """It has its least now and then, and the usual one nearly what it has beside another usual one."""
+    steps = 4000
+    beside_usual, found = (
+        served(lambda _: 1.0, 95.0, steps=steps, guests=[Guest(), other]) for other in (Guest(), dear)
+    )
+    assert found.late(0.05, since=320) <= 0.06
+    for turns in (found.windows, found.parts):
+        ridden = {(step // 500, whose) for step, whose, _, _ in turns}
+        assert ridden == {(stretch, whose) for stretch in range(steps // 500) for whose in (0, 1)}
+    for turns, before in ((found.windows, beside_usual.windows), (found.parts, beside_usual.parts)):
+        own, usual = (sum(tokens for _, whose, tokens, _ in each if whose == 0) for each in (turns, before))
+        assert own > 0.6 * usual
+        # What has room is not what makes steps late.
+        over = [over for step, whose, _, over in turns if whose == 0 and step >= 320]
+        assert sum(each > 1.2 for each in over) < 0.02 * len(over)

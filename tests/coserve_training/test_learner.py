@@ -87,6 +87,38 @@ def test_it_is_said_whose_turn_it_is(folder: Path) -> None:
     assert (learner.part_guest(), learner.part_guest(forward=False)) == (4, None)
 
 
+def test_a_guest_that_is_passed_over_is_the_last_one(folder: Path) -> None:
+    """Of those whose windows are next, and of those whose parts are; nothing else becomes of it."""
+    tasks = {guest: draw(folder, (12,), guest) for guest in (3, 4, 5)}
+    learner, engine = MachineLearner(folder, MEMORY_BYTES), Engine(folder)
+    for guest, task in tasks.items():
+        learner.add(guest, task)
+    turns = []
+    for _ in range(4):
+        guest = learner.window_guest()
+        assert guest is not None
+        turns.append(guest)
+        learner.pass_over(guest)
+    assert turns == [3, 4, 5, 3]
+    for _ in range(3):
+        window = learner.window(12)
+        assert window is not None
+        engine.run(window)
+        window.finish()
+    # All of them are at the head, in the order in which their windows rode.
+    for guest in (4, 5, 3, 4):
+        assert learner.part_guest(forward=False) == guest
+        learner.pass_over(guest)
+    # One that has gone has no turn.
+    learner.drop(3)
+    learner.pass_over(3)
+    run_parts(learner, 12)
+    answers = dict(learner.finished())
+    assert list(answers) == [5, 4]
+    for guest, answer in answers.items():
+        assert furthest(answer, alone(folder, tasks[guest])) <= 1e-5
+
+
 @pytest.mark.parametrize("lengths", [(1,) * 300, (0,) * 50 + (1,) * 40 + (0, 0, 200) + (2,) * 30 + (0,)])
 def test_many_short_sequences_are_no_more_at_once_than_attention_has_time_for(
     folder: Path, lengths: tuple[int, ...]

@@ -11,7 +11,7 @@ from riding_engine.guests import Guests
 
 from rowen.runtime.coserve.learner import Linear, Phase
 from rowen.runtime.coserve.load import Load
-from rowen.runtime.coserve.planning.planner import Plan
+from rowen.runtime.coserve.planning.planner import TOO_DEAR, TOO_LONG, Plan
 from rowen.runtime.coserve.task import Adapter, Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.training.files import ModelFilesChanged
 from rowen.runtime.vllm.riding.boarded import Boarded
@@ -67,6 +67,9 @@ class Learner:
         """That it takes to make a window."""
         self.whose = 3
         """Whose turn it is."""
+        self.whose_part: int | None = None
+        """Of a part; None: the same one's."""
+        self.passed: list[int] = []
 
     def add(self, guest: int, task: Task) -> None:
         if not task.gradients:
@@ -90,7 +93,10 @@ class Learner:
         return self.whose if self.waiting_tokens else None
 
     def part_guest(self, forward: bool = True) -> int | None:
-        return self.whose if self.upcoming(forward) else None
+        return (self.whose_part or self.whose) if self.upcoming(forward) else None
+
+    def pass_over(self, guest: int) -> None:
+        self.passed.append(guest)
 
     def upcoming(self, forward: bool = True) -> Phase | None:
         return next((phase for phase in self.phases if forward or phase is not Phase.FORWARD), None)
@@ -140,9 +146,10 @@ class Planner:
         self.room = 100
         """Tokens that fit, of a window that is there."""
         self.first_tokens: list[tuple[float, float]] = []
-        self.predictor = SimpleNamespace(
-            least_part_seconds=lambda *_: 0.004, seconds=lambda _: 0.012, drop=self.gone.append
-        )
+        self.predictor = SimpleNamespace(least_part_seconds=lambda *_: 0.004, seconds=lambda _: 0.012)
+
+    def drop(self, guest: int) -> None:
+        self.gone.append(guest)
 
     def plan(
         self,
@@ -151,9 +158,10 @@ class Planner:
         has_parts: bool,
         least_part_seconds: float = 0.0,
         rider: int | None = None,
+        part_rider: int | None = None,
     ) -> Plan:
         self.asked.append((load, waiting_tokens, has_parts))
-        self.rider = rider
+        self.rider, self.part_rider = rider, part_rider
         self.due.append(round(self.token_pace.due_in, 6))
         self.least_part_seconds = least_part_seconds
         return self.next
@@ -364,6 +372,25 @@ def test_it_is_planned_for_the_guest_whose_turn_it_is(engine: Engine) -> None:
     engine.conductor.idle(lambda: True)
     assert asked == [(Phase.BACKWARD, 7), (Phase.FORWARD, 8)]
     assert (engine.planner.guests, engine.planner.sized) == ([7, 8], 8)
+
+
+@pytest.mark.parametrize(
+    ("plan", "passed"),
+    [
+        (TOO_DEAR, [7]),
+        (TOO_LONG, [8]),
+        (Plan(0, 0.0, "the step alone takes all the time there is"), []),
+        (Plan(8, 0.0, "a window rides"), []),
+        (Plan(0, 0.015, "parts run after the step"), []),
+    ],
+)
+def test_whose_window_or_part_has_no_room_is_passed_over(engine: Engine, plan: Plan, passed: list[int]) -> None:
+    engine.planner.next = plan
+    engine.learner.waiting_tokens, engine.learner.phases = 9, [Phase.BACKWARD]
+    engine.learner.whose, engine.learner.whose_part = 7, 8
+    engine.step()
+    assert (engine.planner.rider, engine.planner.part_rider) == (7, 8)
+    assert engine.learner.passed == passed
 
 
 def test_what_is_known_of_a_guest_goes_with_it(engine: Engine) -> None:

@@ -90,6 +90,9 @@ class Learner(Protocol):
     def window_guest(self) -> int | None:
         """Whose window is next; None: none can ride now."""
 
+    def pass_over(self, guest: int) -> None:
+        """It could not use its turn: it is the next one's, and that guest's again after all others'."""
+
     def part(self, most_tokens: int, forward: bool = True) -> Part | None:
         """The next piece of work without the engine, of so many tokens at most, those of each layer counted.
 

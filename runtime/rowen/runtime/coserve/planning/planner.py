@@ -25,7 +25,7 @@ _ONE_ROW = Load(row_tokens=1)
 _MOST_PLANS = 4096
 _MOST_TOKENS = 1024
 PATIENCE_STEPS = 16
-"""Turns in which a window, or parts, had no room, after which a little of them rides all the same."""
+"""Turns in which a guest's windows, or its parts, had no room, after which a little of them rides all the same."""
 LITTLE_TOKENS = 4
 _LITTLE_SECONDS = 0.002
 _CLOSE = 1.03
@@ -49,8 +49,10 @@ class Plan:
 
 
 _NOTHING = Plan(0, 0.0, "nothing waits")
-_TOO_LONG = Plan(0, 0.0, "the smallest part takes longer than there is time")
-_TOO_DEAR = Plan(0, 0.0, "nothing more has room in the step")
+TOO_LONG = Plan(0, 0.0, "the smallest part takes longer than there is time")
+"""It is its guest's doing: another one's part may have time."""
+TOO_DEAR = Plan(0, 0.0, "nothing more has room in the step")
+"""The same of a window."""
 
 
 class Planner:
@@ -69,8 +71,9 @@ class Planner:
         self._plans: dict[tuple[int | None, ...], Plan] = {}
         self._version = -1
         self._parts_turn = False
-        self._dry = [0, 0]
-        """Turns of windows and of parts in a row that had no room: where both wait, one's room is none of the other."""
+        self._dry: dict[tuple[bool, int | None], int] = {}
+        """Turns in a row that had no room, for parts (True) or windows of each guest whose last one had none. Room for
+        one guest is none for another, nor for its own parts when its windows have it."""
         self.rider_seconds = 0.0
         """What riders have made requests wait for so far, all together."""
         self.riders_wait = False
@@ -85,11 +88,13 @@ class Planner:
         has_parts: bool,
         least_part_seconds: float = 0.0,
         rider: int | None = None,
+        part_rider: int | None = None,
     ) -> Plan:
         """For the next step; `load` has no riders yet.
 
         `has_parts`: something waits that needs no engine; the smallest part of it takes `least_part_seconds`. `rider`:
-        whose window is next.
+        whose window is next; `part_rider`: whose part. After `TOO_DEAR` it is the turn of another one's window, after
+        `TOO_LONG` of another one's part: else nobody's would get on behind it.
         """
         self.riders_wait = has_parts or waiting_tokens > 0
         if not self.riders_wait:
@@ -98,6 +103,7 @@ class Planner:
             self._plans.clear()
             self._version = self.predictor.version
         turn = self._parts_turn = has_parts and (not waiting_tokens or not self._parts_turn)
+        guest = part_rider if turn else rider
         key = (
             self.token_pace.parts if load.decode_rows else 0,
             load.decode_rows,
@@ -106,17 +112,23 @@ class Planner:
             load.prefill_context >> 9,
             load.row_tokens,
             load.row_context >> 9,
-            _PARTS if turn else rider,
+            _PARTS if turn else guest,
         )
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = self._decided(load, turn, rider)
+            found = self._plans[key] = self._decided(load, turn, guest)
         if 0 < found.part_seconds < least_part_seconds:
-            found = _TOO_LONG
+            found = TOO_LONG
         if found.ride_tokens or found.part_seconds:
-            self._dry[turn] = 0
+            self._dry.pop((turn, guest), None)
             return found
-        return self._least(found, load, turn, rider)
+        return self._least(found, load, turn, guest)
+
+    def drop(self, guest: int) -> None:
+        """That guest has gone."""
+        self.predictor.drop(guest)
+        for parts_turn in (False, True):
+            self._dry.pop((parts_turn, guest), None)
 
     def fitting(self, load: Load) -> int:
         """Of the tokens of the window that `load` has, how many have time, now that its own context is known."""
@@ -191,9 +203,9 @@ class Planner:
         """How large a part of that guest ends in time, 1 at least."""
         return self.predictor.part_tokens(phase, seconds, rider)
 
-    def _decided(self, load: Load, parts_turn: bool, rider: int | None) -> Plan:
+    def _decided(self, load: Load, parts_turn: bool, guest: int | None) -> Plan:
         bound = self.bound(load)
-        # No guest is looked up for parts: where no window waits there is none.
+        # No guest is looked up for parts: they are planned by their time alone.
         alone = self.predictor.seconds(load)
         if alone >= bound:
             return Plan(0, 0.0, "the step alone takes all the time there is")
@@ -201,21 +213,21 @@ class Planner:
             if load.prefill_tokens:
                 return Plan(0, 0.0, "a prompt is computed: no parts")
             return Plan(0, bound - alone, "parts run after the step", bound)
-        seconds = self.predictor.riding(load, rider)
-        tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_ride_tokens(load, rider)))
-        return Plan(tokens, 0.0, "a window rides") if tokens else _TOO_DEAR
+        seconds = self.predictor.riding(load, guest)
+        tokens = most_tokens(seconds, bound, min(_MOST_TOKENS, self.predictor.most_ride_tokens(load, guest)))
+        return Plan(tokens, 0.0, "a window rides") if tokens else TOO_DEAR
 
-    def _least(self, found: Plan, load: Load, parts_turn: bool, rider: int | None) -> Plan:
+    def _least(self, found: Plan, load: Load, parts_turn: bool, guest: int | None) -> Plan:
         """It has no room: after a while a little rides, unless requests do not get what they were promised.
 
         That holds for steps with requests: when none come, nothing tells that they get it again.
         """
-        self._dry[parts_turn] += 1
-        if self._dry[parts_turn] < PATIENCE_STEPS or (load.has_requests and not self.kept):
+        dry = self._dry[parts_turn, guest] = self._dry.get((parts_turn, guest), 0) + 1
+        if dry < PATIENCE_STEPS or (load.has_requests and not self.kept):
             return found
-        self._dry[parts_turn] = 0
+        del self._dry[parts_turn, guest]
         if parts_turn:
             return Plan(0, _LITTLE_SECONDS, "a short part runs, so that riders get on at all")
-        if found is _TOO_DEAR:
-            self.predictor.doubt(rider, PATIENCE_STEPS)
+        if found is TOO_DEAR:
+            self.predictor.doubt(guest, PATIENCE_STEPS)
         return Plan(LITTLE_TOKENS, 0.0, "a short window rides, so that riders get on at all")

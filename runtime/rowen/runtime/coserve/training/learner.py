@@ -96,6 +96,12 @@ class MachineLearner(Learner):
         return next(self._in_phase({Phase.FORWARD}), None)
 
     @override
+    def pass_over(self, guest: int) -> None:
+        # Only for what it is about to do: whoever goes from windows to parts, or back, is the last one anyway.
+        if guest in self._works:
+            self._works[guest] = self._works.pop(guest)
+
+    @override
     def window(self, most_tokens: int) -> Window | None:
         guest = self.window_guest()
         if guest is None or self._riding is not None:
@@ -200,7 +206,7 @@ class MachineLearner(Learner):
         """Work was done: it is the next one's turn; what has ended is told."""
         if self._works.get(guest) is not work:
             return
-        self._works[guest] = self._works.pop(guest)
+        self.pass_over(guest)
         if work.phase is None:
             result, task = work.result(), self._tasks[guest]
             self._finished.append((guest, result))

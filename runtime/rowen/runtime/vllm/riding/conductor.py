@@ -15,7 +15,7 @@ from rowen.runtime.coserve.learner import Learner, Phase
 from rowen.runtime.coserve.lease import engine_lease
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.next_tokens import NextTokens
-from rowen.runtime.coserve.planning.planner import Planner
+from rowen.runtime.coserve.planning.planner import TOO_DEAR, TOO_LONG, Planner
 from rowen.runtime.coserve.seat.seat import Departure
 from rowen.runtime.coserve.task import Result, TaskUnsuitable
 from rowen.runtime.coserve.training.files import ModelFilesChanged
@@ -173,12 +173,16 @@ class Conductor:
             self._step = self._with_riders(learner, load, held)
 
     def _with_riders(self, learner: Learner, load: Load, held: bool) -> _Step:
-        phase = self._come_in(learner, forward=False)
-        least_seconds = self._least_seconds(learner, phase, forward=False)
+        phase, part_rider = self._come_in(learner, forward=False), learner.part_guest(forward=False)
+        least_seconds = self._least_seconds(phase, part_rider)
         waiting = learner.waiting_tokens
         rider = learner.window_guest() if waiting else None
-        plan = self._planner.plan(load, waiting, phase is not None, least_seconds, rider)
+        plan = self._planner.plan(load, waiting, phase is not None, least_seconds, rider, part_rider)
         self._part_seconds = plan.part_seconds
+        # What has no room may not keep out what others have, until it has been patient.
+        passed = rider if plan is TOO_DEAR else part_rider if plan is TOO_LONG else None
+        if passed is not None:
+            learner.pass_over(passed)
         # To make a window is riders' doing, too.
         begun = self._clock()
         if plan.ride_tokens > 0 and self._windows is not None:
@@ -258,7 +262,7 @@ class Conductor:
         fits = not self._overran
         while (learner := self._working()) is not None and may_go_on():
             phase, left = learner.upcoming(forward=False), until - self._clock()
-            if phase is None or not (fits or 0 < left >= self._least_seconds(learner, phase, forward=False)):
+            if phase is None or not (fits or 0 < left >= self._least_seconds(phase, learner.part_guest(forward=False))):
                 break
             if not self._run_part(learner, phase, left, forward=False):
                 break
@@ -266,11 +270,9 @@ class Conductor:
         self._look()
         self._tell(self._clock())
 
-    def _least_seconds(self, learner: Learner, phase: Phase | None, *, forward: bool) -> float:
-        """What the smallest part takes of what is upcoming; 0 where nothing is."""
-        if phase is None:
-            return 0.0
-        return self._planner.predictor.least_part_seconds(phase, learner.part_guest(forward))
+    def _least_seconds(self, phase: Phase | None, guest: int | None) -> float:
+        """What the smallest part takes of what is upcoming, and whose; 0 where nothing is."""
+        return 0.0 if phase is None else self._planner.predictor.least_part_seconds(phase, guest)
 
     def _run_idle(self, may_go_on: Callable[[], bool]) -> None:
         self._run_alone(may_go_on, math.inf)
@@ -280,7 +282,7 @@ class Conductor:
         first = True
         while (learner := self._working()) is not None and (left := until - self._clock()) > 0 and may_go_on():
             phase = self._come_in(learner, forward=True)
-            least_seconds = self._least_seconds(learner, phase, forward=True)
+            least_seconds = self._least_seconds(phase, learner.part_guest(forward=True))
             if left < least_seconds and not first:
                 break
             first = False
@@ -317,7 +319,7 @@ class Conductor:
         for event in self._guests.take() if self._guests is not None else ():
             if isinstance(event, Departure):
                 learner.drop(event.guest)
-                self._planner.predictor.drop(event.guest)
+                self._planner.drop(event.guest)
                 continue
             try:
                 learner.add(event.guest, event.task)
