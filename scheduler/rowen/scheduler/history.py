@@ -11,7 +11,6 @@ from rowen.scheduler.model.memory import MemoryNeed
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, class_rate, solo_rate
 from rowen.scheduler.model.promise import NO_PROMISE, Promise
-from rowen.scheduler.model.rider import Served
 from rowen.scheduler.monitor.backoff import Backoff, BackoffKey
 from rowen.scheduler.monitor.scoring import NOT_SCORED, Score
 from rowen.scheduler.snapshot import JobKey, JobView
@@ -73,18 +72,6 @@ class Track:
     """Tokens per second that it could run, over solo: below 1 where something slows it down meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnginePart:
-    """What an engine was measured to give those that rode in it."""
-
-    part: float
-    """Of a job's throughput alone on the device."""
-    time: float
-    """When, Unix seconds."""
-    served: Served
-    """What it served."""
-
-
 @dataclass(frozen=True)
 class History:
     """Memory of the scheduler. Profiles, errors and back-offs outlive a restart.
@@ -98,8 +85,6 @@ class History:
     tracks: Mapping[JobKey, Track] = field(default_factory=dict)
     absences: Mapping[DeviceKey, float] = field(default_factory=dict)
     """Since when a device is without an attached engine."""
-    parts: Mapping[DeviceKey, EnginePart] = field(default_factory=dict)
-    """What engines give, as it was measured last."""
     time: float = 0.0
     """When the reports were read last, Unix seconds."""
 

@@ -154,11 +154,11 @@ def test_what_an_engine_gives_is_measured() -> None:
         "uid-own": track(views[3], 0.9),
         "uid-gone": track(views[0], 0.9),
     }
-    there = world(*views)
-    assert engine_parts(History(KNOWN, tracks=tracks), there, NOW) == {CPU0: pytest.approx(0.4)}
+    jobs = {view.uid: view for view in views}
+    assert engine_parts(History(KNOWN, tracks=tracks), jobs) == {CPU0: pytest.approx(0.4)}
     stale = {"uid-a": replace(tracks["uid-a"], assignment="old")}
-    assert engine_parts(History(KNOWN, tracks=stale), there, NOW) == {}
-    assert engine_parts(History(KNOWN, tracks={"uid-a": track(views[0], 0.9, 3)}), there, NOW) == {CPU0: 1.0}
+    assert engine_parts(History(KNOWN, tracks=stale), jobs) == {}
+    assert engine_parts(History(KNOWN, tracks={"uid-a": track(views[0], 0.9, 3)}), jobs) == {CPU0: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_an_engine_gives_is_measured() -> None:
 def test_who_tells_what_an_engine_gives(profiles: Any, fields: dict[str, Any], part: float | None) -> None:
     view = seated(rider("r"), "n", at=NOW)
     tracks = {"uid-r": replace(track(view, 0.5), **fields)}
-    assert engine_parts(History(profiles, tracks=tracks), world(view), NOW).get(CPU0) == part
+    assert engine_parts(History(profiles, tracks=tracks), {"uid-r": view}).get(CPU0) == part
 
 
 def test_what_was_measured_counts_for_the_next() -> None:

@@ -101,18 +101,8 @@ def test_what_was_measured_stands_in_for_what_is_assumed() -> None:
     assert there.standing(claim("r-cpu0", rides=True)).fraction == pytest.approx(0.3)
 
 
-def test_what_was_measured_before_stands_in_for_what_is_assumed_too() -> None:
-    there = fleet(node("a", engine("a"), engine("a", "cpu1"), engine("a", "cpu2")), parts={("a", "cpu0"): 0.3})
-    seats = Seats(there)
-    assert keys(seats) == [0.3, 0.82, 0.82]
-    there.add(claim("r", rides=True))
-    assert keys(seats) == [0.15, 0.82, 0.82]
-
-
-@pytest.mark.parametrize("parts", [{}, {("a", "cpu0"): 0.3, ("a", "cpu1"): 0.0}])
-def test_how_sure_it_is_of_what_it_gives(parts: Any) -> None:
-    two = engine("a", deviation=0.1), engine("a", "cpu1", idle=0.0, deviation=0.02)
-    there = fleet(node("a", *two), parts=parts)
+def test_how_sure_it_is_of_what_it_gives() -> None:
+    there = fleet(node("a", engine("a", deviation=0.1), engine("a", "cpu1", idle=0.0, deviation=0.02)))
     seats = Seats(there)
     for _ in range(2):
         found = seats.serving("ns", MODEL)

@@ -11,7 +11,6 @@ from rowen.scheduler.history import History, Sample, Track
 from rowen.scheduler.model.profile import PredictionError, Profile, ProfileKey, newest, solo_rate
 from rowen.scheduler.monitor.backoff import kept
 from rowen.scheduler.monitor.drift import missing
-from rowen.scheduler.monitor.engine_parts import parts_kept
 from rowen.scheduler.monitor.learning import gathered, learn
 from rowen.scheduler.monitor.reading import Reading, readings_of
 from rowen.scheduler.monitor.scoring import LEAST_SECONDS, SCORED_SECONDS, ErrorSample, Score, error_of
@@ -69,7 +68,7 @@ def observe(history: History, snapshot: Snapshot, now: float, policy: Policy) ->
         absences=_absences(history, snapshot, now),
         time=now,
     )
-    return Observation(replace(after, parts=parts_kept(after, snapshot, now)), samples)
+    return Observation(after, samples)
 
 
 def _in_use(

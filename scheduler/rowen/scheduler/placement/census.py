@@ -21,7 +21,7 @@ def build_fleet(
     snapshot: Snapshot, history: History, gone: Iterable[JobKey], now: float, policy: Policy
 ) -> tuple[Fleet, Held]:
     """The fleet with every claim, and the assignments that stay. `gone` are the jobs that lose theirs."""
-    fleet = Fleet(snapshot.nodes, now, policy, engine_parts(history, snapshot, now))
+    fleet = Fleet(snapshot.nodes, now, policy, engine_parts(history, snapshot.jobs))
     without = set(gone)
     held: Held = {}
     entered: set[str] = set()

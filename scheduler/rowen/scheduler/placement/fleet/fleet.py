@@ -74,14 +74,10 @@ class Fleet:
         for at, (id_, device) in enumerate(view.by_id.items()):
             slots = min(1, each) if device.restraint else each
             level = IdleLevel(device.idle, device.deviation)
-            part = self.part(device.key) if device.engine is not None else None
+            part = self._parts.get(device.key) if device.engine is not None else None
             node.devices[id_] = DeviceState(device, first + at, device.room, slots, node, level, part)
         node.rows = tuple(node.devices.values())
         return node
-
-    def part(self, key: DeviceKey) -> float | None:
-        """What the engine of the device was measured to give; None where nothing was."""
-        return self._parts.get(key)
 
     def device(self, row: int) -> DeviceState:
         """The device in that row."""

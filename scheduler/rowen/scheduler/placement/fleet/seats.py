@@ -71,8 +71,6 @@ class Engines:
 class _Found:
     rows: list[int] = field(default_factory=list)
     views: list[EngineView] = field(default_factory=list)
-    parts: list[float | None] = field(default_factory=list)
-    """What each was measured to give; None where nothing was."""
 
     def entered(self, columns: Columns) -> Engines:
         """As they are while nobody has a place on their nodes."""
@@ -81,11 +79,9 @@ class _Found:
         args = dict.fromkeys(view.served.args for view in self.views)
         number = {one: at for at, one in enumerate(args)}
         args_of = np.array([number[view.served.args] for view in self.views], np.intp)
-        measured = np.array(self.parts, np.float64)  # None is not a number.
-        given = np.where(np.isnan(measured), assumed_part(columns.share[rows]), measured)
+        given = assumed_part(columns.share[rows])
         keys = np.where(takes, given, NEVER)
-        doubts = np.divide(columns.deviation[rows], given, out=np.zeros_like(given), where=given > 0.0)
-        return Engines(rows, keys, doubts, list(args), args_of)
+        return Engines(rows, keys, columns.deviation[rows] / given, list(args), args_of)
 
 
 class Seats:
@@ -117,7 +113,6 @@ class Seats:
                 of_model = found.setdefault((engine.served.namespace, engine.served.model), _Found())
                 of_model.rows.append(fleet.columns.first(number) + at)
                 of_model.views.append(engine)
-                of_model.parts.append(fleet.part((view.name, view.id_at(at))))
         columns = fleet.settled()
         return {model: of_model.entered(columns) for model, of_model in found.items()}
 
