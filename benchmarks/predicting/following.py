@@ -32,9 +32,7 @@ def step_microseconds(predictor: Predictor, requests: int, steps: int) -> float:
 
 def _nobody() -> Boarded:
     """All that riding takes, and nobody who rides: stand-ins that answer as the real ones do then."""
-    learner: Any = SimpleNamespace(
-        waiting_tokens=0, upcoming=lambda _: None, part_guest=lambda **_: None, finished=list
-    )
+    learner: Any = SimpleNamespace(waiting_tokens=0, upcoming=lambda _: None, finished=list)
     guests: Any = SimpleNamespace(take=list, tell=lambda *_: None)
     hooks: Any = SimpleNamespace(disarm=lambda: None)
     files: Any = SimpleNamespace(check=lambda _: None)

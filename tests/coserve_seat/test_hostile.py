@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 import pytest
 from coserve_seat.stranger import FLOATS, PLACES, Stranger, memory, sequences, until, weights
-from coserve_seat.test_seat import Come, answer_to, next_event, next_task
+from coserve_seat.test_seat import Come, answer_to, lent_to, next_event, next_task
 from descriptors import open_descriptors
 
 from rowen.crds.ride.messages import StepSums
@@ -34,12 +34,7 @@ Files = Callable[[], list[int]]
 
 def is_served(seat: Seat, job: Stranger) -> bool:
     """Whether a guest gets an answer."""
-    job.task()
-    number, task = next_task(seat)
-    seat.deliver(number, answer_to(task))
-    heard = job.hear()
-    assert heard is not None
-    os.close(heard[1][0])
+    os.close(lent_to(job, seat))
     return True
 
 
@@ -270,12 +265,7 @@ def test_a_socket_that_nobody_can_close_at_once(seat: Seat, come: Come, monkeypa
         with pytest.raises(BlockingIOError):
             fill(slow)
         slow.setblocking(True)
-        good.task()
-        number, task = next_task(seat)
-        seat.deliver(number, answer_to(task))
-        heard = good.hear()
-        assert heard is not None
-        [lent] = heard[1]
+        lent = lent_to(good, seat)
         with monkeypatch.context() as patch:
             patch.setattr(guest_module, "read_sequences", hold)
             other.task()
@@ -382,12 +372,7 @@ def test_what_is_written_into_the_mapping_stays_in_the_engine(seat: Seat, come: 
 
 def test_lent_memory_cannot_be_held(seat: Seat, come: Come) -> None:
     with come().welcomed() as job:
-        job.task()
-        number, task = next_task(seat)
-        seat.deliver(number, answer_to(task))
-        heard = job.hear()
-        assert heard is not None
-        [file] = heard[1]
+        file = lent_to(job, seat)
         for seal in (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_WRITE):
             with pytest.raises(PermissionError):
                 fcntl.fcntl(file, fcntl.F_ADD_SEALS, seal)

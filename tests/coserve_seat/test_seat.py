@@ -49,6 +49,17 @@ def answer_to(task: Task, value: float = 3.0) -> Result:
     return Result(task.number, loss_sum=1.5, learned_tokens=4, correct_tokens=1, gradients=gradients)
 
 
+def lent_to(job: Stranger, seat: Seat) -> int:
+    """The file that it gets with the answer to a task."""
+    job.task()
+    guest, task = next_task(seat)
+    seat.deliver(guest, answer_to(task))
+    heard = job.hear()
+    assert heard is not None
+    [file] = heard[1]
+    return file
+
+
 def test_a_task_arrives_as_it_was_sent(seat: Seat, come: Come) -> None:
     with come().welcomed() as job:
         job.task(loss_scale=0.25)
@@ -139,12 +150,7 @@ def test_the_base_model_is_asked_without_weights(seat: Seat, come: Come) -> None
 
 def test_what_was_lent_is_taken_back_with_the_next_task(seat: Seat, come: Come) -> None:
     with come().welcomed() as job:
-        job.task()
-        guest, task = next_task(seat)
-        seat.deliver(guest, answer_to(task))
-        heard = job.hear()
-        assert heard is not None
-        [file] = heard[1]
+        file = lent_to(job, seat)
         assert os.fstat(file).st_size == FLOATS * 4
         job.task()
         until(lambda: os.fstat(file).st_size == 0)
@@ -209,12 +215,7 @@ def test_while_another_one_waits_nobody_keeps_an_answer_for_long(
 ) -> None:
     monkeypatch.setattr(reception_module, "_WANTED_SECONDS", 0.0)
     with come().welcomed() as keeps:
-        keeps.task()
-        guest, task = next_task(seat)
-        seat.deliver(guest, answer_to(task))
-        heard = keeps.hear()
-        assert heard is not None
-        [file] = heard[1]
+        file = lent_to(keeps, seat)
         with come().welcomed() as waits:
             # The thread has come round several times.
             assert os.fstat(file).st_size == FLOATS * 4

@@ -13,7 +13,7 @@ import torch
 from coserve_training.engine import MEMORY_BYTES, Engine, alone, furthest, result, run_parts
 from coserve_training.models import draw_adapter, draw_sequences, task_of
 
-from rowen.runtime.coserve.learner import Part, Phase
+from rowen.runtime.coserve.learner import Part, Phase, Upcoming
 from rowen.runtime.coserve.task import Target, Task, TaskUnsuitable
 from rowen.runtime.coserve.training import learner as learner_module
 from rowen.runtime.coserve.training.learner import MachineLearner
@@ -67,12 +67,18 @@ def test_guests_take_turns_and_do_not_disturb_each_other(folder: Path) -> None:
         assert furthest(answers[guest], alone(folder, task)) <= 1e-5
 
 
+def part_guest(learner: MachineLearner, forward: bool = True) -> int | None:
+    """Whose part is next."""
+    upcoming = learner.upcoming(forward)
+    return upcoming.guest if upcoming is not None else None
+
+
 def test_it_is_said_whose_turn_it_is(folder: Path) -> None:
     learner, engine = MachineLearner(folder, MEMORY_BYTES), Engine(folder)
-    assert (learner.window_guest(), learner.part_guest()) == (None, None)
+    assert (learner.window_guest(), part_guest(learner)) == (None, None)
     for guest in (3, 4):
         learner.add(guest, draw(folder, (12,), guest))
-    assert (learner.window_guest(), learner.part_guest(), learner.part_guest(forward=False)) == (3, 3, None)
+    assert (learner.window_guest(), part_guest(learner), part_guest(learner, forward=False)) == (3, 3, None)
     for turn in (3, 4, 3):
         assert learner.window_guest() == turn
         window = learner.window(6)
@@ -82,9 +88,9 @@ def test_it_is_said_whose_turn_it_is(folder: Path) -> None:
         engine.run(window)
         window.finish()
     # The first one's head is next, though it is the other one's turn to ride.
-    assert (learner.window_guest(), learner.part_guest(), learner.part_guest(forward=False)) == (4, 3, 3)
+    assert (learner.window_guest(), part_guest(learner), part_guest(learner, forward=False)) == (4, 3, 3)
     learner.drop(3)
-    assert (learner.part_guest(), learner.part_guest(forward=False)) == (4, None)
+    assert (part_guest(learner), part_guest(learner, forward=False)) == (4, None)
 
 
 def test_a_guest_that_is_passed_over_is_the_last_one(folder: Path) -> None:
@@ -107,7 +113,7 @@ def test_a_guest_that_is_passed_over_is_the_last_one(folder: Path) -> None:
         window.finish()
     # All of them are at the head, in the order in which their windows rode.
     for guest in (4, 5, 3, 4):
-        assert learner.part_guest(forward=False) == guest
+        assert part_guest(learner, forward=False) == guest
         learner.pass_over(guest)
     # One that has gone has no turn.
     learner.drop(3)
@@ -186,12 +192,14 @@ def test_what_cannot_ride_is_told_from_what_can(folder: Path) -> None:
     learner = MachineLearner(folder, MEMORY_BYTES)
     assert learner.upcoming() is None
     learner.add(1, draw(folder, (8,)))
-    assert learner.upcoming() is Phase.FORWARD
+    assert learner.upcoming() == Upcoming(1, Phase.FORWARD)
     assert learner.upcoming(forward=False) is None
     assert learner.part(8, forward=False) is None
     phases = []
     while part := learner.part(8):
-        assert part.phase is learner.upcoming()
+        upcoming = learner.upcoming()
+        assert upcoming is not None
+        assert part.phase is upcoming.phase
         part.run()
         phases.append(part.phase)
     # Eight tokens in each of the layers, forward and back; the head has the six with a label.

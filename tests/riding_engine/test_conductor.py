@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from riding_engine.guests import Guests
 
-from rowen.runtime.coserve.learner import Linear, Phase
+from rowen.runtime.coserve.learner import Linear, Phase, Upcoming
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.planner import TOO_DEAR, TOO_LONG, Plan
 from rowen.runtime.coserve.task import Adapter, Result, Task, TaskUnsuitable
@@ -92,19 +92,18 @@ class Learner:
     def window_guest(self) -> int | None:
         return self.whose if self.waiting_tokens else None
 
-    def part_guest(self, forward: bool = True) -> int | None:
-        return (self.whose_part or self.whose) if self.upcoming(forward) else None
-
     def pass_over(self, guest: int) -> None:
         self.passed.append(guest)
 
-    def upcoming(self, forward: bool = True) -> Phase | None:
-        return next((phase for phase in self.phases if forward or phase is not Phase.FORWARD), None)
+    def upcoming(self, forward: bool = True) -> Upcoming | None:
+        phases = (phase for phase in self.phases if forward or phase is not Phase.FORWARD)
+        return next((Upcoming(self.whose_part or self.whose, phase) for phase in phases), None)
 
     def part(self, most_tokens: int, forward: bool = True) -> Any:
-        phase = self.upcoming(forward)
-        if phase is None:
+        upcoming = self.upcoming(forward)
+        if upcoming is None:
             return None
+        phase = upcoming.phase
         self.phases.remove(phase)
         self.parts.append((phase, most_tokens, forward))
 

@@ -97,26 +97,26 @@ def test_rows_of_an_adapter_without_room_keep_nobody_waiting() -> None:
 def test_how_many_passed_a_row_counts_until_it_runs() -> None:
     wanted = row(1)
     rows = of(wanted)
-    rows.pass_by(wanted, 2)
-    rows.pass_by(wanted, 3)
-    assert rows.passed(wanted) == 5
-    rows.begin_count(wanted)
-    assert rows.passed(wanted) == 0
-    rows.pass_by(wanted, 2)
+    rows.row(wanted).passed += 2
+    rows.row(wanted).passed += 3
+    assert rows.row(wanted).passed == 5
+    rows.row(wanted).passed = 0
+    assert rows.row(wanted).passed == 0
+    rows.row(wanted).passed += 2
     rows.run(wanted)
     rows.wait(wanted)
-    assert rows.passed(wanted) == 0
+    assert rows.row(wanted).passed == 0
 
 
 def test_with_how_many_blocks_a_row_was_tried_is_known_until_it_runs() -> None:
     wanted = row(1)
     rows = of(wanted)
-    assert rows.tried_with(wanted) == -1
-    rows.try_with(wanted, 7)
-    assert rows.tried_with(wanted) == 7
+    assert rows.row(wanted).tried_with == -1
+    rows.row(wanted).tried_with = 7
+    assert rows.row(wanted).tried_with == 7
     rows.run(wanted)
     rows.wait(wanted)
-    assert rows.tried_with(wanted) == -1
+    assert rows.row(wanted).tried_with == -1
 
 
 def expected(wanted: list[Wanted], waiting: set[str]) -> str:

@@ -20,8 +20,6 @@ from rowen.crds.pod.container_memory import ContainerMemory, memory_of_container
 from rowen.crds.ride.messages import MOST_SEATS
 from rowen.crds.service.online_service import HarvestMemory
 
-_ENDED = ("Succeeded", "Failed")
-
 
 @dataclass(frozen=True)
 class PodView:
@@ -53,6 +51,11 @@ class PodView:
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return self.namespace, self.name
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has no process any more."""
+        return self.phase in ("Succeeded", "Failed")
 
 
 Holders = Mapping[str, Mapping[str, tuple[str, str]]]
@@ -134,7 +137,7 @@ def placements(device: str, holders: Holders, pods: Iterable[PodView]) -> Placem
 
     def view(key: tuple[str, str]) -> PodView | None:
         pod = known.get(key, PodView(*key))
-        return None if pod.phase in _ENDED else pod
+        return None if pod.ended else pod
 
     online = holders.get(ONLINE_RESOURCE, {}).get(device)
     slots = []

@@ -20,9 +20,6 @@ from rowen.node_agent.kubelet.pods import Placements, PodView, device_and_slot, 
 from rowen.node_agent.ride.door import EngineDoorway, RideDoor, SeatDoorway
 from rowen.node_agent.ride.view import EngineView
 
-_ENDED = ("Succeeded", "Failed")
-"""Phases of pods without processes."""
-
 
 class Rides:
     """Of all devices. Its door is served from `start` until `close`."""
@@ -105,7 +102,7 @@ class Rides:
     def _has_gone(self, uid: str) -> bool:
         pods = list(self.known_pods()) if self.known_pods is not None else []
         # Where there is none at all, nothing was heard yet.
-        return bool(pods) and all(pod.uid != uid or pod.phase in _ENDED for pod in pods)
+        return bool(pods) and all(pod.uid != uid or pod.ended for pod in pods)
 
     def _vet_engine(self, device: str, pid: int) -> str:
         uid, pod = self._cgroups.uid_of(pid) or "", self._online(device)

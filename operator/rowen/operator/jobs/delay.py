@@ -64,7 +64,7 @@ def place_of(snapshot: JobSnapshot, attempts: Attempts, now: float) -> Place:
     """The job's place at `now` (Unix seconds)."""
     assignment = None if snapshot.spec.suspend else snapshot.assignment
     pods = [pod for pod in snapshot.pods if pod.lives and assignment and pod.assignment == assignment.id]
-    pod = pods[-1] if pods and not snapshot.asks_another_engine(pods[-1]) else None
+    pod = pods[-1] if pods and not snapshot.outlives_its_engine(pods[-1]) else None
     running = _running(snapshot, attempts, assignment, pod, now)
     delay = None
     if assignment and running.status != "True":

@@ -152,7 +152,7 @@ def _removal_reason(snapshot: JobSnapshot, pod: PodView) -> str:
         return "the job is suspended"
     held = snapshot.assignment
     if held and held.id == pod.assignment:
-        if snapshot.engine and snapshot.asks_another_engine(pod):
+        if snapshot.engine and snapshot.outlives_its_engine(pod):
             if pod.engine and pod.engine.pod == snapshot.engine.pod:
                 return f"the engine that it sends its rows to, pod {snapshot.engine.pod}, has another address now"
             return f"the engine that it sends its rows to was replaced by pod {snapshot.engine.pod}"

@@ -63,19 +63,17 @@ class JobSnapshot:
             return ""
         return f"{placed.reason}: {placed.message}" if placed.message else placed.reason
 
-    def asks_another_engine(self, pod: PodView) -> bool:
-        """Whether its rows go to an engine that another one has replaced on the assignment's device.
+    def outlives_its_engine(self, pod: PodView) -> bool:
+        """Whether a live pod of the assignment sends its rows to an engine that another one has replaced there.
 
         One that only is away may come back at its address.
         """
+        held = self.assignment
+        if not pod.lives or held is None or pod.assignment != held.id:
+            return False
         if self.spec.batch_inference is None or not pod.rides or pod.engine is None or self.engine is None:
             return False
         return not pod.engine.reaches(self.engine)
-
-    def outlives_its_engine(self, pod: PodView) -> bool:
-        """Whether the pod of the present assignment lives and asks another engine than is there."""
-        held = self.assignment
-        return pod.lives and held is not None and pod.assignment == held.id and self.asks_another_engine(pod)
 
     @property
     def has_users_part(self) -> bool:

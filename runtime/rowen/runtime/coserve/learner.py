@@ -1,7 +1,7 @@
 """The machine of small parts that tasks are worked through by, as those who run the parts see it."""
 
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -54,6 +54,14 @@ class Phase(StrEnum):
     BACKWARD = "Backward"
 
 
+class Upcoming(NamedTuple):
+    """The next part."""
+
+    guest: int
+    """Whose it is."""
+    phase: Phase
+
+
 class Part(Protocol):
     """A piece of work that needs no engine and runs to its end: tokens in some layers, or some at the head."""
 
@@ -81,11 +89,8 @@ class Learner(Protocol):
     def window(self, most_tokens: int) -> Window | None:
         """The next stretch that can ride, of so many tokens at most; None: none can now. One is out at a time."""
 
-    def upcoming(self, forward: bool = True) -> Phase | None:
+    def upcoming(self, forward: bool = True) -> Upcoming | None:
         """What the next part belongs to; None: there is none. Without `forward`, what can ride is none."""
-
-    def part_guest(self, forward: bool = True) -> int | None:
-        """Whose that is."""
 
     def window_guest(self) -> int | None:
         """Whose window is next; None: none can ride now."""

@@ -117,8 +117,7 @@ class EngineServer(Server):
 
     async def _post(self, route: str, body: dict[str, Any]) -> httpx.Response:
         """Raises `_LostError`, and `WorkerError` where others have lost the engine and it does not come back."""
-        if self._health.is_lost:
-            await self._health.come_back()
+        await self._health.come_back()
         name = row_id()
         if route == _RESPONSES:
             body = {**body, "request_id": f"resp_{name}"}

@@ -49,6 +49,9 @@ class Health:
 
     async def come_back(self) -> None:
         """Likewise, for one that is lost; at once where it has answered since. Of many that wait one asks it."""
+        if not self.is_lost:
+            # Nor does it wait for who asks it meanwhile.
+            return
         async with self._asking:
             if self.is_lost:
                 await self._come()

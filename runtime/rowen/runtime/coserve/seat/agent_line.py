@@ -131,7 +131,8 @@ class AgentLine:
             return
         try:
             said = _FROM_AGENT.validate_json(message.data)
-            if said.version != RIDE_VERSION or len(message.descriptors) != isinstance(said, Guest):
+            wanted = 1 if isinstance(said, Guest) else 0
+            if said.version != RIDE_VERSION or len(message.descriptors) != wanted:
                 raise ValueError(f"version {said.version}, {len(message.descriptors)} descriptors")
             ends = [socket.socket(fileno=file) for file in message.descriptors]
         except (OSError, ValueError) as error:

@@ -10,7 +10,7 @@ from weakref import ref
 import torch
 from typing_extensions import override
 
-from rowen.runtime.coserve.learner import Learner, Part, Phase, Window
+from rowen.runtime.coserve.learner import Learner, Part, Phase, Upcoming, Window
 from rowen.runtime.coserve.task import Result, Task, TaskUnsuitable
 from rowen.runtime.coserve.training.memory import (
     gradient_bytes,
@@ -63,8 +63,6 @@ class MachineLearner(Learner):
         """By guest, the next one in turn first."""
         self._needs: dict[int, tuple[int, int]] = {}
         """By guest the bytes that its work holds, at most, and those that it takes while it runs."""
-        self._tasks: dict[int, Task] = {}
-        """By guest, those in work."""
         self._answers: list[_Answer] = []
         """Those that may still be there, whatever their guests do: one may make giving back wait, and come anew."""
         self._riding: int | None = None
@@ -113,13 +111,10 @@ class MachineLearner(Learner):
         return RidingWindow(forward, partial(self._rode, guest, work, step))
 
     @override
-    def upcoming(self, forward: bool = True) -> Phase | None:
+    def upcoming(self, forward: bool = True) -> Upcoming | None:
         guest = self._next(forward)
-        return None if guest is None else self._works[guest].phase
-
-    @override
-    def part_guest(self, forward: bool = True) -> int | None:
-        return self._next(forward)
+        phase = None if guest is None else self._works[guest].phase
+        return None if guest is None or phase is None else Upcoming(guest, phase)
 
     @override
     def part(self, most_tokens: int, forward: bool = True) -> Part | None:
@@ -172,7 +167,6 @@ class MachineLearner(Learner):
             with torch.inference_mode():
                 self._works[guest] = work = Work(task, self._model, saved)
             self._needs[guest] = need[0] + saved_bytes(task, architecture, dtype, saved), need[1]
-            self._tasks[guest] = task
             self._settle(guest, work)
 
     def _need(self, task: Task) -> tuple[int, int]:
@@ -208,12 +202,11 @@ class MachineLearner(Learner):
             return
         self.pass_over(guest)
         if work.phase is None:
-            result, task = work.result(), self._tasks[guest]
+            result = work.result()
             self._finished.append((guest, result))
-            self._answers.append(_Answer(gradient_bytes(task), ref(result), ref(task)))
+            self._answers.append(_Answer(gradient_bytes(work.task), ref(result), ref(work.task)))
             self._forget(guest)
 
     def _forget(self, guest: int) -> None:
         self._works.pop(guest, None)
         self._needs.pop(guest, None)
-        self._tasks.pop(guest, None)

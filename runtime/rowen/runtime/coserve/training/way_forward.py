@@ -66,7 +66,7 @@ class WayForward:
         """A layer of a window as far as it goes, and as many more layers of all of it as fit; windows as above."""
         begin, end, first, passed = self.through, self._end, self._reached, self._passed
         if end <= begin:
-            passed, end = begin, begin + even_share(self.left, min(most_tokens, window_tokens))
+            end = begin + even_share(self.left, min(most_tokens, window_tokens))
         each = max(end - begin, LAYER_TOKENS)
         if passed == begin and end - begin <= most_tokens:
             return [self._whole(begin, end, first, most_tokens // each)]

@@ -36,7 +36,7 @@ class Work:
 
     def __init__(self, task: Task, model: Model, saved: int = 0) -> None:
         """Allocates nothing before its turn comes. `saved`: as a `Group` has it."""
-        self._task = task
+        self.task = task
         self._model = model
         self._saved = saved
         self._lowest = lowest_layer(task, model.architecture.layers)
@@ -82,7 +82,7 @@ class Work:
 
     def run_head(self, rows: torch.Tensor) -> None:
         """Works what `at_head` gave."""
-        scale = self._task.loss_scale if self._task.gradients else None
+        scale = self.task.loss_scale if self.task.gradients else None
         head(self._model, self._now, rows, self._sums, scale)
         self._headed += len(rows)
         if self.phase is Phase.BACKWARD:
@@ -122,9 +122,9 @@ class Work:
 
     def result(self) -> Result:
         """Once it has ended."""
-        pairs = self._task.adapter.pairs if self._task.gradients else {}
+        pairs = self.task.adapter.pairs if self.task.gradients else {}
         gradients = {place: self._gradients.get(place) or never_gradients(pair) for place, pair in pairs.items()}
-        return Result(self._task.number, self._sums.loss, self._learned, self._sums.correct, gradients)
+        return Result(self.task.number, self._sums.loss, self._learned, self._sums.correct, gradients)
 
     @property
     def _now(self) -> Group:
@@ -150,7 +150,7 @@ class Work:
         layers = self._model.architecture.layers
         self._group, self.way, self._headed = None, WayForward(0, layers), 0
         while self._groups and self._group is None:
-            sequences = [self._task.sequences[number] for number in self._groups.pop(0)]
+            sequences = [self.task.sequences[number] for number in self._groups.pop(0)]
             if bool((torch.cat([sequence.labels for sequence in sequences]) != IGNORED).any()):
                 self._group = Group(sequences, self._model, self._lowest, self._saved)
                 self.way = WayForward(self._group.size, layers)
@@ -166,7 +166,7 @@ class Work:
         self._layer, self._left = self._model.architecture.layers - 1, group.size
 
     def _bypasses_of(self, layer: int) -> dict[Target, Bypass]:
-        adapter = self._task.adapter
+        adapter = self.task.adapter
         places = ((target, adapter.pairs.get((layer, target))) for target in Target)
         return {target: Bypass(pair, adapter.scaling) for target, pair in places if pair is not None}
 

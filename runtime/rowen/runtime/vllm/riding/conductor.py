@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from rowen.runtime.coserve.learner import Learner, Phase
+from rowen.runtime.coserve.learner import Learner, Upcoming
 from rowen.runtime.coserve.lease import engine_lease
 from rowen.runtime.coserve.load import Load
 from rowen.runtime.coserve.planning.next_tokens import NextTokens
@@ -173,11 +173,12 @@ class Conductor:
             self._step = self._with_riders(learner, load, held)
 
     def _with_riders(self, learner: Learner, load: Load, held: bool) -> _Step:
-        phase, part_rider = self._come_in(learner, forward=False), learner.part_guest(forward=False)
-        least_seconds = self._least_seconds(phase, part_rider)
+        upcoming = self._come_in(learner, forward=False)
+        part_rider = upcoming.guest if upcoming is not None else None
         waiting = learner.waiting_tokens
         rider = learner.window_guest() if waiting else None
-        plan = self._planner.plan(load, waiting, phase is not None, least_seconds, rider, part_rider)
+        least_seconds = self._least_seconds(upcoming)
+        plan = self._planner.plan(load, waiting, upcoming is not None, least_seconds, rider, part_rider)
         self._part_seconds = plan.part_seconds
         # What has no room may not keep out what others have, until it has been patient.
         passed = rider if plan is TOO_DEAR else part_rider if plan is TOO_LONG else None
@@ -190,18 +191,18 @@ class Conductor:
             load = self._windows.arm(learner, load, rider, plan.ride_tokens)
         return _Step(load, begun, held, plan.end_seconds)
 
-    def _come_in(self, learner: Learner, *, forward: bool) -> Phase | None:
+    def _come_in(self, learner: Learner, *, forward: bool) -> Upcoming | None:
         """What the next part belongs to, with tasks that have come or gone: requests wait for that, too."""
         begun = self._clock()
         self._take(learner)
-        phase = learner.upcoming(forward)
+        upcoming = learner.upcoming(forward)
         ended = self._clock()
         if ended - begun > _NOTICED_SECONDS:
             self._planner.rider_seconds += ended - begun
             self._first_tokens.ridden(begun, ended)
             self._tally.came(ended - begun)
             self._look()
-        return phase
+        return upcoming
 
     def _working(self) -> Learner | None:
         """The learner; None: nothing rides, or what does stands still, and no prompt waits for its sake."""
@@ -261,18 +262,20 @@ class Conductor:
         # That the first one has time was planned, or that it runs all the same; unless the step took of it.
         fits = not self._overran
         while (learner := self._working()) is not None and may_go_on():
-            phase, left = learner.upcoming(forward=False), until - self._clock()
-            if phase is None or not (fits or 0 < left >= self._least_seconds(phase, learner.part_guest(forward=False))):
+            upcoming, left = learner.upcoming(forward=False), until - self._clock()
+            if upcoming is None or not (fits or 0 < left >= self._least_seconds(upcoming)):
                 break
-            if not self._run_part(learner, phase, left, forward=False):
+            if not self._run_part(learner, upcoming, left, forward=False):
                 break
             fits = False
         self._look()
         self._tell(self._clock())
 
-    def _least_seconds(self, phase: Phase | None, guest: int | None) -> float:
-        """What the smallest part takes of what is upcoming, and whose; 0 where nothing is."""
-        return 0.0 if phase is None else self._planner.predictor.least_part_seconds(phase, guest)
+    def _least_seconds(self, upcoming: Upcoming | None) -> float:
+        """What the smallest part of it takes; 0 where there is none."""
+        if upcoming is None:
+            return 0.0
+        return self._planner.predictor.least_part_seconds(upcoming.phase, upcoming.guest)
 
     def _run_idle(self, may_go_on: Callable[[], bool]) -> None:
         self._run_alone(may_go_on, math.inf)
@@ -281,22 +284,22 @@ class Conductor:
     def _run_alone(self, may_go_on: Callable[[], bool], until: float) -> None:
         first = True
         while (learner := self._working()) is not None and (left := until - self._clock()) > 0 and may_go_on():
-            phase = self._come_in(learner, forward=True)
-            least_seconds = self._least_seconds(phase, learner.part_guest(forward=True))
+            upcoming = self._come_in(learner, forward=True)
+            least_seconds = self._least_seconds(upcoming)
             if left < least_seconds and not first:
                 break
             first = False
             seconds = min(left, self._planner.idle_seconds(least_seconds))
-            self._planner.riders_wait = phase is not None and self._run_part(learner, phase, seconds, forward=True)
-            if not self._planner.riders_wait:
+            ran = upcoming is not None and self._run_part(learner, upcoming, seconds, forward=True)
+            self._planner.riders_wait = ran
+            if not ran:
                 break
             self._tell(self._clock())
         # Of a task that learns nothing there is no part.
         self._deliver()
 
-    def _run_part(self, learner: Learner, phase: Phase, seconds: float, forward: bool) -> bool:
-        guest = learner.part_guest(forward)
-        tokens = self._planner.part_tokens(phase, max(0.0, seconds), guest)
+    def _run_part(self, learner: Learner, upcoming: Upcoming, seconds: float, forward: bool) -> bool:
+        tokens = self._planner.part_tokens(upcoming.phase, max(0.0, seconds), upcoming.guest)
         self._check_files()
         part = learner.part(tokens, forward=forward)
         if part is None:
@@ -306,7 +309,7 @@ class Conductor:
         ended = self._clock()
         took = ended - begun
         self._first_tokens.ridden(begun, ended)
-        self._planner.observe_part(part.phase, part.tokens, part.context, took, guest)
+        self._planner.observe_part(part.phase, part.tokens, part.context, took, upcoming.guest)
         self._tally.part(part, took)
         self._deliver()
         return True

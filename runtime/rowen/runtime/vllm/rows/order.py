@@ -21,12 +21,16 @@ _Place = tuple[float, int]
 
 
 @dataclass(slots=True, eq=False)
-class _Row:
+class Row:
+    """What is known of a row."""
+
     request: Request
     place: _Place
     waits: bool = True
     passed: int = 0
+    """How many rows began before it since it came or ran, though it was their elder."""
     tried_with: int = -1
+    """With how many blocks it did not fit last since it came or ran; -1: it was not tried."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +39,7 @@ class _Group:
 
     name: Hashable
     adapter: int | None
-    rows: list[_Row] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
     @property
     def place(self) -> _Place:
@@ -54,7 +58,7 @@ class Rows:
         self.waiting = 0
         """How many wait."""
         self._count = 0
-        self._rows: dict[str, tuple[_Row, _Group]] = {}
+        self._rows: dict[str, tuple[Row, _Group]] = {}
         self._groups: dict[Hashable, _Group] = {}
         self._lines: dict[int | None, list[_Group]] = {}
         """By adapter: rows of one must not keep those of another waiting."""
@@ -93,25 +97,9 @@ class Rows:
         else:
             del self._groups[group.name]
 
-    def passed(self, request: Request) -> int:
-        """How many rows began before it since it came or ran, though it was their elder."""
-        return self._rows[request.request_id][0].passed
-
-    def pass_by(self, request: Request, count: int) -> None:
-        """So many more did."""
-        self._rows[request.request_id][0].passed += count
-
-    def begin_count(self, request: Request) -> None:
-        """Those that passed it so far count no more."""
-        self._rows[request.request_id][0].passed = 0
-
-    def tried_with(self, request: Request) -> int:
-        """With how many blocks it did not fit last since it came or ran; -1: it was not tried."""
-        return self._rows[request.request_id][0].tried_with
-
-    def try_with(self, request: Request, blocks: int) -> None:
-        """It does not fit into so many."""
-        self._rows[request.request_id][0].tried_with = blocks
+    def row(self, request: Request) -> Row:
+        """What is known of one that has not ended. Raises `KeyError`."""
+        return self._rows[request.request_id][0]
 
     def adapters(self) -> list[int | None]:
         """Those of rows that wait; first that of the row whose turn is first."""
@@ -128,7 +116,7 @@ class Rows:
 
     def _add(self, request: Request) -> None:
         self._count += 1
-        row = _Row(request, (request.arrival_time, self._count), waits=False)
+        row = Row(request, (request.arrival_time, self._count), waits=False)
         # The hash of the first block is that of all tokens in it; a prompt that is shorter has none.
         name = next(iter(request.block_hashes), request.request_id)
         group = self._groups.get(name)
@@ -151,7 +139,7 @@ class Rows:
             del self._lines[group.adapter]
 
 
-def _place(one: _Row | _Group) -> _Place:
+def _place(one: Row | _Group) -> _Place:
     return one.place
 
 

@@ -42,7 +42,7 @@ class RowPart:
     def schedules(self, tokens: int, begun: int, riders: "Riders") -> bool:
         """Takes over what vLLM made of it; whether there is anything left to schedule."""
         for row in chain(self.skipped, self.aside) if begun else ():
-            riders.rows.pass_by(row, begun)
+            riders.rows.row(row).passed += begun
         self.tokens -= tokens
         self.seats -= len(self.seated) + begun
         self.seated = []
@@ -50,7 +50,7 @@ class RowPart:
         if row is None:
             return False
         self.aside.append(row)
-        riders.rows.try_with(row, self.beginning.room)
+        riders.rows.row(row).tried_with = self.beginning.room
         self.queue = FCFSRequestQueue(islice(self.queue, self.queue.index(row) + 1, None))
         return not self._is_kept_for(row, riders) and self._has_room()
 
@@ -60,12 +60,13 @@ class RowPart:
 
     def _is_kept_for(self, row: "Request", riders: "Riders") -> bool:
         """Whether what rows have is left to it as they end. Not where that is too little: online requests have more."""
-        if riders.rows.passed(row) < PASSED_MOST:
+        known = riders.rows.row(row)
+        if known.passed < PASSED_MOST:
             return False
         kept = self.beginning.waits_for(riders.running)
         if not kept:
             # Else it would be tried in each step, in place of others.
-            riders.rows.begin_count(row)
+            known.passed = 0
         return kept
 
 
@@ -74,7 +75,8 @@ def split(rows: "Iterable[Request]", room: int, most: int, among: "Rows") -> "tu
     skipped: list[Request] = []
     tried: list[Request] = []
     for row in islice(rows, SKIPPED_MOST + most):
-        if among.tried_with(row) >= room and among.passed(row) < PASSED_MOST:
+        known = among.row(row)
+        if known.tried_with >= room and known.passed < PASSED_MOST:
             skipped.append(row)
         else:
             tried.append(row)

@@ -7,7 +7,7 @@ import numpy as np
 from rowen.scheduler.model.prediction import Prediction
 from rowen.scheduler.model.rider import Rider
 from rowen.scheduler.placement.eligibility import exclusion
-from rowen.scheduler.placement.fleet.columns import NEVER, Flags
+from rowen.scheduler.placement.fleet.columns import NEVER, Flags, Numbers
 from rowen.scheduler.placement.fleet.fleet import Fleet
 from rowen.scheduler.placement.fleet.forecast import riding
 from rowen.scheduler.placement.fleet.seats import Engines, Seats, seat_refusal
@@ -71,17 +71,17 @@ def _best(request: Request, rider: Rider, fleet: Fleet, engines: Engines) -> Sea
         return Seating(refusal=obstacles[0])
     keys = np.where(suited, engines.keys, NEVER)
     if keys.max() == NEVER:
-        return Seating(refusal=_told(fleet.device(int(engines.rows[int(suited.argmax())]))))
+        return Seating(refusal=_told(_first_best(suited, fleet, engines)))
     allowed = _allowed(request, fleet, engines)
     open_ = keys if allowed is None else np.where(allowed, keys, NEVER)
     if open_.max() == NEVER:
-        state = fleet.device(int(engines.rows[int(keys.argmax())]))
+        state = _first_best(keys, fleet, engines)
         return Seating(refusal=_told(state, _kept_away(request, state)))
     # One that gives less may give it for sure.
     enough = open_ >= request.seat_least(engines.uncertainties)
     among = enough if enough.any() else open_ > NEVER
     made = open_ * fleet.rates(request.rates)[engines.rows] if request.rates else open_
-    state = fleet.device(int(engines.rows[int(np.where(among, made, NEVER).argmax())]))
+    state = _first_best(np.where(among, made, NEVER), fleet, engines)
     prediction = riding(state, len(state.riders) + 1)
     short = _shortfall(request, prediction)
     if short:
@@ -90,6 +90,11 @@ def _best(request: Request, rider: Rider, fleet: Fleet, engines: Engines) -> Sea
     rate = rate_of(request.rates, (state,))
     gain = 0.0 if state.riders else prediction.fraction * rate
     return Seating(Candidate(state.view.node, (state.view.id,), prediction, "", gain, rate, rides=True))
+
+
+def _first_best(values: Numbers | Flags, fleet: Fleet, engines: Engines) -> DeviceState:
+    """The device of the engine that has the greatest of the values, of several the first."""
+    return fleet.device(int(engines.rows[int(values.argmax())]))
 
 
 def _allowed(request: Request, fleet: Fleet, engines: Engines) -> Flags | None:
