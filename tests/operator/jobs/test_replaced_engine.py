@@ -140,3 +140,12 @@ def test_a_pod_of_an_older_assignment_goes_for_that_reason() -> None:
     old: PodView = running(1, "a0", rides=True, engine=ENGINE)
     (removal,) = decide(riding({"batchInference": BATCH}, OTHERS[0], pods=(old,)), NOW).removals
     assert "its assignment was withdrawn" in removal.reason
+
+
+def test_an_engine_that_is_replaced_over_a_suspended_batch_is_no_loss() -> None:
+    there = running(rides=True, engine=ENGINE)
+    snapshot = riding({"batchInference": BATCH, "suspend": True}, OTHERS[0], pods=(there,), status={"attempts": 1})
+    decision = decide(snapshot, NOW)
+    assert [removal.reason for removal in decision.removals] == ["the job is suspended"]
+    assert decision.status is not None
+    assert not {"rideLosses", "rideRefused", "startFailure"} & decision.status.keys()

@@ -66,10 +66,10 @@ class JobSnapshot:
     def outlives_its_engine(self, pod: PodView) -> bool:
         """Whether a live pod of the assignment sends its rows to an engine that another one has replaced there.
 
-        One that only is away may come back at its address.
+        One that only is away may come back at its address; nothing is sent for a suspended job.
         """
         held = self.assignment
-        if not pod.lives or held is None or pod.assignment != held.id:
+        if self.spec.suspend or not pod.lives or held is None or pod.assignment != held.id:
             return False
         if self.spec.batch_inference is None or not pod.rides or pod.engine is None or self.engine is None:
             return False
