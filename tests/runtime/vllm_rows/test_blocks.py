@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from vllm.v1.request import RequestStatus
 
-from rowen.runtime.vllm.rows.blocks import Blocks
+from rowen.runtime.vllm.rows.blocks import Beginning, Blocks
 
 
 class Group(list[Any]):
@@ -73,3 +73,27 @@ def test_the_watermark_is_for_those_that_begin_beside_others(status: RequestStat
     manager: Any = SimpleNamespace(watermark_blocks=7)
     request: Any = SimpleNamespace(status=status)
     assert Blocks(manager).watermark(request, has_scheduled_reqs=scheduled, reserved_blocks=0) == left
+
+
+@pytest.mark.parametrize(
+    ("as_a_whole", "beside_online", "enough"), [(True, True, True), (False, True, False), (False, False, True)]
+)
+def test_the_reserve_is_left_by_a_row_whose_step_lacked_blocks_beside_requests(
+    as_a_whole: bool, beside_online: bool, enough: bool
+) -> None:
+    """It wants 5, two are free, and another row has three; the reserve is one."""
+    coordinator = SimpleNamespace(get_num_blocks_to_allocate=lambda **_: 5)
+    held = SimpleNamespace(blocks=([block(number) for number in range(3)],))
+    pool = SimpleNamespace(get_num_free_blocks=lambda: 2)
+    manager: Any = SimpleNamespace(block_pool=pool, coordinator=coordinator, get_blocks=lambda _: held)
+    blocks = Blocks(manager)
+
+    def allocate(_row: Any, **_: Any) -> None:
+        coordinator.get_num_blocks_to_allocate(apply_admission_cap=as_a_whole)
+
+    beginning = Beginning(blocks, allocate, reserve=1, beside_online=beside_online)
+    row: Any = SimpleNamespace(request_id="row", status=RequestStatus.WAITING)
+    with blocks.allocated(beginning):
+        assert beginning(row) is None
+    assert beginning.stuck is row
+    assert beginning.waits_for([row]) is enough
