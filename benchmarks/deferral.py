@@ -1,16 +1,17 @@
 """What fine-tuning gains where prompts wait for one another (`harvest.coServe.deferPrefills`), and requests lose.
 
 The server with Rowen's plugin and the job that rides in it, as `coserve.py` has them, under requests with short prompts
-and short answers, so that a large part of the steps have a prompt in them. Arms, each an engine of its own, started
-anew for each block:
+and short answers, so that a large part of the steps have a prompt in them. Arms, those with the job in an engine each,
+which is started anew for each block:
 
+    alone              the plain server without fine-tuning: what it keeps by itself
     rowen              prompts are computed as they come
     deferred           they wait for one another, as long as the objective of the time to the first token allows
 
 `gain_load_` is the median over the blocks of what is learned with deferral over what is learned without, and
 `gain_least_` and `gain_most_` the least and the most of them. `ttft_p50_` and `ttft_p99_` are over all requests of an
 arm. Loads and bounds are those of `coserve.py`, by the speed of the plain server at these requests. `repeats` has the
-raw values. `--quick` takes some 4 minutes, all of it 14.
+raw values. `--quick` takes some 4 minutes, all of it 19.
 """
 
 import random
@@ -33,8 +34,9 @@ from reporting.report import Figures, Missing, report
 from rowen.demo.verdict.statistics import percentile
 
 SIZE = Size(prompt=(16, 48), output=8)
-ARMS = {"rowen": False, "deferred": True}
-"""Whether prompts wait for one another."""
+DEFERS = {"rowen": False, "deferred": True}
+"""Arm in which the job rides → whether prompts wait for one another."""
+ARMS = ("alone", *DEFERS)
 _NOT_DEFERRED = "prompts are not deferred"
 
 QUICK = Plan((2.0,), blocks=1, seconds=12.0)
@@ -42,18 +44,18 @@ FULL = Plan((1.0, 2.0, 3.0), blocks=3, seconds=20.0)
 
 
 def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
-    """Each arm in an engine of its own, block by block, under the same requests."""
+    """Each arm, block by block, under the same requests."""
     order, runs = random.Random(seed), []
     with node_of(("rider",), size=SIZE) as (node, speed):
-        riding = FIXED["rowen"]
         for block in range(plan.blocks):
-            for name in order.sample(list(ARMS), len(ARMS)):
-                terms = terms_of(speed.bounds).model_copy(update={"defer_prefills": ARMS[name]})
-                restart_rowen(node, terms)
-                # What rides learns how long the engine's steps take, so it is not measured cold.
-                measure(node, name, riding, speed.traffic(1.0, plan.seconds, WARM_UP, seed))
+            for name in order.sample(ARMS, len(ARMS)):
+                arm = FIXED["rowen" if name in DEFERS else name]
+                if name in DEFERS:
+                    restart_rowen(node, terms_of(speed.bounds).model_copy(update={"defer_prefills": DEFERS[name]}))
+                    # What rides learns how long the engine's steps take, so it is not measured cold.
+                    measure(node, name, arm, speed.traffic(1.0, plan.seconds, WARM_UP, seed))
                 runs += [
-                    measure(node, name, riding, speed.traffic(load, plan.seconds, block, seed)) for load in plan.loads
+                    measure(node, name, arm, speed.traffic(load, plan.seconds, block, seed)) for load in plan.loads
                 ]
         _check_deferring(node)
     return speed, runs
@@ -103,9 +105,8 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
         "tpot_bound": (speed.bounds.tpot * 1000, "ms"),
         "wall_seconds": (time.monotonic() - started, "s"),
     }
-    obj = report(
-        "deferral", seed, figures, {"rowen": by_arm["rowen"]}, ("vllm", "torch", "transformers", "peft", "trl")
-    )
+    baselines = {arm: by_arm[arm] for arm in ("alone", "rowen")}
+    obj = report("deferral", seed, figures, baselines, ("vllm", "torch", "transformers", "peft", "trl"))
     return obj | {"bounds": asdict(speed.bounds), "repeats": [one.row(speed.bounds) for one in runs]}
 
 

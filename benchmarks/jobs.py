@@ -155,7 +155,7 @@ def _mean_row_tokens(model: Path, data: Path) -> float:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
-    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    rows = [json.loads(line) for line in data.read_bytes().splitlines()]
     lengths = [len(tokenizer(row["prompt"] + row["completion"])["input_ids"]) + 1 for row in rows]
     return sum(lengths) / len(lengths)
 

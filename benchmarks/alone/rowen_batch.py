@@ -43,7 +43,7 @@ def main() -> int:
     BatchRunner.run = _timed  # type: ignore[method-assign]
     code = worker.run("rows", answer_all)
     if code == ExitCode.DONE:
-        answers = [json.loads(line)["response"]["body"] for line in Path(asked.output).read_text().splitlines()]
+        answers = [json.loads(line)["response"]["body"] for line in Path(asked.output).read_bytes().splitlines()]
         say(sum(answer["usage"]["total_tokens"] for answer in answers), _times[1] - _times[0])
     return code
 

@@ -43,5 +43,5 @@ def say_steps(ends: list[float]) -> None:
 
 def epochs(path: str, steps: int) -> int:
     """Passes over the rows of a JSONL file that give so many steps at least."""
-    rows = sum(bool(line.strip()) for line in Path(path).read_text().splitlines())
+    rows = sum(bool(line.strip()) for line in Path(path).read_bytes().splitlines())
     return -(-steps // -(-rows // BATCH_ROWS))

@@ -14,7 +14,7 @@ CACHE_BYTES = 512 * 2**20
 def main() -> None:
     """Answers, and says how long it took."""
     asked = Run.asked()
-    bodies = [json.loads(line)["body"] for line in Path(asked.data).read_text().splitlines()]
+    bodies = [json.loads(line)["body"] for line in Path(asked.data).read_bytes().splitlines()]
     from vllm import LLM, SamplingParams
 
     engine = LLM(

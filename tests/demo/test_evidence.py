@@ -33,6 +33,14 @@ def test_every_row_once(requests, tmp_path):
     }
 
 
+def test_an_answer_may_have_characters_that_end_lines_of_a_text(requests, tmp_path):
+    output = tmp_path / "results.jsonl"
+    row = result(NAMES[0]) | {"response": "\u2028\x85"}
+    output.write_text(json.dumps(row, ensure_ascii=False) + "\n")
+    counts = batch_rows(requests, output)
+    assert (counts["output_rows"], counts["unknown"]) == (1, 0)
+
+
 def test_faults_are_counted_apart(requests, tmp_path):
     output = write(
         tmp_path / "results.jsonl", [result(NAMES[0]), result(NAMES[0]), result("other"), result(NAMES[1], {"code": 1})]

@@ -127,7 +127,7 @@ def test_rows_are_answered_as_online(tiny_model: Path, tmp_path: Path) -> None:
     found = results(spec)
     assert len(found) == len(lines)
     assert spec.errors is not None
-    errors = [json.loads(each)["custom_id"] for each in Path(spec.errors.where).read_text().splitlines()]
+    errors = [json.loads(each)["custom_id"] for each in Path(spec.errors.where).read_bytes().splitlines()]
     assert sorted(map(str, errors)) == sorted(
         ["None", "elsewhere", "failing", *(f"refused-{n}" for n in range(len(REFUSED)))]
     )

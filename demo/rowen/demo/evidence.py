@@ -17,10 +17,11 @@ _TOKENS = 16
 
 def batch_rows(input_path: Path, output_path: Path) -> dict[str, int]:
     """Counts of the batch: rows, results, and what is missing, doubled, unknown or failed."""
-    wanted = [json.loads(line)["custom_id"] for line in input_path.read_text().splitlines() if line.strip()]
+    wanted = [json.loads(line)["custom_id"] for line in input_path.read_bytes().splitlines() if line.strip()]
     results: Counter[str] = Counter()
     unreadable = failed = total = 0
-    for line in output_path.read_text().splitlines() if output_path.exists() else []:
+    # Text would be split at U+2028 and its like, too, which an answer may have.
+    for line in output_path.read_bytes().splitlines() if output_path.exists() else []:
         total += 1
         try:
             row = json.loads(line)

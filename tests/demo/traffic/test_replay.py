@@ -15,6 +15,7 @@ class Server:
 
     def __init__(self, status="200 OK", tokens=None):
         self.status, self.tokens = status, tokens
+        self.event = 'data: {"choices": [{"text": "a"}]}\n\n'
         self.release = asyncio.Event()
         self.arrived = asyncio.Semaphore(0)
         self.received = []
@@ -35,8 +36,9 @@ class Server:
         self.received.append(body)
         self.arrived.release()
         writer.write(f"HTTP/1.1 {self.status}\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".encode())
-        writer.write(b'data: {"choices": [{"text": "a"}]}\n\n')
-        await writer.drain()
+        for byte in self.event.encode():
+            writer.write(bytes([byte]))
+            await writer.drain()
         await self.release.wait()
         tokens = body["max_tokens"] if self.tokens is None else self.tokens
         usage = json.dumps({"choices": [], "usage": {"completion_tokens": tokens}})
@@ -60,6 +62,14 @@ async def test_each_request_is_timed():
     assert [outcome.tokens for outcome in outcomes] == [2, 3]
     assert all(outcome.ttft > 0 and outcome.tpot >= 0 for outcome in outcomes)
     assert [body["prompt"] for body in server.received] == [[9, 10], [11]]
+
+
+async def test_an_answer_is_read_whatever_characters_and_pieces_it_comes_in():
+    async with Server() as server:
+        server.event = 'data: {"choices": [{"text": "\u2028\x85"}]}\r\n\r\n'
+        server.release.set()
+        found = (await send(server, REQUESTS[:1]))[0]
+    assert (found.error, found.tokens) == (None, 2)
 
 
 async def test_arrivals_do_not_wait_for_answers():

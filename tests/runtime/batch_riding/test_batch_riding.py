@@ -74,7 +74,7 @@ class Job:
         return answer_all(self.progress)
 
     def results(self, name: str = "out") -> dict[str, Any]:
-        lines = [json.loads(line) for line in (self.folder / f"{name}.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (self.folder / f"{name}.jsonl").read_bytes().splitlines()]
         found = {line["custom_id"]: line["response"] for line in lines}
         assert len(found) == len(lines), "a row was written twice"
         return found

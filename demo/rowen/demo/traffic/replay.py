@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
@@ -141,10 +141,10 @@ class _Stream:
     last: float = 0.0
     tokens: int = 0
 
-    def feed(self, line: str, now: float) -> None:
-        if not line.startswith("data: ") or line == "data: [DONE]":
+    def feed(self, line: bytes, now: float) -> None:
+        if not line.startswith(b"data: ") or line == b"data: [DONE]":
             return
-        event = json.loads(line.removeprefix("data: "))
+        event = json.loads(line.removeprefix(b"data: "))
         if "error" in event:
             raise ValueError(str(event["error"]))
         if event.get("choices"):
@@ -152,6 +152,15 @@ class _Stream:
             self.last = now
         if event.get("usage"):
             self.tokens = event["usage"]["completion_tokens"]
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Those that httpx makes end at U+2028 and its like, too, which an answer's text may have."""
+    rest = b""
+    async for chunk in response.aiter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
 
 
 async def _send(
@@ -183,7 +192,7 @@ async def _send(
             if response.status_code != httpx.codes.OK:
                 error = f"HTTP {response.status_code}: {(await response.aread()).decode(errors='replace')[:200]}"
             else:
-                async for line in response.aiter_lines():
+                async for line in _lines(response):
                     stream.feed(line, time.monotonic())
     except (httpx.HTTPError, TimeoutError, ValueError) as failure:
         error = f"{type(failure).__name__}: {failure}"
