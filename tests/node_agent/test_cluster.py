@@ -162,7 +162,8 @@ async def test_its_pods_come_out_of_a_watch_and_are_listed_while_there_is_none(k
         assert await cluster.pod(first.uid) is None
     lists = len(asked)
     await make_pod(kube, namespace, "third", node)
-    assert len(asked) == lists + await lists_come_to(cluster, ["second", "third"])
+    needed = await lists_come_to(cluster, ["second", "third"])
+    assert len(asked) == lists + needed
     assert {query["fieldSelector"] for query in asked} == {f"spec.nodeName={node}"}
 
 
