@@ -41,8 +41,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coserving.arms import arms_of
-from coserving.load import WARM_UP, Size
+from coserving.arms import FIXED, arms_of
+from coserving.load import WARM_UP, Size, Traffic
 from coserving.measuring import SIZE, Alone, alone, iteration_seconds, measure, warm_up
 from coserving.node import ALONE_TUNERS, TUNERS, CoservingNode
 from coserving.picture import draw
@@ -120,14 +120,18 @@ def node_of(
         yield node, speed
 
 
-def restart_rowen(node: CoservingNode, terms: RideTerms) -> None:
-    """Starts Rowen's server anew, on other terms, and the job that rides in it."""
+def restart_rowen(node: CoservingNode, terms: RideTerms, first: Traffic) -> None:
+    """Starts Rowen's server anew, on other terms, and the job that rides in it; at first it is under that traffic.
+
+    What rides learns how long the engine's steps take, so it is not measured cold.
+    """
     for name in ("rider", "rowen"):
         node.processes.end(name)
     node.start_server("rowen", terms)
     node.start_tuner("rider")
     node.wait_ready(_READY_SECONDS)
     warm_up(node.url("rowen"), 8)
+    measure(node, "rowen", FIXED["rowen"], first)
 
 
 def terms_of(bounds: Bounds) -> RideTerms:

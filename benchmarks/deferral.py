@@ -34,9 +34,8 @@ from reporting.report import Figures, Missing, report
 from rowen.demo.verdict.statistics import percentile
 
 SIZE = Size(prompt=(16, 48), output=8)
-DEFERS = {"rowen": False, "deferred": True}
-"""Arm in which the job rides → whether prompts wait for one another."""
-ARMS = ("alone", *DEFERS)
+ARMS = {"alone": None, "rowen": False, "deferred": True}
+"""Whether prompts wait for one another; None: no job rides."""
 _NOT_DEFERRED = "prompts are not deferred"
 
 QUICK = Plan((2.0,), blocks=1, seconds=12.0)
@@ -48,12 +47,11 @@ def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
     order, runs = random.Random(seed), []
     with node_of(("rider",), size=SIZE) as (node, speed):
         for block in range(plan.blocks):
-            for name in order.sample(ARMS, len(ARMS)):
-                arm = FIXED["rowen" if name in DEFERS else name]
-                if name in DEFERS:
-                    restart_rowen(node, terms_of(speed.bounds).model_copy(update={"defer_prefills": DEFERS[name]}))
-                    # What rides learns how long the engine's steps take, so it is not measured cold.
-                    measure(node, name, arm, speed.traffic(1.0, plan.seconds, WARM_UP, seed))
+            for name in order.sample(list(ARMS), len(ARMS)):
+                arm, defers = FIXED["alone"], ARMS[name]
+                if defers is not None:
+                    arm, terms = FIXED["rowen"], terms_of(speed.bounds).model_copy(update={"defer_prefills": defers})
+                    restart_rowen(node, terms, speed.traffic(1.0, plan.seconds, WARM_UP, seed))
                 runs += [
                     measure(node, name, arm, speed.traffic(load, plan.seconds, block, seed)) for load in plan.loads
                 ]

@@ -109,9 +109,7 @@ def _once(node: CoservingNode, name: str, target: Target | None, traffic: Traffi
         return measure(node, name, ARMS[name], traffic)
     if name == "chunked":
         return measure(node, name, chunked(target.bounds), traffic)
-    restart_rowen(node, terms_of(target.bounds))
-    # What rides learns how long the engine's steps take, so it is not measured cold.
-    measure(node, name, ARMS[name], replace(traffic, block=WARM_UP))
+    restart_rowen(node, terms_of(target.bounds), replace(traffic, block=WARM_UP))
     return measure(node, name, ARMS[name], traffic)
 
 

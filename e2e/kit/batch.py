@@ -26,6 +26,7 @@ def write(namespace: str, path: str, rows: list[dict[str, Any]]) -> None:
 
 def results(namespace: str, path: str) -> list[dict[str, Any]]:
     """The rows of a result file on the claim `data`."""
+    # Text would be split at U+2028 and its like, too.
     return [json.loads(line) for line in volumes.read(namespace, f"data/{path}").encode().splitlines()]
 
 
