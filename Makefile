@@ -113,7 +113,7 @@ MACHINE ?= $(shell nproc)core-vm
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 
 .PHONY: bench
-bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some five hours; QUICK=1 one hour)
+bench: venv ## The benchmarks, each beside its baselines, on a quiet machine (some seven hours; QUICK=1 an hour and a quarter)
 	@for name in $(BENCHMARKS); do \
 	  echo "==> $$name"; \
 	  case " $(PICTURED) " in *" $$name "*) drawn="--picture $(BENCH_RESULT:.json=.png)";; *) drawn=;; esac; \

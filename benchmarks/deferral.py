@@ -10,7 +10,8 @@ which is started anew for each block:
 
 `gain_load_` is the median over the blocks of what is learned with deferral over what is learned without, and
 `gain_least_` and `gain_most_` the least and the most of them. `ttft_p50_` and `ttft_p99_` are over all requests of an
-arm. Loads and bounds are those of `coserve.py`, by the speed of the plain server at these requests. `repeats` has the
+arm, `held_steps_` how many steps a second prompts were held back from. Loads and bounds are those of `coserve.py`, by
+the speed of the plain server at these requests. `repeats` has the
 raw values. `--quick` takes some 4 minutes, all of it 19.
 """
 
@@ -55,15 +56,17 @@ def measure_all(plan: Plan, seed: int) -> tuple[Alone, list[Run]]:
                 runs += [
                     measure(node, name, arm, speed.traffic(load, plan.seconds, block, seed)) for load in plan.loads
                 ]
-        _check_deferring(node)
+        _check_deferring(node, runs)
     return speed, runs
 
 
-def _check_deferring(node: CoservingNode) -> None:
-    """Raises `RuntimeError` where an engine said that it defers nothing: it would be measured against itself."""
+def _check_deferring(node: CoservingNode, runs: Sequence[Run]) -> None:
+    """Raises `RuntimeError` where an engine said that it defers nothing, or did not: it is measured against itself."""
     log = node.processes.folder / "rowen.log"
     if _NOT_DEFERRED in log.read_text(errors="replace"):
         raise RuntimeError(f"Rowen's server says: {_NOT_DEFERRED}")
+    if not sum(run.held_steps or 0.0 for run in runs if run.arm == "deferred"):
+        raise RuntimeError("Rowen's server held no prompt back")
 
 
 def gains(runs: Sequence[Run]) -> Figures:
@@ -89,6 +92,16 @@ def first_tokens(runs: Sequence[Run], arm: str) -> Figures:
     return figures
 
 
+def held_steps(runs: Sequence[Run]) -> Figures:
+    """A second, that prompts were held back from with deferral, by load."""
+    figures: dict[str, tuple[float | Missing, str]] = {}
+    for load in sorted({run.load for run in runs}):
+        own = [run for run in runs if (run.arm, run.load) == ("deferred", load)]
+        held, seconds = sum(run.held_steps or 0.0 for run in own), sum(run.seconds for run in own)
+        figures[f"held_steps_load_{load:g}"] = held / seconds, "1/s"
+    return figures
+
+
 def run(plan: Plan, seed: int) -> dict[str, Any]:
     """Runs the benchmark and returns its object."""
     keep_off_the_device()
@@ -99,6 +112,7 @@ def run(plan: Plan, seed: int) -> dict[str, Any]:
     figures = {
         **gains(runs),
         **by_arm["deferred"],
+        **held_steps(runs),
         "ttft_bound": (speed.bounds.ttft * 1000, "ms"),
         "tpot_bound": (speed.bounds.tpot * 1000, "ms"),
         "wall_seconds": (time.monotonic() - started, "s"),

@@ -77,6 +77,7 @@ class Jobs:
         self.answered = 0
         self.sums: Any = None
         self.ended: str | None = None
+        self.worked_seconds = 0.0
         self.new_task: Callable[[int], Any] | None = None
         self._free = set(range(JOBS))
         self._numbers = count()

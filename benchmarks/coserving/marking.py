@@ -33,10 +33,11 @@ def register() -> None:
     log_slowdowns()
     if MARKS_ENV not in os.environ:
         return
+    from rowen.runtime.coserve.planning.deferral import Deferral
     from rowen.runtime.vllm.riding.tally import Tally
 
     writer = cache(lambda: MarkWriter(Path(os.environ[MARKS_ENV])))
-    step, added, part = Tally.step, Tally.added, Tally.part
+    step, added, part, decide = Tally.step, Tally.added, Tally.part, Deferral.decide
 
     def stepped(tally: Any, load: Any, seconds: float, ridden_tokens: int) -> None:
         step(tally, load, seconds, ridden_tokens)
@@ -52,4 +53,10 @@ def register() -> None:
         part(tally, one, seconds)
         writer().worked(one.tokens)
 
+    def decided(deferral: Any, waiting: Any) -> Any:
+        decision = decide(deferral, waiting)
+        writer().held += decision.hold
+        return decision
+
     Tally.step, Tally.added, Tally.part = stepped, lengthened, worked  # type: ignore[method-assign]
+    Deferral.decide = decided  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from coserving.reports import Report
 
 MARKS_ENV = "ROWEN_BENCHMARK_MARKS"
 """Path of the file, for who works."""
-_MARK = struct.Struct("<ddd")
+_MARK = struct.Struct("<dddd")
 
 
 class MarkWriter:
@@ -25,11 +25,13 @@ class MarkWriter:
         """Of work so far: what an iteration has of them does not change."""
         self.online_seconds = 0.0
         """That an engine has worked for requests so far."""
+        self.held = 0.0
+        """Steps so far that prompts were held back from."""
 
     def worked(self, units: float) -> None:
         """Some more."""
         self.units += units
-        os.write(self._file, _MARK.pack(time.monotonic(), self.units, self.online_seconds))
+        os.write(self._file, _MARK.pack(time.monotonic(), self.units, self.online_seconds, self.held))
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,13 @@ class Marks:
     """Monotonic."""
     units: np.ndarray
     online_seconds: np.ndarray
+    held: np.ndarray
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """All that were written. Raises `RuntimeError` where there is none."""
         content = path.read_bytes() if path.exists() else b""
-        table = np.frombuffer(content[: len(content) // _MARK.size * _MARK.size], dtype="<f8").reshape(-1, 3)
+        table = np.frombuffer(content[: len(content) // _MARK.size * _MARK.size], dtype="<f8").reshape(-1, 4)
         if not len(table):
             raise RuntimeError(f"nobody has written any mark of his work into {path.name}")
         return cls(*table.T)
@@ -57,6 +60,10 @@ class Marks:
     def online_between(self, start: float, end: float) -> float:
         """Seconds that the engine worked for requests."""
         return float(np.diff(np.interp([start, end], self.seconds, self.online_seconds))[0])
+
+    def held_between(self, start: float, end: float) -> float:
+        """Steps that prompts were held back from."""
+        return float(np.diff(np.interp([start, end], self.seconds, self.held))[0])
 
 
 def tokens_between(marks: Marks, reports: list[Report], start: float, end: float) -> float:

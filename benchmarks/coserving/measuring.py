@@ -69,6 +69,8 @@ def alone(url: str, requests: int, size: Size = SIZE) -> Alone:
 def measure(node: CoservingNode, name: str, arm: Arm, traffic: Traffic) -> Run:
     """Sets an arm up, lets it settle, and replays the requests.
 
+    Work counts while requests come: after that whoever made them wait the longest would have the most time without any.
+
     Raises:
         OSError: As `Arm.arranged` does.
         RuntimeError: The job did nothing that can be told.
@@ -77,10 +79,12 @@ def measure(node: CoservingNode, name: str, arm: Arm, traffic: Traffic) -> Run:
         time.sleep(_SETTLE_SECONDS)
         start = time.monotonic()
         outcomes = replayed(node.url(arm.server), traffic.requests(), traffic.seconds)
-        end = time.monotonic()
+    end = start + traffic.seconds
     tokens = node.tokens(arm.tuner, start, end) if arm.tuner is not None else 0.0
-    online = node.online_seconds(start, end) if arm.tuner == RIDER else None
-    return Run(name, traffic.load, traffic.rate, traffic.block, end - start, tokens, tuple(outcomes), online)
+    online, held = (
+        (node.online_seconds(start, end), node.held_steps(start, end)) if arm.tuner == RIDER else (None, None)
+    )
+    return Run(name, traffic.load, traffic.rate, traffic.block, end - start, tokens, tuple(outcomes), online, held)
 
 
 def iteration_seconds(node: CoservingNode, tuner: str, iterations: int) -> float:

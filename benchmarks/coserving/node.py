@@ -149,6 +149,10 @@ class CoservingNode:
         """That Rowen's server worked for requests between two moments, less what riders added to its steps."""
         return Marks.read(self._marks(RIDER)).online_between(start, end)
 
+    def held_steps(self, start: float, end: float) -> float:
+        """Steps of Rowen's server between two moments that prompts were held back from."""
+        return Marks.read(self._marks(RIDER)).held_between(start, end)
+
     def slowdowns(self, since: float) -> list[Beside]:
         """Steps of Rowen's server beside offline work that ended after that moment."""
         return read_slowdowns(self._slowdowns, since)

@@ -53,6 +53,8 @@ class Run:
     outcomes: tuple[Outcome, ...]
     online_seconds: float | None = None
     """That the engine worked for requests: in steps, less what riders added to them. None: nothing rode in it."""
+    held_steps: float | None = None
+    """That prompts were held back from. None: as above."""
 
     def row(self, bounds: Bounds) -> dict[str, Any]:
         """All that the figures are made of."""

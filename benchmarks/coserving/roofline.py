@@ -7,8 +7,9 @@ their own. Attention, norms and the adapters are left out, so nobody gets there.
 
 The other limit is time, where reading weights and computing do not overlap, as in the kernels of a CPU: what the
 engine's own steps leave of the time, at the speed of a job alone. What rides in a step needs the weights that are read
-for it anyway, so that one can be passed. What riders added to a step is by prediction; where that is too high for the
-requests alone nothing is taken off, so that noise makes the engine's own steps shorter than they were.
+for it anyway, so that one can be passed. What riders added to a step is by prediction, and what the engine's own steps
+took is the rest: a prediction that is too high for the requests alone makes what is left, and what rides, smaller, and
+one that is too low both larger.
 """
 
 import time

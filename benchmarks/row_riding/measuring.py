@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import httpx
 from coserving import measuring
@@ -55,11 +57,22 @@ async def _traffic(node: RowNode, arm: Arm, traffic: Traffic) -> tuple[list[Outc
     ):
         await asyncio.sleep(_SETTLE_SECONDS)
         before, worker = await Counters.read(client), node.worker_tokens()
-        outcomes, _ = await asyncio.gather(_replayed(url, requests), asyncio.sleep(traffic.seconds))
-        after, worked = await Counters.read(client), node.worker_tokens() - worker
-    online = sum(len(request.prompt) for request in requests) + sum(outcome.tokens for outcome in outcomes)
+        replaying = asyncio.ensure_future(_replayed(url, requests))
+        await asyncio.sleep(traffic.seconds)
+        # What is done after that counts for nobody: who made requests wait the longest has the most time without any.
+        after, worked, now = await Counters.read(client), node.worker_tokens() - worker, time.time()
+        outcomes = await replaying
+    online = sum(map(partial(tokens_by, now), requests, outcomes))
     tokens = after.tokens - before.tokens - online if arm.rows else 0.0
     return outcomes, after.seconds - before.seconds, float(worked) if arm.kind == "preempt" else tokens
+
+
+def tokens_by(now: float, request: Request, outcome: Outcome) -> float:
+    """Of a request by that Unix time, read and written; its prompt counts with its first token, as vLLM counts."""
+    if outcome.ttft is None or (since := now - outcome.arrival - outcome.ttft) < 0:
+        return 0.0
+    written = 1 + since / outcome.tpot if outcome.tpot else outcome.tokens
+    return len(request.prompt) + min(outcome.tokens, written)
 
 
 async def _replayed(url: str, requests: Sequence[Request]) -> list[Outcome]:

@@ -1,12 +1,17 @@
 """What rows beside a service come to, from runs that are written down here."""
 
+from dataclasses import replace
+
+import pytest
 from reporting.report import Missing
 from row_riding.arms import arms_of
 from row_riding.counters import Counters
+from row_riding.measuring import tokens_by
 from row_riding.node import rows
 from row_riding.result import Bounds, Run, main_figures, points, versus
 
 from rowen.demo.traffic.replay import Outcome
+from rowen.demo.traffic.scaling import Request
 
 BOUNDS = Bounds(ttft=0.2, tpot=0.04)
 METRICS = """
@@ -26,6 +31,18 @@ def run(arm: str, load: float, tokens: float, *late: bool) -> Run:
     times = [0.3 if miss else 0.1 for miss in late]
     outcomes = tuple(Outcome(0, lateness=0, end=1, ttft=ttft, tpot=0.02, tokens=32, error=None) for ttft in times)
     return Run(arm, arm.partition("_")[0], load, 1.0, 0, 10.0, tokens, outcomes)
+
+
+def test_of_a_request_counts_what_is_done_by_then():
+    request = Request(0.0, (8,) * 10, 4)
+    # First token at 100.5, the others 0.2 s apart.
+    done = Outcome(100.0, lateness=0, end=101.1, ttft=0.5, tpot=0.2, tokens=4, error=None)
+    assert tokens_by(100.4, request, done) == 0
+    assert tokens_by(100.5, request, done) == 11
+    assert tokens_by(100.9, request, done) == pytest.approx(13)
+    assert tokens_by(200.0, request, done) == 14
+    assert tokens_by(200.0, request, replace(done, ttft=None, tpot=None, tokens=0)) == 0
+    assert tokens_by(200.0, request, replace(done, tpot=None, tokens=1)) == 11
 
 
 RUNS = [

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import coserve
 import deferral
@@ -450,6 +451,19 @@ def test_what_deferral_gains_is_told_block_by_block():
         (1.2, "ratio"), (0.5, "ratio"), (1.5, "ratio")
     ]  # fmt: skip
     assert isinstance(found["gain_load_2"][0], Missing)
+
+
+def test_an_engine_that_held_no_prompt_back_is_not_measured_against_itself(tmp_path):
+    node = SimpleNamespace(processes=SimpleNamespace(folder=tmp_path))
+    (tmp_path / "rowen.log").write_text("rowen: all is well\n")
+    runs = [replace(run("rowen"), held_steps=0.0), replace(run("deferred"), held_steps=5.0), run("alone")]
+    deferral._check_deferring(node, runs)
+    assert deferral.held_steps(runs) == {"held_steps_load_1": (0.5, "1/s")}
+    with pytest.raises(RuntimeError, match="held no prompt back"):
+        deferral._check_deferring(node, [runs[0], replace(runs[1], held_steps=0.0), runs[2]])
+    (tmp_path / "rowen.log").write_text("rowen: prompts are not deferred in this engine\n")
+    with pytest.raises(RuntimeError, match="prompts are not deferred"):
+        deferral._check_deferring(node, runs)
 
 
 def test_first_tokens_of_an_arm_are_over_all_blocks():

@@ -15,6 +15,7 @@ class Guests:
         self.sums = StepSums()
         self.ended: str | None = None
         self.closed = False
+        self.worked_seconds = 0.0
 
     def arrive(self, task: Task) -> int:
         guest = next(self._numbers)

@@ -535,6 +535,23 @@ def test_what_requests_wait_for_their_first_token_is_told_with_what_of_it_was_ri
     assert len(engine.planner.first_tokens) == 1
 
 
+def test_what_the_seat_computes_in_a_step_is_riders_doing(engine: Engine) -> None:
+    engine.conductor._first_tokens.arrived("request-0", engine.clock.now, 10)
+
+    def end(conductor: Conductor) -> None:
+        engine.guests.worked_seconds += 0.015
+        conductor.finish()
+
+    engine.step(0.02, end=end)
+    assert engine.planner.first_tokens[-1] == (0.02, 0.015)
+    assert engine.planner.rider_seconds == pytest.approx(0.015)
+    # Of what it computed before the step nothing, nor more than the step took.
+    engine.guests.worked_seconds += 5.0
+    engine.step(0.02)
+    engine.step(0.01, end=end)
+    assert engine.planner.rider_seconds == pytest.approx(0.025)
+
+
 def test_what_it_takes_to_take_a_task_in_is_riders_doing(engine: Engine) -> None:
     engine.learner.coming_seconds = 0.05
     engine.conductor._first_tokens.arrived("request-0", engine.clock.now, 10)

@@ -22,6 +22,11 @@ from rowen.runtime.batch.room import Room, requests_in
         # A conversation.
         ({"input": [{"role": "user"}, {"role": "assistant"}]}, 1),
         ({"messages": [{}, {}]}, 1),
+        ({"texts": ["one", "two"]}, 2),
+        ({"text_1": "one", "text_2": ["two", "three"]}, 2),
+        ({"query": "one", "documents": ["two", "three", "four"]}, 3),
+        # What a chat is about.
+        ({"messages": [{}], "documents": [{}, {}]}, 1),
         ({"prompt": [], "n": 0}, 1),
         ({"n": "many"}, 1),
         ({"n": None}, 1),

@@ -24,7 +24,7 @@ class Engine:
         """Header of the request's name, and body."""
         self.failures: list[int] = []
         self.bad: dict[str, tuple[int, Any]] = {}
-        """By prompt, what it always gets; bytes as they are."""
+        """By prompt, what it always gets; bytes as they are, and as no JSON where they begin with a zero."""
         self.turns: dict[str, list[int]] = {}
         """By prompt, as `failures`."""
         self.found: dict[str, int] = {}
@@ -117,6 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
+        if data.startswith(b"\0"):
+            self.send_header("Content-Type", "application/octet-stream")
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

@@ -284,6 +284,23 @@ def test_what_only_another_engine_can_answer_is_refused(job: Job, engine: Engine
     assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
 
 
+def test_an_answer_that_is_no_json_is_an_error_of_its_row(job: Job, engine: Engine) -> None:
+    engine.bad = {"p3": (200, bytes(16))}
+    job.run()
+    response = job.results("err")["r3"]
+    assert response["status_code"] == 501
+    assert response["body"]["error"]["message"] == "the answer is application/octet-stream, and a result holds JSON"
+    assert len(job.results()) == ROWS - 1
+
+
+async def test_a_row_of_very_many_requests_is_for_an_engine_of_its_own() -> None:
+    nobody: Any = None
+    server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100, model_length=lambda: None)
+    with pytest.raises(WorkerError, match="r1 is 65 requests at once, and 64 ride at most") as raised:
+        await server.ask("/v1/completions", {"prompt": ["a"] * 65}, "r1")
+    assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
+
+
 async def test_a_response_that_is_not_there_is_the_rows_own_affair() -> None:
     nobody: Any = None
     server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100, model_length=lambda: None)

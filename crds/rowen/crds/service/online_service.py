@@ -291,7 +291,7 @@ class OnlineServiceStatus(ReadModel):
     harvest_guard: HarvestGuard | None = None
     """The SLO guard; absent while there was no reason to reduce harvesting."""
     harvested_fraction: float | None = None
-    """Fraction of the devices' time that offline work ran, over the report window."""
+    """Fraction of the devices' time that offline work ran behind the gate (no riders), over the report window."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

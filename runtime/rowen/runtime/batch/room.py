@@ -5,12 +5,19 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+_TEXTS = ("texts", "inputs", "queries", "text_1", "text_2", "data_1", "data_2")
+
 
 def requests_in(body: Mapping[str, Any]) -> int:
-    """Requests that an engine makes of a row's body: one for each prompt and each answer that is wanted to it."""
+    """Requests that an engine makes of a row's body: one for each prompt or text and each answer that is wanted to it.
+
+    Texts that are compared with one another count by the longest list of them.
+    """
     prompts, wanted = body.get("prompt", body.get("input")), body.get("n")
     several = isinstance(prompts, list) and bool(prompts) and isinstance(prompts[0], str | list)
-    return (len(prompts) if several else 1) * (wanted if isinstance(wanted, int) and wanted > 1 else 1)
+    texts = [body.get(name) for name in _TEXTS] + [body.get("documents") if "query" in body else None]
+    longest = max((len(each) for each in (*texts, prompts if several else None) if isinstance(each, list)), default=1)
+    return max(1, longest) * (wanted if isinstance(wanted, int) and wanted > 1 else 1)
 
 
 class Room:

@@ -12,16 +12,18 @@ from typing_extensions import override
 from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.runtime.batch.riding.answers import all_tokens, is_aborted, is_as_long
 from rowen.runtime.batch.riding.health import Health
+from rowen.runtime.batch.room import requests_in
 from rowen.runtime.batch.serving.length import Length, is_cut
 from rowen.runtime.batch.serving.routes import ROUTES
-from rowen.runtime.batch.serving.server import Answer, Server
+from rowen.runtime.batch.serving.server import Answer, Server, failure_of, is_json, unreadable
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.vllm.rows.marker import ID_HEADER, row_id
 
 log = structlog.get_logger()
 
 _SEQUENCES = 64
-"""Rows that wait in the engine or are worked on: more than run there at once."""
+"""Rows that wait in the engine or are worked on: more than run there at once. Nor is one row more requests than that:
+the engine takes all of a row in before its next step."""
 _PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
 """Between the tries of a row at which a living engine fails."""
 _BUSY_SECONDS = 1.0
@@ -81,6 +83,7 @@ class EngineServer(Server):
 
     @override
     async def ask(self, route: str, body: dict[str, Any], request_id: str) -> Answer:
+        _check_size(body, request_id)
         before, pauses, losses = 0, list(_PAUSES_SECONDS), 0
         while True:
             try:
@@ -110,7 +113,7 @@ class EngineServer(Server):
                 await asyncio.sleep(pauses.pop(0))
             elif self._answered > before or await self._is_working(route):
                 # Others were answered meanwhile, or one is now, so it is this one.
-                return Answer(response.status_code, _failure(response))
+                return Answer(response.status_code, failure_of(response))
             else:
                 message = f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}"
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
@@ -123,7 +126,11 @@ class EngineServer(Server):
             body = {**body, "request_id": f"resp_{name}"}
         try:
             response = await self._sent(route, json.dumps(body).encode(), name)
-            if response.is_success and (is_aborted(response.json()) or not await self._stays(route)):
+            if (
+                response.is_success
+                and is_json(response)
+                and (is_aborted(response.json()) or not await self._stays(route))
+            ):
                 raise _LostError(under_way=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _LostError(under_way=False) from error
@@ -148,7 +155,10 @@ class EngineServer(Server):
             await asyncio.gather(answering, closing, return_exceptions=True)
 
     async def _answer(self, response: httpx.Response, body: dict[str, Any], request_id: str) -> Answer:
-        answer = _json(response)
+        if response.is_success and not is_json(response):
+            self._answered += 1
+            return unreadable(response)
+        answer = failure_of(response)
         closed = response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
         # A response that is not there is not in an engine of the job's own either.
         if closed and not body.get("previous_response_id"):
@@ -218,7 +228,7 @@ async def _get(client: httpx.AsyncClient, path: str) -> Any:
     response = await _page(client, path)
     if not response.is_success:
         _refuse(f"the engine answers {response.status_code} at {path}")
-    return _json(response)
+    return failure_of(response)
 
 
 async def _page(client: httpx.AsyncClient, path: str) -> httpx.Response:
@@ -232,21 +242,11 @@ async def _page(client: httpx.AsyncClient, path: str) -> httpx.Response:
     return response
 
 
+def _check_size(body: dict[str, Any], request_id: str) -> None:
+    if (requests := requests_in(body)) > _SEQUENCES:
+        _refuse(f"{request_id} is {requests} requests at once, and {_SEQUENCES} ride at most")
+
+
 def _refuse(message: str) -> NoReturn:
     """The rows need an engine of their own."""
     raise WorkerError(RIDE_REFUSED, message, ExitCode.RETRY)
-
-
-def _json(response: httpx.Response) -> Any:
-    try:
-        return response.json()
-    except ValueError:
-        return _failure(response)
-
-
-def _failure(response: httpx.Response) -> Any:
-    """What the engine says of its own failure; where it does not, in the same form."""
-    try:
-        return response.json()
-    except ValueError:
-        return {"error": {"message": response.text, "type": "InternalServerError", "code": response.status_code}}

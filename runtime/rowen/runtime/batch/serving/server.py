@@ -81,7 +81,9 @@ class VllmServer(Server):
             response = await self._client.post(route, content=content, headers=headers)
             if response.status_code < _SERVER_ERROR or response.status_code == _UNIMPLEMENTED:
                 self._answered += response.status_code == _OK
-                return Answer(response.status_code, response.json())
+                if response.is_success and not is_json(response):
+                    return unreadable(response)
+                return Answer(response.status_code, failure_of(response))
             self._check_engine()
             error = response.text[:500]
             log.warning("vLLM failed at a row", request=request_id, status=response.status_code, error=error)
@@ -89,7 +91,7 @@ class VllmServer(Server):
                 await asyncio.sleep(pause)
         if self._answered > before or await self._is_working(route, body["model"]):
             # Another request was answered meanwhile or is now, so it is this one: it must not end the job for all.
-            return Answer(response.status_code, _failure(response))
+            return Answer(response.status_code, failure_of(response))
         message = f"{request_id}: vLLM answers {response.status_code}: {response.text[:500]}"
         raise WorkerError("Failed", message, ExitCode.RETRY)
 
@@ -104,8 +106,20 @@ class VllmServer(Server):
             raise WorkerError("Failed", "vLLM's engine has ended; see the log", ExitCode.RETRY)
 
 
-def _failure(response: httpx.Response) -> Any:
-    """What vLLM says of its own failure; where it does not, in the same form."""
+def is_json(response: httpx.Response) -> bool:
+    """Whether it says so; of embeddings rows may want bytes."""
+    return str(response.headers.get("content-type", "application/json")).startswith("application/json")
+
+
+def unreadable(response: httpx.Response) -> Answer:
+    """In place of an answer that no result has room for."""
+    message = f"the answer is {response.headers['content-type']}, and a result holds JSON"
+    error = {"message": message, "type": "NotImplementedError", "param": None, "code": _UNIMPLEMENTED}
+    return Answer(_UNIMPLEMENTED, {"error": error})
+
+
+def failure_of(response: httpx.Response) -> Any:
+    """What vLLM says, of its own failure too; where that is no JSON, in the same form."""
     try:
         return response.json()
     except ValueError:

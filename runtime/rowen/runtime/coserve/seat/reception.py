@@ -1,5 +1,6 @@
 """The thread that talks to the agent and to the guests of an engine."""
 
+import contextlib
 import os
 import selectors
 import socket
@@ -71,6 +72,8 @@ class Reception:
         self._digest = ""
         self._answers: deque[tuple[int, Result | TaskUnsuitable]] = deque()
         self._closing = False
+        self._clock: int | None = None
+        """Of the thread's CPU time."""
         self._failure: str | None = None
         """Why it takes nobody in."""
         self._working_at = time.monotonic() + _WORKING_SECONDS
@@ -99,8 +102,16 @@ class Reception:
             if self._bell is not None:
                 os.eventfd_write(self._bell, 1)
 
+    @property
+    def worked_seconds(self) -> float:
+        """CPU time of the thread so far; 0 where it has not begun, or has ended. May be asked on any thread."""
+        with contextlib.suppress(OSError):
+            return 0.0 if self._clock is None else time.clock_gettime(self._clock)
+        return 0.0
+
     def run(self) -> None:
         """Works until it is closed. Where it cannot go on, its guests go, and it only tells the agent why."""
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             self._attempt(self._read_model)
             while not self._closing:

@@ -60,6 +60,11 @@ class Seat:
         """Answers the guest's task. For a guest that has gone it does nothing."""
         self._reception.answer(guest, answer)
 
+    @property
+    def worked_seconds(self) -> float:
+        """CPU time that it took so far, of a thread that may share the engine's core."""
+        return self._reception.worked_seconds
+
     def tell(self, sums: StepSums, ended: str | None) -> None:
         """What the agent is told, as often as it is to hear it. With `ended` all guests are let go, for good."""
         first = ended is not None and self._state.ended is None

@@ -19,6 +19,10 @@ class Guests(Protocol):
     def deliver(self, guest: int, answer: Result | TaskUnsuitable) -> None:
         """Answers a task."""
 
+    @property
+    def worked_seconds(self) -> float:
+        """CPU time that they took so far."""
+
     def tell(self, sums: StepSums, ended: str | None) -> None:
         """What the agent is told."""
 

@@ -67,7 +67,7 @@ class Conductor:
         self._lease = engine_lease()
         self._clock = clock
         self._step: _Step | None = None
-        self._part_seconds = 0.0
+        self._part_seconds = self._seat_seconds = 0.0
         self._overran = False
         """The step took some of the time of the parts after it."""
         self._only_held = False
@@ -158,7 +158,7 @@ class Conductor:
         self._first_tokens.arrived(request, self._clock() - waited_seconds(wall_seconds), prompt_tokens)
 
     def _begin(self, output: "SchedulerOutput") -> None:
-        self._step, self._part_seconds = None, 0.0
+        self._step, self._part_seconds, self._seat_seconds = None, 0.0, self._seat_worked()
         held, self._planner.holds = self._planner.holds, False
         self._follow(output)
         self._only_held = held and output.total_num_scheduled_tokens == 0
@@ -235,8 +235,7 @@ class Conductor:
         tokens = self._windows.settle() if self._windows is not None else 0
         load = replace(step.load, ride_tokens=0, ride_context=0) if tokens is None else step.load
         self._tally.step(load, now - step.begun, tokens or 0)
-        if tokens is not None:
-            self._observe(load, step, now)
+        self._count_seat(now, step, self._observe(load, step, now) if tokens is not None else 0.0)
         self._next_tokens.finish(now, self._planner.rider_seconds)
         for waited, ridden in self._first_tokens.finish(now):
             self._planner.observe_first_token(waited, ridden)
@@ -244,13 +243,25 @@ class Conductor:
         self._deliver()
         self._tell(now)
 
-    def _observe(self, load: Load, step: _Step, now: float) -> None:
+    def _observe(self, load: Load, step: _Step, now: float) -> float:
+        """Seconds by which riders made the step longer."""
         by_riders = self._planner.observe(load, now - step.begun)
         self._tally.added(by_riders)
         # Who came before a step that prompts were held back from would have been in it: all of it is riders' doing.
         waited = now - step.begun if step.held else by_riders
         if waited > 0:
             self._first_tokens.ridden(now - waited, now)
+        return by_riders
+
+    def _count_seat(self, now: float, step: _Step, by_riders: float) -> None:
+        """What the seat's thread computed in a step is riders' doing, too, also where nobody rode in it."""
+        seconds = min(now - step.begun, self._seat_worked() - self._seat_seconds) - by_riders
+        if seconds > _NOTICED_SECONDS:
+            self._planner.rider_seconds += seconds
+            self._first_tokens.ridden(now - seconds, now)
+
+    def _seat_worked(self) -> float:
+        return self._guests.worked_seconds if self._guests is not None else 0.0
 
     def _give_up_step(self) -> None:
         self._step, self._part_seconds = None, 0.0
