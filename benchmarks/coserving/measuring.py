@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -66,6 +67,14 @@ def alone(url: str, requests: int, size: Size = SIZE) -> Alone:
     return Alone(median(times["ttft"]), median(times["tpot"]), size)
 
 
+def tokens_by(now: float, request: Request, outcome: Outcome) -> float:
+    """Of a request by that Unix time, read and written; its prompt counts with its first token, as vLLM counts."""
+    if outcome.ttft is None or (since := now - outcome.arrival - outcome.ttft) < 0:
+        return 0.0
+    written = 1 + since / outcome.tpot if outcome.tpot else outcome.tokens
+    return len(request.prompt) + min(outcome.tokens, written)
+
+
 def measure(node: CoservingNode, name: str, arm: Arm, traffic: Traffic) -> Run:
     """Sets an arm up, lets it settle, and replays the requests.
 
@@ -77,14 +86,26 @@ def measure(node: CoservingNode, name: str, arm: Arm, traffic: Traffic) -> Run:
     """
     with arm.arranged(node):
         time.sleep(_SETTLE_SECONDS)
-        start = time.monotonic()
-        outcomes = replayed(node.url(arm.server), traffic.requests(), traffic.seconds)
+        start, unix_offset, requests = time.monotonic(), time.time() - time.monotonic(), traffic.requests()
+        outcomes = replayed(node.url(arm.server), requests, traffic.seconds)
     end = start + traffic.seconds
+    served = sum(map(partial(tokens_by, end + unix_offset), requests, outcomes))
     tokens = node.tokens(arm.tuner, start, end) if arm.tuner is not None else 0.0
     online, held = (
         (node.online_seconds(start, end), node.held_steps(start, end)) if arm.tuner == RIDER else (None, None)
     )
-    return Run(name, traffic.load, traffic.rate, traffic.block, end - start, tokens, tuple(outcomes), online, held)
+    return Run(
+        arm=name,
+        load=traffic.load,
+        rate=traffic.rate,
+        block=traffic.block,
+        seconds=end - start,
+        tokens=tokens,
+        outcomes=tuple(outcomes),
+        served_tokens=served,
+        online_seconds=online,
+        held_steps=held,
+    )
 
 
 def iteration_seconds(node: CoservingNode, tuner: str, iterations: int) -> float:

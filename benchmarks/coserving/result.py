@@ -48,9 +48,12 @@ class Run:
     """Requests a second."""
     block: int
     seconds: float
+    """For which requests came."""
     tokens: float
     """Of fine-tuning."""
     outcomes: tuple[Outcome, ...]
+    served_tokens: float = 0.0
+    """Of requests, read and written in that time."""
     online_seconds: float | None = None
     """That the engine worked for requests: in steps, less what riders added to them. None: nothing rode in it."""
     held_steps: float | None = None

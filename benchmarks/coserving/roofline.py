@@ -15,7 +15,6 @@ one that is too low both larger.
 import time
 from collections.abc import Sequence
 
-from coserving.measuring import SIZE
 from coserving.result import Run
 from reporting.report import Figures, Missing
 
@@ -57,9 +56,7 @@ def most_tokens(peak: float, request_tokens: float) -> float:
 
 def request_tokens(runs: Sequence[Run]) -> float:
     """A second, read and written."""
-    read = sum(SIZE.prompt) / 2
-    tokens = sum(read + outcome.tokens for run in runs for outcome in run.outcomes)
-    return tokens / sum(run.seconds for run in runs)
+    return sum(run.served_tokens for run in runs) / sum(run.seconds for run in runs)
 
 
 def roofline_figures(runs: Sequence[Run], peak: float) -> Figures:

@@ -10,7 +10,7 @@ from functools import partial
 import httpx
 from coserving import measuring
 from coserving.load import Size, Traffic
-from coserving.measuring import Alone
+from coserving.measuring import Alone, tokens_by
 from rig.two_servers import MODEL
 from row_riding.arms import Arm, sending
 from row_riding.counters import Counters
@@ -60,19 +60,11 @@ async def _traffic(node: RowNode, arm: Arm, traffic: Traffic) -> tuple[list[Outc
         replaying = asyncio.ensure_future(_replayed(url, requests))
         await asyncio.sleep(traffic.seconds)
         # What is done after that counts for nobody: who made requests wait the longest has the most time without any.
-        after, worked, now = await Counters.read(client), node.worker_tokens() - worker, time.time()
+        now, after, worked = time.time(), await Counters.read(client), node.worker_tokens() - worker
         outcomes = await replaying
     online = sum(map(partial(tokens_by, now), requests, outcomes))
     tokens = after.tokens - before.tokens - online if arm.rows else 0.0
     return outcomes, after.seconds - before.seconds, float(worked) if arm.kind == "preempt" else tokens
-
-
-def tokens_by(now: float, request: Request, outcome: Outcome) -> float:
-    """Of a request by that Unix time, read and written; its prompt counts with its first token, as vLLM counts."""
-    if outcome.ttft is None or (since := now - outcome.arrival - outcome.ttft) < 0:
-        return 0.0
-    written = 1 + since / outcome.tpot if outcome.tpot else outcome.tokens
-    return len(request.prompt) + min(outcome.tokens, written)
 
 
 async def _replayed(url: str, requests: Sequence[Request]) -> list[Outcome]:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from coserving.measuring import tokens_by
 from reporting.report import Missing
 from row_riding.arms import arms_of
 from row_riding.counters import Counters
-from row_riding.measuring import tokens_by
 from row_riding.node import rows
 from row_riding.result import Bounds, Run, main_figures, points, versus
 

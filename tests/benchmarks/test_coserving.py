@@ -10,7 +10,7 @@ import coserve
 import deferral
 import pytest
 import slo_sweep
-from coserving import measuring, sweep_picture
+from coserving import sweep_picture
 from coserving.arms import DYNAMIC, arms_of
 from coserving.chunks import PART, Answering, Chunks, affordable, may_go_on
 from coserving.interval import LEAST, MOST, DynamicInterval
@@ -111,9 +111,9 @@ def test_the_roofline_is_the_peak_less_what_requests_need():
 
 def test_how_much_of_the_roofline_it_was():
     runs = [run("rowen", tokens=100), run("rowen", tokens=300, block=1), run("alone", tokens=0)]
+    runs = [replace(one, served_tokens=590.0) for one in runs]
     peak = linear_weights(SHAPE) * 1000.0
-    # Twenty requests in twenty seconds.
-    each = sum(measuring.SIZE.prompt) / 2 + runs[0].outcomes[0].tokens
+    each = 59.0
     figures = roofline_figures(runs, peak)
     assert figures["roofline_load_1"][0] == pytest.approx((1000 - 2 * each) / 4)
     assert figures["of_roofline_load_1"][0] == pytest.approx(20 / ((1000 - 2 * each) / 4))
@@ -476,7 +476,7 @@ def test_first_tokens_of_an_arm_are_over_all_blocks():
 
 def test_what_the_engines_own_steps_leave_is_told_at_the_speed_of_a_job_alone():
     def ridden(tokens, online, block=0):
-        return Run("rowen", 1.0, 0.5, block, 10.0, tokens, (), online)
+        return Run("rowen", 1.0, 0.5, block, 10.0, tokens, (), online_seconds=online)
 
     runs = [ridden(900.0, 4.0), ridden(300.0, 8.0, block=1), run("alone"), run("preempt", tokens=5000.0)]
     figures = left_figures(runs, 200.0)

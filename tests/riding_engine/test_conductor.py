@@ -550,6 +550,19 @@ def test_what_the_seat_computes_in_a_step_is_riders_doing(engine: Engine) -> Non
     engine.step(0.02)
     engine.step(0.01, end=end)
     assert engine.planner.rider_seconds == pytest.approx(0.025)
+    assert engine.conductor._tally.sums().added_seconds == pytest.approx(0.025)
+    # What it computed while a task was taken in is in the time that this took.
+    engine.learner.coming_seconds = 0.05
+    add = engine.learner.add
+
+    def added(guest: int, task: Task) -> None:
+        engine.guests.worked_seconds += 0.03
+        add(guest, task)
+
+    engine.learner.add = added  # type: ignore[method-assign]
+    engine.guests.arrive(TASK)
+    engine.step(0.02)
+    assert engine.planner.rider_seconds == pytest.approx(0.075)
 
 
 def test_what_it_takes_to_take_a_task_in_is_riders_doing(engine: Engine) -> None:

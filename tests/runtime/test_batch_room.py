@@ -9,31 +9,40 @@ from rowen.runtime.batch.room import Room, requests_in
 
 
 @pytest.mark.parametrize(
-    ("body", "requests"),
+    ("route", "body", "requests"),
     [
-        ({"prompt": "one"}, 1),
-        ({"prompt": "one", "n": 64}, 64),
-        ({"prompt": ["one", "two", "three"]}, 3),
-        ({"prompt": ["one", "two"], "n": 3}, 6),
-        ({"prompt": [[1, 2], [3]]}, 2),
+        ("/v1/completions", {"prompt": "one"}, 1),
+        ("/v1/completions", {"prompt": "one", "n": 64}, 64),
+        ("/v1/completions", {"prompt": "one", "n": "64"}, 64),
+        ("/v1/completions", {"prompt": ["one", "two", "three"]}, 3),
+        ("/v1/completions", {"prompt": ["one", "two"], "n": 3}, 6),
+        ("/v1/completions", {"prompt": [[1, 2], [3]]}, 2),
         # Tokens of one prompt.
-        ({"prompt": [1, 2, 3]}, 1),
-        ({"input": ["one", "two"]}, 2),
-        # A conversation.
-        ({"input": [{"role": "user"}, {"role": "assistant"}]}, 1),
-        ({"messages": [{}, {}]}, 1),
-        ({"texts": ["one", "two"]}, 2),
-        ({"text_1": "one", "text_2": ["two", "three"]}, 2),
-        ({"query": "one", "documents": ["two", "three", "four"]}, 3),
-        # What a chat is about.
-        ({"messages": [{}], "documents": [{}, {}]}, 1),
-        ({"prompt": [], "n": 0}, 1),
-        ({"n": "many"}, 1),
-        ({"n": None}, 1),
+        ("/v1/completions", {"prompt": [1, 2, 3]}, 1),
+        ("/v1/completions", {"prompt_embeds": ["one", "two"]}, 2),
+        ("/v1/completions", {"prompt": [], "n": 0}, 1),
+        ("/v1/completions", {"n": "many"}, 1),
+        ("/v1/completions", {"n": None}, 1),
+        ("/v1/completions", {"n": float("inf")}, 1),
+        ("/v1/embeddings", {"input": ["one", "two"]}, 2),
+        # It means nothing there.
+        ("/v1/embeddings", {"input": ["one", "two"], "n": 9}, 2),
+        ("/v1/embeddings", {"messages": [[{}], [{}, {}]]}, 2),
+        ("/v1/responses", {"input": [{"role": "user"}, {"role": "assistant"}]}, 1),
+        ("/v1/chat/completions", {"messages": [{}, {}]}, 1),
+        ("/v1/chat/completions", {"messages": [{}], "documents": [{}, {}]}, 1),
+        ("/v2/embed", {"texts": ["one", "two"]}, 2),
+        ("/v2/embed", {"images": ["one", "two"]}, 2),
+        ("/score", {"text_1": "one", "text_2": ["two", "three"]}, 3),
+        ("/score", {"data_1": ["one"], "data_2": ["two"]}, 2),
+        ("/score", {"queries": "one", "documents": ["two", "three", "four"]}, 4),
+        ("/score", {"queries": ["one"], "items": ["two", "three"]}, 3),
+        ("/rerank", {"query": "one", "documents": ["two", "three", {"content": []}]}, 4),
+        ("/pooling", {}, 1),
     ],
 )
-def test_a_row_is_as_many_requests_as_prompts_and_answers(body: dict[str, Any], requests: int) -> None:
-    assert requests_in(body) == requests
+def test_a_row_is_as_many_requests_as_prompts_and_answers(route: str, body: dict[str, Any], requests: int) -> None:
+    assert requests_in(route, body) == requests
 
 
 def order_of(size: int, *counts: int) -> list[str]:

@@ -5,19 +5,41 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-_TEXTS = ("texts", "inputs", "queries", "text_1", "text_2", "data_1", "data_2")
+SAMPLING_ROUTES = ("/v1/chat/completions", "/v1/completions")
+"""Where answers are drawn, `n` of them."""
+_PROMPTS = ("prompt", "prompt_embeds", "input", "messages")
+"""One, or a list of them. A list of tokens is one, and so is a conversation."""
+_TEXTS = ("texts", "inputs", "images", "items", "query", "queries", "text_1", "text_2", "data_1", "data_2")
+"""One, or a list of them, whatever they are made of."""
 
 
-def requests_in(body: Mapping[str, Any]) -> int:
-    """Requests that an engine makes of a row's body: one for each prompt or text and each answer that is wanted to it.
+def requests_in(route: str, body: Mapping[str, Any]) -> int:
+    """Requests that an engine may make of a row's body, at most: one for each prompt or text, and each answer to it.
 
-    Texts that are compared with one another count by the longest list of them.
+    Some models read two texts that are compared as one, others each by itself.
     """
-    prompts, wanted = body.get("prompt", body.get("input")), body.get("n")
-    several = isinstance(prompts, list) and bool(prompts) and isinstance(prompts[0], str | list)
-    texts = [body.get(name) for name in _TEXTS] + [body.get("documents") if "query" in body else None]
-    longest = max((len(each) for each in (*texts, prompts if several else None) if isinstance(each, list)), default=1)
-    return max(1, longest) * (wanted if isinstance(wanted, int) and wanted > 1 else 1)
+    found = sum(_prompts(body.get(name)) for name in _PROMPTS) + sum(_texts(body.get(name)) for name in _TEXTS)
+    if "query" in body or "queries" in body:
+        # A chat may have documents, too, and is one request with them.
+        found += _texts(body.get("documents"))
+    return max(1, found) * (_answers(body.get("n")) if route in SAMPLING_ROUTES else 1)
+
+
+def _prompts(value: Any) -> int:
+    several = isinstance(value, list) and bool(value) and isinstance(value[0], str | list)
+    return len(value) if several else 1 if value else 0
+
+
+def _texts(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 1 if value else 0
+
+
+def _answers(value: Any) -> int:
+    try:
+        return max(1, int(value))
+    except (TypeError, ValueError, OverflowError):
+        # What is no number vLLM refuses.
+        return 1
 
 
 class Room:

@@ -10,7 +10,7 @@ import structlog
 
 from rowen.runtime.batch.output import Output
 from rowen.runtime.batch.results import Result, problem_result, response_result, result_id
-from rowen.runtime.batch.room import Room, requests_in
+from rowen.runtime.batch.room import SAMPLING_ROUTES, Room, requests_in
 from rowen.runtime.batch.rows import Row, RowContent, Rows
 from rowen.runtime.batch.serving.length import cut_by_memory
 from rowen.runtime.batch.serving.server import Answer, Server
@@ -19,7 +19,6 @@ from rowen.runtime.worker import Progress
 log = structlog.get_logger()
 
 _GROUP_ROWS = 256
-_SAMPLING_ROUTES = ("/v1/chat/completions", "/v1/completions")
 
 
 def write_problems(rows: Rows, output: Output) -> None:
@@ -63,7 +62,7 @@ class BatchRunner:
         if content.url not in self._server.routes:
             served = ", ".join(self._server.routes)
             return problem_result(row, f"line {row.line}: url {content.url!r}: this model answers at {served}")
-        async with self._room.taken(requests_in(content.body)):
+        async with self._room.taken(requests_in(content.url, content.body)):
             answer = await self._server.ask(content.url, self._request(row.line, content), result_id(row.line))
         cut = cut_by_memory(content.body, answer.body, self._server.length)
         if cut is not None:
@@ -75,7 +74,7 @@ class BatchRunner:
     def _request(self, line: int, content: RowContent) -> dict[str, Any]:
         """The row's body as it is sent: to the job's one model, and with a seed, so that all attempts agree."""
         body = content.body | {"model": self._model}
-        if content.url in _SAMPLING_ROUTES and body.get("temperature") != 0 and body.get("seed") is None:
+        if content.url in SAMPLING_ROUTES and body.get("temperature") != 0 and body.get("seed") is None:
             body["seed"] = line
         return body
 

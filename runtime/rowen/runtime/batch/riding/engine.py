@@ -83,7 +83,7 @@ class EngineServer(Server):
 
     @override
     async def ask(self, route: str, body: dict[str, Any], request_id: str) -> Answer:
-        _check_size(body, request_id)
+        _check_size(requests_in(route, body), request_id)
         before, pauses, losses = 0, list(_PAUSES_SECONDS), 0
         while True:
             try:
@@ -242,8 +242,8 @@ async def _page(client: httpx.AsyncClient, path: str) -> httpx.Response:
     return response
 
 
-def _check_size(body: dict[str, Any], request_id: str) -> None:
-    if (requests := requests_in(body)) > _SEQUENCES:
+def _check_size(requests: int, request_id: str) -> None:
+    if requests > _SEQUENCES:
         _refuse(f"{request_id} is {requests} requests at once, and {_SEQUENCES} ride at most")
 
 

@@ -45,6 +45,8 @@ class _Step:
     """Prompts were held back from it."""
     end_seconds: float
     """After its begin, for parts that run after it."""
+    seat_seconds: float
+    """Of the seat's thread, when it began."""
 
 
 class Conductor:
@@ -67,7 +69,7 @@ class Conductor:
         self._lease = engine_lease()
         self._clock = clock
         self._step: _Step | None = None
-        self._part_seconds = self._seat_seconds = 0.0
+        self._part_seconds = 0.0
         self._overran = False
         """The step took some of the time of the parts after it."""
         self._only_held = False
@@ -158,7 +160,7 @@ class Conductor:
         self._first_tokens.arrived(request, self._clock() - waited_seconds(wall_seconds), prompt_tokens)
 
     def _begin(self, output: "SchedulerOutput") -> None:
-        self._step, self._part_seconds, self._seat_seconds = None, 0.0, self._seat_worked()
+        self._step, self._part_seconds = None, 0.0
         held, self._planner.holds = self._planner.holds, False
         self._follow(output)
         self._only_held = held and output.total_num_scheduled_tokens == 0
@@ -168,7 +170,7 @@ class Conductor:
         learner = self._working()
         if learner is None:
             self._planner.plan(load, 0, has_parts=False)
-            self._step = _Step(load, self._clock(), held, math.inf)
+            self._step = _Step(load, self._clock(), held, math.inf, self._seat_worked())
         else:
             self._step = self._with_riders(learner, load, held)
 
@@ -185,11 +187,11 @@ class Conductor:
         if passed is not None:
             learner.pass_over(passed)
         # To make a window is riders' doing, too.
-        begun = self._clock()
+        begun, seat_seconds = self._clock(), self._seat_worked()
         if plan.ride_tokens > 0 and self._windows is not None:
             self._check_files()
             load = self._windows.arm(learner, load, rider, plan.ride_tokens)
-        return _Step(load, begun, held, plan.end_seconds)
+        return _Step(load, begun, held, plan.end_seconds, seat_seconds)
 
     def _come_in(self, learner: Learner, *, forward: bool) -> Upcoming | None:
         """What the next part belongs to, with tasks that have come or gone: requests wait for that, too."""
@@ -244,20 +246,24 @@ class Conductor:
         self._tell(now)
 
     def _observe(self, load: Load, step: _Step, now: float) -> float:
-        """Seconds by which riders made the step longer."""
+        """Seconds of the step that are riders' doing."""
         by_riders = self._planner.observe(load, now - step.begun)
         self._tally.added(by_riders)
         # Who came before a step that prompts were held back from would have been in it: all of it is riders' doing.
         waited = now - step.begun if step.held else by_riders
         if waited > 0:
             self._first_tokens.ridden(now - waited, now)
-        return by_riders
+        return waited
 
     def _count_seat(self, now: float, step: _Step, by_riders: float) -> None:
-        """What the seat's thread computed in a step is riders' doing, too, also where nobody rode in it."""
-        seconds = min(now - step.begun, self._seat_worked() - self._seat_seconds) - by_riders
+        """What the seat's thread computed in a step is riders' doing, too, also where nobody rode in it.
+
+        It is taken to have been on this thread's core.
+        """
+        seconds = min(now - step.begun, self._seat_worked() - step.seat_seconds) - by_riders
         if seconds > _NOTICED_SECONDS:
             self._planner.rider_seconds += seconds
+            self._tally.added(seconds)
             self._first_tokens.ridden(now - seconds, now)
 
     def _seat_worked(self) -> float:
