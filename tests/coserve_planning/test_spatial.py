@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from coserve_planning.machines import step_seconds
+from coserve_planning.requests import Requests
 
 from rowen.crds.ride.terms import LatencyBound, SpatialTerms
 from rowen.runtime.coserve.load import Load
@@ -34,9 +35,15 @@ FIRST = 4
 """Steps that are alone at first."""
 
 
+PLANNED = 0.9
+"""Of the bound: the rest is for what the engine does not see of a token's way."""
+
+
 def terms(tpot: float, percentile: float = 90.0) -> SpatialTerms:
+    """So that so many seconds are planned for."""
     return SpatialTerms(
-        ttft=LatencyBound(percentile=99.0, seconds=9.0), tpot=LatencyBound(percentile=percentile, seconds=tpot)
+        ttft=LatencyBound(percentile=99.0, seconds=9.0),
+        tpot=LatencyBound(percentile=percentile, seconds=tpot / PLANNED + 1e-12),
     )
 
 
@@ -230,90 +237,74 @@ def test_no_more_kinds_of_load_are_kept_than_there_is_room_for(monkeypatch: pyte
     assert known.asked == 4
 
 
-def gaps(found: SharePlanner, seconds: float, count: int = 16, *, beside: bool = True) -> None:
-    for _ in range(count):
-        found.observe_gap(SECOND, seconds, beside)
+LATE = 1.6 / PLANNED + 0.1
+"""Of requests where 1.6 s are planned for."""
 
 
-def test_late_gaps_beside_offline_work_lower_the_share() -> None:
+def test_late_requests_beside_offline_work_lower_the_share() -> None:
     found = grown(1.6, 1.5)
     assert found.share(SECOND, occupied=True) == 9
-    gaps(found, 1.7, count=15)
-    assert found.share(SECOND, occupied=True) == 9
-    gaps(found, 1.7, count=1)
+    found.observe_tpot(LATE, 0.2)
     # The margin is exp(-0.18): 1.5 s are more than 1.6 s of that.
     assert found.share(SECOND, occupied=True) == 0
-    # Each time in time adds exp(0.02).
+    # Each in time adds exp(0.02).
     for _ in range(5):
-        gaps(found, 1.0)
+        found.observe_tpot(1.0, 0.0)
     assert found.share(SECOND, occupied=True) == 0
     for _ in range(4):
-        gaps(found, 1.0)
+        found.observe_tpot(1.0, 0.0)
     assert found.share(SECOND, occupied=True) == 9
 
 
-def test_late_gaps_without_offline_work_do_not() -> None:
+def test_what_is_late_by_itself_does_not() -> None:
     found = grown(1.6, 1.5)
-    gaps(found, 1.7, count=32, beside=False)
+    for _ in range(3):
+        found.observe_tpot(LATE, 0.05)
     assert found.share(SECOND, occupied=True) == 9
 
 
-def test_nor_does_what_is_late_by_itself() -> None:
-    found = SharePlanner(terms(1.6), Known())
-    # 1.6 s too late, all 16 together, of which 2.1 s are offline work's.
-    gaps(found, 1.7, count=13, beside=False)
-    gaps(found, 1.7, count=3)
-    # Of 16 gaps each was 0.7 s longer than alone; here 15 were not offline work's.
-    other = planner(1.6)
-    gaps(other, 1.75, count=15, beside=False)
-    gaps(other, 1.75, count=1)
-    assert found._tpot.value == pytest.approx(math.exp(-0.18))
-    assert other._tpot.value == 1.0
-
-
-def test_one_observation_is_the_mean_of_sixteen_gaps_and_of_no_others() -> None:
+def test_offline_work_has_taken_what_gaps_beside_it_are_longer_than_alone() -> None:
     found = planner(1.6)
-    gaps(found, 1.0, count=8)
-    gaps(found, 2.1, count=8)
-    assert found._tpot.value == 1.0
-    gaps(found, 1.0, count=8)
-    gaps(found, 2.3, count=8)
-    assert found._tpot.value == pytest.approx(math.exp(-0.18))
+    found.observe_gap(SECOND, 1.75, beside=True)
+    assert found.offline_seconds == pytest.approx(0.75)
+    found.observe_gap(SECOND, 1.5, beside=False)
+    assert found.offline_seconds == pytest.approx(0.75)
+    # What was shorter than predicted gives nothing back.
+    found.observe_gap(SECOND, 0.25, beside=True)
+    found.observe_gap(SECOND, 1.25, beside=True)
+    assert found.offline_seconds == pytest.approx(1.0)
 
 
-def test_a_gap_shorter_than_was_predicted_takes_nothing_of_what_is_blamed_on_others() -> None:
-    found = planner(1.5)
-    gaps(found, 0.2, count=8)
-    gaps(found, 2.9, count=7, beside=False)
-    gaps(found, 2.9, count=1)
-    # 0.8 s too late, all 16 together, of which 1.9 s are offline work's.
-    assert found._tpot.value == pytest.approx(math.exp(-0.18))
-
-
-def test_what_is_blamed_is_counted_anew_for_each_observation() -> None:
-    found = planner(1.6)
-    for _ in range(2):
-        # 0.8 s too late, of which 0.65 s are offline work's, and then 1.3 s.
-        gaps(found, 1.65, count=15, beside=False)
-        gaps(found, 1.65, count=1)
-    assert found._tpot.value == 1.0
-    gaps(found, 1.65, count=14, beside=False)
-    gaps(found, 1.65, count=2)
-    assert found._tpot.value == pytest.approx(math.exp(-0.18))
+def test_a_step_may_take_what_running_requests_have_left() -> None:
+    found = grown(2.0, 1.5)
+    assert found.share(SECOND, occupied=True) == 9
+    # Less than is planned for a token: 1.4 of 1.5 s.
+    found.token_pace.due_in = 1.4
+    assert found.share(SECOND, occupied=True) == 0
+    found.token_pace.due_in = 1.7
+    assert found.share(SECOND, occupied=True) == 9
+    found.token_pace.due_in = -3.0
+    assert found.share(SECOND, occupied=True) == 0
+    found.token_pace.due_in = math.inf
+    assert found.share(SECOND, occupied=True) == 9
 
 
 def test_ranges_are_kept_while_the_margin_does_not_move() -> None:
     known = Known()
     found = planner(2.2, known=known)
     found.share(SECOND, occupied=False)
-    gaps(found, 1.0, beside=False)
+    found.observe_tpot(1.0, 0.0)
     known.asked = 0
     found.share(SECOND, occupied=False)
     assert known.asked == 0
-    gaps(found, 2.3)
-    known.asked = 0
+    found.observe_tpot(2.6, 1.0)
     found.share(SECOND, occupied=False)
     assert known.asked == 1
+    # And for each time that requests have left, by itself.
+    found.token_pace.due_in = 1.0
+    found.share(SECOND, occupied=False)
+    found.share(SECOND, occupied=False)
+    assert known.asked == 2
 
 
 PATIENCE = 512
@@ -371,11 +362,11 @@ def test_a_while_in_which_it_was_used_less_is_one_of_its_own() -> None:
 def test_nothing_is_tried_while_requests_do_not_get_what_they_were_promised() -> None:
     found = planner(2.0)
     beside(found, 1, 5.0)
-    gaps(found, 2.5, beside=False)
+    found.observe_tpot(2.5, 0.0)
     shares(found, PATIENCE)
     assert shares(found, 1) == [0]
     for _ in range(10):
-        gaps(found, 1.0)
+        found.observe_tpot(1.0, 0.0)
     assert set(shares(found, PATIENCE - 2)) == {0}
     assert shares(found, 2) == [0, 1]
 
@@ -385,31 +376,35 @@ def test_nothing_is_tried_while_requests_do_not_get_what_they_were_promised() ->
     "slowness",
     [lambda _, tenths: 10 / (10 - tenths), lambda step, tenths: 1.02 if step // 300 % 2 else 10 / (10 - tenths)],
 )
+@pytest.mark.parametrize(("prompt", "rate"), [(16, 1.5), (48, 3.0), (80, 1.5)])
 def test_the_percentile_is_kept_beside_a_tuner_that_takes_its_quota(
-    percentile: float, slowness: Callable[[int, int], float]
+    percentile: float, slowness: Callable[[int, int], float], prompt: int, rate: float
 ) -> None:
-    """In the second case it has its phases, such as waiting for data."""
-    found, draw = SharePlanner(terms(0.03, percentile), Predictor()), random.Random(3)
-    late, given, changes, last, total, steps = 0, 0, 0, 0, 0.0, 8000
-    for step in range(1, steps + 1):
-        prompt = draw.randint(8, 64) if step % 40 == 0 else 0
-        rows = 2 + step // 200 % 4
-        load = Load(rows, rows * (100 + step % 200), prompt, prompt * prompt // 2)
+    """In the second case it has its phases, such as waiting for data. Prompts come while requests decode."""
+    found, draw = SharePlanner(terms(0.027, percentile), Predictor()), random.Random(3)
+    requests, pace, now, steps = Requests(random.Random(5), rate), found.token_pace, 0.0, 8000
+    tpots, last, given, changes, prompts = list[float](), 0, 0, 0, 0
+    for step in range(steps):
+        now, come = requests.come(now)
+        # First tokens are there, be it after a time without requests.
+        requests.followed.finish(now, found.offline_seconds)
+        requests.followed.begin((), requests.tokens.items())
+        pace.due_in = requests.followed.due_in(now, pace.token_seconds)
+        rows, tokens = len(requests.tokens), prompt * come
+        load = Load(rows, rows * 150, tokens, tokens * prompt // 2)
         share = found.share(load, occupied=True)
         seconds = step_seconds(load) * (slowness(step, share) if share else 1.0) * draw.lognormvariate(0, 0.05)
+        now += seconds
         found.observe_gap(load, seconds, beside=share > 0)
         if share == 0:
             found.observe_alone(load, seconds)
         elif share == last:
             found.observe_beside(load, seconds, share)
-        total += seconds
-        given += share
-        changes += share != last
-        last = share
-        if step % 16 == 0:
-            late += total / 16 > 0.03
-            total = 0.0
-    assert late / (steps / 16) <= (1 - percentile / 100) * 1.5 + 0.002
-    # Half of a step of 16 ms is left; each prompt is a stop and an opening.
-    assert given / steps > 3
-    assert changes < 2 * steps / 40 + steps / 50
+        for tpot, offline_seconds in requests.followed.begin(requests.step(now, found.offline_seconds), ()):
+            tpots.append(tpot)
+            found.observe_tpot(tpot, offline_seconds)
+        given, changes, prompts, last = given + share, changes + (share != last), prompts + (come > 0), share
+    assert sum(tpot > 0.03 for tpot in tpots) / len(tpots) <= (1 - percentile / 100) * 1.5 + 0.002
+    # A third of a step of 16 ms and more is left; each prompt is a stop and an opening.
+    assert given / steps > 2
+    assert changes < 4 * prompts

@@ -1,5 +1,6 @@
 """What share an engine says as its steps begin, and what it learns of them at their ends."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ class Scripted(SharePlanner):
         self.alone: list[tuple[Load, float]] = []
         self.beside: list[tuple[Load, float, int]] = []
         self.gaps: list[tuple[Load, float, bool]] = []
+        self.tpots: list[tuple[float, float]] = []
 
     @override
     def share(self, load: Load, occupied: bool) -> int:
@@ -44,6 +46,10 @@ class Scripted(SharePlanner):
     @override
     def observe_gap(self, load: Load, seconds: float, beside: bool) -> None:
         self.gaps.append((load, seconds, beside))
+
+    @override
+    def observe_tpot(self, seconds: float, offline_seconds: float) -> None:
+        self.tpots.append((seconds, offline_seconds))
 
 
 class Device(Recorder):
@@ -189,6 +195,23 @@ def test_a_gap_ends_when_the_engine_has_nothing_to_do(engine: Engine) -> None:
     engine.step(12.0, 12.5)
     assert engine.planner.gaps == [(DECODE, 1.0, False)]
     assert [seconds for _, seconds in engine.planner.alone] == [1.0, 0.5, 0.5, 0.5]
+
+
+def test_each_request_is_followed_to_its_end(engine: Engine) -> None:
+    steps, planner = engine.steps, engine.planner
+    engine.step(0.0, 1.0, PROMPT)
+    steps.follow([], [("a", 1)], 1.0)
+    # Its next token is due nine tenths of the bound after the first.
+    assert planner.token_pace.due_in == pytest.approx(0.9)
+    engine.step(1.0, 1.75)
+    planner.offline_seconds = 0.5
+    steps.follow([], [("a", 2)], 1.75)
+    assert planner.token_pace.due_in == pytest.approx(1.05)
+    engine.step(1.75, 3.0)
+    # A step that computes nothing, and who has ended with it.
+    steps.follow(["a"], [], 4.0)
+    assert planner.tpots == [(1.0, 0.25)]
+    assert planner.token_pace.due_in == math.inf
 
 
 def test_in_the_end_nothing_is_given(engine: Engine) -> None:

@@ -30,6 +30,7 @@ def step(decodes: int, prompt: int = 0) -> Any:
             req_ids=names, num_computed_tokens=[9] * decodes, num_output_tokens=[1] * decodes
         ),
         scheduled_spec_decode_tokens={},
+        finished_req_ids=set(),
     )
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 
 from rowen.crds.ride.terms import SpatialTerms
 from rowen.runtime.coserve.load import Load
-from rowen.runtime.coserve.planning.margin import Margin
 from rowen.runtime.coserve.planning.predictor import Predictor
 from rowen.runtime.coserve.planning.slowdown import Slowdowns
+from rowen.runtime.coserve.planning.token_pace import TokenPace
 
 _RESERVE = 0.05
 """Of the bound, that a larger share has to leave free: each change is a stop and an opening (some 0.3 ms), and small
@@ -20,8 +20,6 @@ _FIRST = 4
 """Steps of each number of decoding requests that are alone, so that it is known what they take."""
 _PATIENCE = 512
 """Decoding steps after which shares that were found too large may be tried again."""
-_GAPS = 16
-"""Gaps of which the mean is one observation: a request's TPOT is the mean of its gaps."""
 _MOST_RANGES = 4096
 _LEAST_SECONDS = 1e-6
 
@@ -29,8 +27,8 @@ _LEAST_SECONDS = 1e-6
 class SharePlanner:
     """Decides step by step. Not for several threads.
 
-    The largest share with which a decoding step's predicted time is within the TPOT's bound, times a margin that
-    feedback keeps (`Margin`): there it is closest below the bound (Harli, section 6). One that fits stays until a
+    The largest share with which a decoding step's predicted time is within what running requests have left of the
+    TPOT's bound (`TokenPace`): there it is closest below the bound (Harli, section 6). One that fits stays until a
     larger one fits with some reserve. Beside offline work a share is a tenth above the largest one whose effect was
     measured, at most.
 
@@ -42,16 +40,15 @@ class SharePlanner:
     def __init__(self, terms: SpatialTerms, predictor: Predictor) -> None:
         self._predictor = predictor
         self._slowdowns = Slowdowns()
-        self._tpot = Margin(terms.tpot)
+        self.token_pace = TokenPace(terms.tpot)
+        self.offline_seconds = 0.0
+        """That requests have waited for tokens for offline work's sake, so far."""
         self._alone: Counter[int] = Counter()
         """Steps by their number of decoding requests."""
-        self._ranges: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+        self._ranges: dict[tuple[int, int, int, int, int], tuple[int, int]] = {}
         self._share = 0
         self._most_share = 0
         self._decided = 0
-        self._gaps = 0
-        self._gap_seconds = 0.0
-        self._offline_seconds = 0.0
 
     def share(self, load: Load, occupied: bool) -> int:
         """Tenths, 0 to 9, that offline work may have in the next step; `occupied`: there is some.
@@ -93,33 +90,30 @@ class SharePlanner:
 
         What the gap is longer than the step was predicted to be alone is then offline work's doing.
         """
-        self._gap_seconds += seconds
         if beside:
-            self._offline_seconds += max(0.0, seconds - self._seconds(load))
-        self._gaps += 1
-        if self._gaps < _GAPS:
-            return
-        before = self._tpot.value
-        self._tpot.observe(self._gap_seconds / _GAPS, self._offline_seconds / _GAPS)
-        self._gaps, self._gap_seconds, self._offline_seconds = 0, 0.0, 0.0
-        if before != self._tpot.value:
+            self.offline_seconds += max(0.0, seconds - self._seconds(load))
+
+    def observe_tpot(self, seconds: float, offline_seconds: float) -> None:
+        """What a request that has ended waited for each token, and how much of it was offline work's doing."""
+        if self.token_pace.observe(seconds, offline_seconds):
             self._ranges.clear()
 
     def _range(self, load: Load) -> tuple[int, int]:
         """The largest share that fits with the reserve, and the largest that fits."""
-        key = load.decode_rows, load.decode_context >> 9, self._predictor.version, self._slowdowns.version
+        parts = self.token_pace.parts
+        key = load.decode_rows, load.decode_context >> 9, parts, self._predictor.version, self._slowdowns.version
         found = self._ranges.get(key)
         if found is None:
             if len(self._ranges) >= _MOST_RANGES:
                 self._ranges.clear()
-            factor = self._tpot.seconds / self._seconds(load)
+            factor = self.token_pace.step_seconds / self._seconds(load)
             found = self._slowdowns.most(factor * (1 - _RESERVE)), self._slowdowns.most(factor)
             self._ranges[key] = found
         return found
 
     def _doubt(self) -> None:
         """A share that does not fit is not measured any more: after a while what is known of it is doubted."""
-        if self._tpot.kept:
+        if self.token_pace.kept:
             self._slowdowns.forget_above(self._most_share)
         self._decided, self._most_share = 0, 0
 

@@ -15,7 +15,7 @@ from rowen.runtime.coserve.planning.predictor import Predictor
 from rowen.runtime.coserve.planning.spatial import SharePlanner
 from rowen.runtime.log import get_logger
 from rowen.runtime.native import online
-from rowen.runtime.vllm.riding.composition import load_of
+from rowen.runtime.vllm.riding.composition import load_of, stepping
 from rowen.runtime.vllm.spatial.steps import SharedSteps
 
 log = get_logger()
@@ -88,5 +88,6 @@ class Shares:
 
 
 def _begin(steps: SharedSteps, output: Any, begun: float) -> None:
+    steps.follow(output.finished_req_ids, stepping(output), begun)
     if output.total_num_scheduled_tokens > 0:
         steps.begin(id(output), load_of(output), begun)

@@ -1,8 +1,10 @@
 """The share of the device beside each step of an engine: said as it begins, and its effect measured at its end."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rowen.runtime.coserve.load import Load
+from rowen.runtime.coserve.planning.next_tokens import NextTokens
 from rowen.runtime.coserve.planning.slowdown import WHOLE
 from rowen.runtime.coserve.planning.spatial import SharePlanner
 from rowen.runtime.native import Online
@@ -23,8 +25,19 @@ class SharedSteps:
         self._device = device
         self._planner = planner
         self._steps: dict[int, _Step] = {}
+        self._next_tokens = NextTokens()
         self._last_end: float | None = None
         """None: no request waits for a token since then."""
+
+    def follow(self, ended: Iterable[str], stepping: Iterable[tuple[str, int]], now: float) -> None:
+        """Before each step, also one that computes nothing: as `NextTokens.begin`.
+
+        With asynchronous scheduling first tokens are taken to have come a step earlier than they did.
+        """
+        for seconds, offline_seconds in self._next_tokens.begin(ended, stepping):
+            self._planner.observe_tpot(seconds, offline_seconds)
+        pace = self._planner.token_pace
+        pace.due_in = self._next_tokens.due_in(now, pace.token_seconds)
 
     def begin(self, step: int, load: Load, now: float) -> None:
         """A step is handed to the worker. With asynchronous scheduling that is before the last one ended."""
@@ -40,6 +53,7 @@ class SharedSteps:
         if begun is not None:
             self._measure(begun, now)
             self._last_end = now
+            self._next_tokens.finish(now, self._planner.offline_seconds)
         if not unfinished:
             self._last_end = None
 
