@@ -52,7 +52,8 @@ def served(
 ) -> Outcome:
     """Windows and parts of all guests wait at all times; prompts are computed beside requests that decode."""
     planner, draw = Planner(terms(tpot=tpot, percentile=percentile), Predictor()), random.Random(1)
-    outcome, requests, now, ended = Outcome([]), Requests(random.Random(2), rate), 0.0, list[str]()
+    outcome, now, ended = Outcome([]), 0.0, list[str]()
+    requests = Requests(random.Random(2), rate, planner.token_pace)
     # Whose window is next, and whose part.
     window, part = 0, 0
     for step in range(steps):
@@ -66,7 +67,7 @@ def served(
             outcome.of_request[name] = seconds
             planner.observe_tpot(seconds, rider_seconds)
         pace = planner.token_pace
-        pace.due_in = requests.followed.due_in(now, pace.token_seconds)
+        pace.due_in = requests.followed.due_in(now)
         least_seconds = planner.predictor.least_part_seconds("Backward", part)
         plan = planner.plan(load, 1000 if riders else 0, riders, least_seconds, window, part)
         guest = guests[window]

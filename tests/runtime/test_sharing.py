@@ -1,5 +1,6 @@
 """A scheduler that shares its device, and that nothing of it harms the engine."""
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,30 @@ def test_shares_are_said_and_measured(device: Recorder) -> None:
     # Four steps alone, then four beside a tenth, which is known then.
     assert device.shares == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 0, 2]
     assert len(device.steps) == 13
+
+
+def test_who_has_ended_is_nobody_whose_tokens_are_due(device: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    tpot = LatencyBound(percentile=99.0, seconds=1.0)
+    engine = sharing(Engine, SpatialTerms(ttft=BOUND, tpot=tpot))()
+    planner = engine._Shares__steps._planner
+    ended = step(0)
+    ended.finished_req_ids = {"0"}
+    for each, seconds in ((step(0, 8), 0.5), (step(1), 3.0)):
+        engine.next = each
+        engine.schedule()
+        clock[0] += seconds
+        engine.update_from_output(each, "tokens")
+    engine.next = step(1)
+    engine.next.scheduled_cached_reqs.num_output_tokens = [2]
+    engine.schedule()
+    assert planner.token_pace.due_in < 0
+    engine.next = ended
+    engine.schedule()
+    assert planner.token_pace.due_in == math.inf
+    # It waited for three seconds for a token.
+    assert not planner.token_pace.kept
 
 
 def test_a_step_that_computes_nothing_changes_nothing(device: Recorder) -> None:

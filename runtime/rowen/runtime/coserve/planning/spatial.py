@@ -17,7 +17,9 @@ _RESERVE = 0.05
 """Of the bound, that a larger share has to leave free: each change is a stop and an opening (some 0.3 ms), and small
 errors of the prediction are not to cause any."""
 _FIRST = 4
-"""Steps of each number of decoding requests that are alone, so that it is known what they take."""
+"""Steps of each kind of load that are alone, so that it is known what they take."""
+_FAR = 1.5
+"""Times what was predicted: so long a step says that it is not known what such steps take alone."""
 _PATIENCE = 512
 """Decoding steps after which shares that were found too large may be tried again."""
 _MOST_RANGES = 4096
@@ -43,8 +45,8 @@ class SharePlanner:
         self.token_pace = TokenPace(terms.tpot)
         self.offline_seconds = 0.0
         """That requests have waited for tokens for offline work's sake, so far."""
-        self._alone: Counter[int] = Counter()
-        """Steps by their number of decoding requests."""
+        self._alone: Counter[tuple[int, int]] = Counter()
+        """Steps by their kind, since it was doubted."""
         self._ranges: dict[tuple[int, int, int, int, int], tuple[int, int]] = {}
         self._share = 0
         self._most_share = 0
@@ -55,7 +57,7 @@ class SharePlanner:
 
         Where there is none the share says how open the device would be.
         """
-        if load.prefill_tokens or self._alone[load.decode_rows] < _FIRST:
+        if load.prefill_tokens or self._alone[_kind(load)] < _FIRST:
             return 0
         roomy, fitting = self._range(load)
         # With `min` and `max` a decision that was made before would take twice as long (DESIGN, section 6: 1 us).
@@ -77,13 +79,19 @@ class SharePlanner:
     def observe_alone(self, load: Load, seconds: float) -> None:
         """A step was measured that nothing ran beside."""
         if load.decode_rows and not load.prefill_tokens:
-            self._alone[load.decode_rows] += 1
+            self._alone[_kind(load)] += 1
         self._predictor.observe(load, seconds)
 
     def observe_beside(self, load: Load, seconds: float, tenths: int) -> None:
         """A step was measured, all of it beside offline work that might use so many tenths, 1 to 9."""
-        if seconds >= _LEAST_SECONDS:
-            self._slowdowns.observe(tenths, seconds / self._seconds(load))
+        if seconds < _LEAST_SECONDS:
+            return
+        factor, kind = seconds / self._seconds(load), _kind(load)
+        if factor > _FAR * self._slowdowns.factors[tenths] and self._alone[kind] > _FIRST:
+            # Most likely such steps take another time alone by now. If not, the next ones say so.
+            self._alone[kind] = 0
+            return
+        self._slowdowns.observe(tenths, factor)
 
     def observe_gap(self, load: Load, seconds: float, beside: bool) -> None:
         """What requests waited from one token to the next, and whether offline work ran in it; `load` is the step's.
@@ -120,3 +128,8 @@ class SharePlanner:
     def _seconds(self, load: Load) -> float:
         """What a step takes alone."""
         return max(_LEAST_SECONDS, self._predictor.seconds(load))
+
+
+def _kind(load: Load) -> tuple[int, int]:
+    """Of decoding steps that take about the same: by their requests, and what these attend to (as the predictor's)."""
+    return load.decode_rows, (load.decode_context >> 9).bit_length()

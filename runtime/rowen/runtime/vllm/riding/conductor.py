@@ -75,7 +75,7 @@ class Conductor:
         self._only_held = False
         """Prompts are held back from the step, and nothing else was there."""
         self._first_tokens = FirstTokens()
-        self._next_tokens = NextTokens()
+        self._next_tokens = NextTokens(planner.token_pace)
         self._told = clock()
         self._watching = True
         self._ended: str | None = None
@@ -222,8 +222,7 @@ class Conductor:
 
     def _look(self) -> None:
         """When the next token is due."""
-        pace = self._planner.token_pace
-        pace.due_in = self._next_tokens.due_in(self._clock(), pace.token_seconds)
+        self._planner.token_pace.due_in = self._next_tokens.due_in(self._clock())
 
     def _finish(self) -> None:
         now, step = self._clock(), self._step

@@ -88,6 +88,7 @@ class Shares:
 
 
 def _begin(steps: SharedSteps, output: Any, begun: float) -> None:
-    steps.follow(output.finished_req_ids, stepping(output), begun)
+    # To schedule may have waited for memory.
+    steps.follow(output.finished_req_ids, stepping(output), time.monotonic())
     if output.total_num_scheduled_tokens > 0:
         steps.begin(id(output), load_of(output), begun)

@@ -25,19 +25,18 @@ class SharedSteps:
         self._device = device
         self._planner = planner
         self._steps: dict[int, _Step] = {}
-        self._next_tokens = NextTokens()
+        self._next_tokens = NextTokens(planner.token_pace)
         self._last_end: float | None = None
         """None: no request waits for a token since then."""
 
     def follow(self, ended: Iterable[str], stepping: Iterable[tuple[str, int]], now: float) -> None:
         """Before each step, also one that computes nothing: as `NextTokens.begin`.
 
-        With asynchronous scheduling first tokens are taken to have come a step earlier than they did.
+        With asynchronous scheduling (vLLM has none on a CPU) a first token is taken for that of the step before.
         """
         for seconds, offline_seconds in self._next_tokens.begin(ended, stepping):
             self._planner.observe_tpot(seconds, offline_seconds)
-        pace = self._planner.token_pace
-        pace.due_in = self._next_tokens.due_in(now, pace.token_seconds)
+        self._planner.token_pace.due_in = self._next_tokens.due_in(now)
 
     def begin(self, step: int, load: Load, now: float) -> None:
         """A step is handed to the worker. With asynchronous scheduling that is before the last one ended."""
