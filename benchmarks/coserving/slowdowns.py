@@ -26,6 +26,10 @@ class Beside:
     """Of the device, that offline work might use."""
     predicted: float
     measured: float
+    alone: float = 0.0
+    """Predicted, without offline work."""
+    decode_rows: int = 0
+    decode_context: int = 0
 
 
 def log_slowdowns() -> None:
@@ -38,8 +42,9 @@ def log_slowdowns() -> None:
     log = cache(lambda: os.open(os.environ[SLOWDOWNS_ENV], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
 
     def observed(planner: SharePlanner, load: Load, seconds: float, tenths: int) -> None:
-        predicted = planner._seconds(load) * planner._slowdowns.factors[tenths]
-        os.write(log(), f"{time.monotonic()} {tenths} {predicted} {seconds}\n".encode())
+        alone = planner._seconds(load)
+        predicted, rows = alone * planner._slowdowns.factors[tenths], f"{load.decode_rows} {load.decode_context}"
+        os.write(log(), f"{time.monotonic()} {tenths} {predicted} {seconds} {alone} {rows}\n".encode())
         observe(planner, load, seconds, tenths)
 
     SharePlanner.observe_beside = observed  # type: ignore[method-assign,assignment]
@@ -50,7 +55,10 @@ def read_slowdowns(path: Path, since: float) -> list[Beside]:
     if not path.exists():
         return []
     lines = [line.split() for line in path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()]
-    steps = [Beside(float(at), int(tenths), float(predicted), float(taken)) for at, tenths, predicted, taken in lines]
+    steps = [
+        Beside(float(at), int(tenths), float(predicted), float(taken), float(alone), int(rows), int(context))
+        for at, tenths, predicted, taken, alone, rows, context in lines
+    ]
     return [step for step in steps if step.at > since]
 
 

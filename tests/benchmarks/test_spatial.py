@@ -98,7 +98,8 @@ def test_a_slowdown_is_predicted_before_it_is_learned(tmp_path, monkeypatch):
     for _ in range(50):
         planner.observe_beside(load, 0.06, 5)
     first, *_, last = read_slowdowns(tmp_path / "slowdowns", since=0.0)
-    assert (first.tenths, first.measured) == (5, 0.06)
+    assert (first.tenths, first.measured, first.decode_rows, first.decode_context) == (5, 0.06, 2, 100)
+    assert first.alone == pytest.approx(0.02, rel=0.05)
     # Nothing is known of half of the device yet: as if all of that were the engine's.
     assert first.predicted == pytest.approx(0.04, rel=0.05)
     assert last.predicted == pytest.approx(0.06, rel=0.05)
