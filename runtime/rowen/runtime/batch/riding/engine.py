@@ -15,7 +15,7 @@ from rowen.runtime.batch.riding.health import Health
 from rowen.runtime.batch.room import requests_in
 from rowen.runtime.batch.serving.length import Length, is_cut
 from rowen.runtime.batch.serving.routes import ROUTES
-from rowen.runtime.batch.serving.server import Answer, Server, failure_of, is_json, unreadable
+from rowen.runtime.batch.serving.server import Answer, Server, body_of, is_json, unreadable
 from rowen.runtime.failure import WorkerError
 from rowen.runtime.vllm.rows.marker import ID_HEADER, row_id
 
@@ -113,7 +113,7 @@ class EngineServer(Server):
                 await asyncio.sleep(pauses.pop(0))
             elif self._answered > before or await self._is_working(route):
                 # Others were answered meanwhile, or one is now, so it is this one.
-                return Answer(response.status_code, failure_of(response))
+                return Answer(response.status_code, body_of(response))
             else:
                 message = f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}"
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
@@ -158,7 +158,7 @@ class EngineServer(Server):
         if response.is_success and not is_json(response):
             self._answered += 1
             return unreadable(response)
-        answer = failure_of(response)
+        answer = body_of(response)
         closed = response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
         # A response that is not there is not in an engine of the job's own either.
         if closed and not body.get("previous_response_id"):
@@ -228,7 +228,7 @@ async def _get(client: httpx.AsyncClient, path: str) -> Any:
     response = await _page(client, path)
     if not response.is_success:
         _refuse(f"the engine answers {response.status_code} at {path}")
-    return failure_of(response)
+    return body_of(response)
 
 
 async def _page(client: httpx.AsyncClient, path: str) -> httpx.Response:

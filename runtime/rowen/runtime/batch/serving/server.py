@@ -83,7 +83,7 @@ class VllmServer(Server):
                 self._answered += response.status_code == _OK
                 if response.is_success and not is_json(response):
                     return unreadable(response)
-                return Answer(response.status_code, failure_of(response))
+                return Answer(response.status_code, body_of(response))
             self._check_engine()
             error = response.text[:500]
             log.warning("vLLM failed at a row", request=request_id, status=response.status_code, error=error)
@@ -91,7 +91,7 @@ class VllmServer(Server):
                 await asyncio.sleep(pause)
         if self._answered > before or await self._is_working(route, body["model"]):
             # Another request was answered meanwhile or is now, so it is this one: it must not end the job for all.
-            return Answer(response.status_code, failure_of(response))
+            return Answer(response.status_code, body_of(response))
         message = f"{request_id}: vLLM answers {response.status_code}: {response.text[:500]}"
         raise WorkerError("Failed", message, ExitCode.RETRY)
 
@@ -118,8 +118,8 @@ def unreadable(response: httpx.Response) -> Answer:
     return Answer(_UNIMPLEMENTED, {"error": error})
 
 
-def failure_of(response: httpx.Response) -> Any:
-    """What vLLM says, of its own failure too; where that is no JSON, in the same form."""
+def body_of(response: httpx.Response) -> Any:
+    """What vLLM says; where that is no JSON, as it tells of its own failures."""
     try:
         return response.json()
     except ValueError:
