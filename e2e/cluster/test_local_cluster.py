@@ -27,9 +27,16 @@ FETCH = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
 
 
+class KubectlError(RuntimeError):
+    """A kubectl command failed: what it was, and what it said."""
+
+
 def kubectl(*words: str, stdin: str | None = None) -> str:
     command = ["kubectl", f"--kubeconfig={LAYOUT.kubeconfig}", "--namespace", NAMESPACE, *words]
-    return subprocess.run(command, input=stdin, check=True, capture_output=True, text=True, timeout=120).stdout
+    done = subprocess.run(command, input=stdin, check=False, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise KubectlError(f"kubectl {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def cluster(*words: str) -> None:
@@ -103,8 +110,20 @@ def ask(pod: str, url: str) -> str:
     return kubectl("exec", pod, "--", "python3", "-c", FETCH, url).strip()
 
 
+def answers(pod: str, url: str) -> bool:
+    try:
+        return bool(ask(pod, url))
+    except KubectlError as error:
+        print(error)
+        return False
+
+
 def ask_until_all(pod: str, url: str, nodes: set[str]) -> set[str]:
-    """Who answers: the service chooses one of its pods at random each time."""
+    """Who answers: the service chooses one of its pods at random each time.
+
+    A node's kube-proxy writes its rules a moment after the endpoints are ready: the first answer is waited for.
+    """
+    eventually(lambda: answers(pod, url), seconds=30)
     seen: set[str] = set()
     for _ in range(40):
         seen.add(ask(pod, url))
