@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -43,7 +44,16 @@ def machine() -> dict[str, Any]:
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
-    return {"python": platform.python_version()} | {package: _version(package) for package in packages}
+    return {"rowen": _commit(), "python": platform.python_version()} | {name: _version(name) for name in packages}
+
+
+def _commit() -> str:
+    """Of the code that runs, with `-dirty` where files differ from it."""
+    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*")
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
 
 
 def _version(package: str) -> str:
