@@ -75,6 +75,13 @@ def test_who_is_no_part_of_a_step_is_not_waited_for_and_need_not_make_up_for_it(
     assert found.begin(["b"], ()) == [(pytest.approx(0.3), 0.0)]
 
 
+def test_who_goes_away_while_it_is_no_part_of_steps_had_its_last_token_before_them() -> None:
+    found = begun("a", "b")
+    step(found, 10.1, ridden=0.05, a=1, b=1)
+    step(found, 12.0, ridden=1.0, a=2)
+    assert found.begin(["b"], [("a", 3)]) == [(pytest.approx(0.1), pytest.approx(0.05))]
+
+
 def test_what_the_pace_becomes_is_for_the_tokens_to_come() -> None:
     slow = TokenPace(LatencyBound(percentile=90.0, seconds=0.1 / 0.9))
     found = NextTokens(slow)

@@ -119,6 +119,19 @@ def test_a_model_that_cannot_be_learned_on_gets_no_hooks(
     assert (hooked, said) == ([], ["its weights cannot be read"])
 
 
+def test_an_engine_without_memory_for_any_task_says_so(
+    said: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = RideTerms(ttft=BOUND, tpot=BOUND, memory_bytes=2**20)
+    monkeypatch.setattr(boarding, "engine_terms", lambda: terms)
+    hooked: list[object] = []
+    monkeypatch.setattr(boarding, "Hooks", lambda *_: hooked.append(1))
+    assert boarding.board(config(model), torch.nn.Module()) is not None
+    assert hooked == []
+    [line] = said
+    assert line.startswith("coServe.memory is 1048576 bytes: the least task takes more than ")
+
+
 def test_an_engine_whose_seat_fails_is_only_watched(
     said: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

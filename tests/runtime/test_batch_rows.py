@@ -20,6 +20,13 @@ def row(custom_id: str = "a", url: str = "/v1/completions", method: str = "POST"
     return json.dumps({"custom_id": custom_id, "method": method, "url": url, "body": value | body})
 
 
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def problem(tmp_path: Path, line: str) -> str:
     (tmp_path / "in.jsonl").write_text(row("good") + "\n" + line + "\n")
     rows = Rows(tmp_path / "in.jsonl")
@@ -53,12 +60,31 @@ def test_blank_lines_count_in_numbers_alone(tmp_path: Path) -> None:
         (json.dumps({"custom_id": "b", "method": "POST", "body": {}}), "url"),
         (row("b")[:-1] + ', "priority": 3}', "priority"),
         ("[" * 5000, "nested too deeply"),
+        (row(tools=nested(100)), "nested too deeply, more than 100 levels"),
+        (row(tools={"a": [nested(97)]}), "nested too deeply"),
+        ("null", "row"),
+        ("3", "row"),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path: Path, line: str, place: str) -> None:
     text = problem(tmp_path, line)
     assert text.startswith("in.jsonl:2: ")
     assert place in text
+
+
+def test_a_hundred_levels_are_read_wherever_that_is_done(tmp_path: Path) -> None:
+    deep, deeper = nested(98), {"a": nested(97)}
+    (tmp_path / "in.jsonl").write_text("\n".join([row("a", tools=deep), row("b", tools=deeper)]))
+    rows = Rows(tmp_path / "in.jsonl")
+    assert list(rows.problems()) == []
+
+    def read(frames: int) -> list[object]:
+        if frames:
+            return read(frames - 1)
+        contents = [rows.row(line).content for line in (1, 2)]
+        return [content.body["tools"] for content in contents if content is not None]
+
+    assert read(300) == [deep, deeper]
 
 
 def test_a_body_is_the_servers_to_judge(tmp_path: Path) -> None:

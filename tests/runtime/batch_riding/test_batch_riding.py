@@ -301,6 +301,32 @@ async def test_a_row_of_very_many_requests_is_for_an_engine_of_its_own() -> None
     assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"prompt": "a" * 67_136}, "r1 has 67150 bytes, and rows of 67136 at most ride"),
+        ({"prompt": "a", "prompt_logprobs": 0}, "r1 asks for the log probabilities of its prompt"),
+        ({"prompt": "a", "echo": True, "logprobs": 0}, "r1 asks for the log probabilities of its prompt"),
+    ],
+)
+async def test_a_row_that_would_hold_up_the_api_server_is_for_an_engine_of_its_own(
+    body: dict[str, Any], words: str
+) -> None:
+    nobody: Any = None
+    server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100, model_length=lambda: None)
+    with pytest.raises(WorkerError, match=words) as raised:
+        await server.ask("/v1/completions", body, "r1")
+    assert (raised.value.reason, raised.value.code) == ("RideRefused", ExitCode.RETRY)
+
+
+def test_rows_as_large_as_may_be_and_log_probabilities_of_answers_ride(job: Job) -> None:
+    length = 2**16 + 16 * 100 - len(json.dumps({"prompt": "", "model": "chat", "seed": 1}))
+    bodies = [{"prompt": "a" * length}, {"prompt": "b", "echo": True}, {"prompt": "c", "logprobs": 1}]
+    job.write([_row(f"r{line}", "/v1/completions", body) for line, body in enumerate(bodies, start=1)])
+    job.run()
+    assert len(job.results()) == 3
+
+
 async def test_a_response_that_is_not_there_is_the_rows_own_affair() -> None:
     nobody: Any = None
     server = riding.EngineServer(nobody, nobody, print, model="chat", routes=(), length=100, model_length=lambda: None)

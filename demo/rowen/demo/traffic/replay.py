@@ -80,7 +80,8 @@ async def replay(
     """
     if len(requests) > MAX_REQUESTS or (requests and requests[-1].arrival > MAX_SECONDS):
         raise ValueError(f"a replay is at most {MAX_REQUESTS} requests in {MAX_SECONDS:.0f} s")
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    # vLLM closes a connection after 5 s without a request: what is sent just then fails.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=2.0)
     progress.total = len(requests)
     progress.started = time.time()
     # A monotonic clock paces the replay; its Unix times are derived from one reading, so no clock step distorts them.

@@ -17,6 +17,8 @@ from rowen.runtime.line_reader import is_too_long, not_json, read_line, read_lin
 
 _DIGEST_BYTES = 16
 _BLANK, _ROW, _PROBLEM = range(3)
+_MOST_LEVELS = 100
+"""Of lists and objects in a row. Whether Python reads deeper ones depends on where it is asked to."""
 
 
 class RowContent(BaseModel):
@@ -130,15 +132,27 @@ def _digest(custom_id: str | None) -> bytes:
     return hashlib.blake2b(custom_id.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).digest()
 
 
+def _read(data: bytes) -> Any:
+    """Raises `ValueError`; and `RecursionError` for what is nested too deeply."""
+    value = json.loads(data)
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(_MOST_LEVELS):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise RecursionError
+
+
 def _row(name: str, line: int, data: bytes) -> Row:
     if is_too_long(data):
         return Row(line, None, None, f"{name}:{line}: {too_long()}")
     try:
-        value = json.loads(data)
+        value = _read(data)
     except ValueError as error:
         return Row(line, None, None, f"{name}:{line}: {not_json(error)}")
     except RecursionError:
-        return Row(line, None, None, f"{name}:{line}: nested too deeply")
+        return Row(line, None, None, f"{name}:{line}: nested too deeply, more than {_MOST_LEVELS} levels")
     custom_id = value.get("custom_id") if isinstance(value, dict) else None
     custom_id = custom_id if isinstance(custom_id, str) else None
     try:

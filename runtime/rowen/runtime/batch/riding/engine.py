@@ -12,6 +12,7 @@ from typing_extensions import override
 from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.runtime.batch.riding.answers import all_tokens, is_aborted, is_as_long
 from rowen.runtime.batch.riding.health import Health
+from rowen.runtime.batch.riding.intake import Intake
 from rowen.runtime.batch.room import requests_in
 from rowen.runtime.batch.serving.length import Length, is_cut
 from rowen.runtime.batch.serving.routes import ROUTES
@@ -24,6 +25,8 @@ log = structlog.get_logger()
 _SEQUENCES = 64
 """Rows that wait in the engine or are worked on: more than run there at once. Nor is one row more requests than that:
 the engine takes all of a row in before its next step."""
+_ROW_BYTES, _TOKEN_BYTES = 2**16, 16
+"""Of a row, and for each token of the engine's sequences, at most: its API server reads a row as a whole."""
 _PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
 """Between the tries of a row at which a living engine fails."""
 _BUSY_SECONDS = 1.0
@@ -78,20 +81,22 @@ class EngineServer(Server):
         self._asked: asyncio.Future[int | None] | None = None
         self._client = client
         self._health = health
+        self._intake = Intake()
         self._on_tokens = on_tokens
         self._answered = 0
 
     @override
     async def ask(self, route: str, body: dict[str, Any], request_id: str) -> Answer:
-        _check_size(requests_in(route, body), request_id)
+        self._check(route, body, request_id)
         before, pauses, losses = 0, list(_PAUSES_SECONDS), 0
         while True:
+            again = len(pauses) < len(_PAUSES_SECONDS)
             try:
-                response = await self._post(route, body)
+                response = await self._post(route, body, again=again)
             except _LostError as error:
                 self._health.is_lost = True
                 # vLLM answers 500 to what is under way when its engine process dies, and is away a moment later.
-                if error.under_way or len(pauses) < len(_PAUSES_SECONDS):
+                if error.under_way or again:
                     losses += 1
                     self._health.was_working = True
                 if losses >= _MOST_LOSSES:
@@ -118,14 +123,33 @@ class EngineServer(Server):
                 message = f"{request_id}: the engine answers {response.status_code}: {response.text[:500]}"
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
 
-    async def _post(self, route: str, body: dict[str, Any]) -> httpx.Response:
-        """Raises `_LostError`, and `WorkerError` where others have lost the engine and it does not come back."""
-        await self._health.come_back()
+    def _check(self, route: str, body: dict[str, Any], request_id: str) -> None:
+        """Raises `WorkerError` for a row that would hold up the requests in the engine's API server."""
+        requests = requests_in(route, body)
+        if requests > _SEQUENCES:
+            _refuse(f"{request_id} is {requests} requests at once, and {_SEQUENCES} ride at most")
+        size, most = len(json.dumps(body)), _ROW_BYTES + _TOKEN_BYTES * self.length.fitting
+        if size > most:
+            _refuse(f"{request_id} has {size} bytes, and rows of {most} at most ride in this engine")
+        if body.get("prompt_logprobs") is not None or (body.get("echo") and body.get("logprobs") is not None):
+            _refuse(f"{request_id} asks for the log probabilities of its prompt, which do not ride")
+
+    async def _post(self, route: str, body: dict[str, Any], *, again: bool) -> httpx.Response:
+        """`again`: soon after a try that this engine failed at, without waiting for a turn.
+
+        Raises `_LostError`, and `WorkerError` where others have lost the engine and it does not come back.
+        """
+        if again and self._health.is_lost:
+            raise _LostError(under_way=True)
         name = row_id()
         if route == _RESPONSES:
             body = {**body, "request_id": f"resp_{name}"}
+        content = json.dumps(body).encode()
+        if not again:
+            async with self._intake.turn(len(content)):
+                await self._health.come_back()
         try:
-            response = await self._sent(route, json.dumps(body).encode(), name)
+            response = await self._sent(route, content, name)
             if (
                 response.is_success
                 and is_json(response)
@@ -196,7 +220,7 @@ class EngineServer(Server):
 
     async def _is_working(self, route: str) -> bool:
         try:
-            return (await self._post(route, {**ROUTES[route], "model": self.model})).is_success
+            return (await self._post(route, {**ROUTES[route], "model": self.model}, again=False)).is_success
         except _LostError:
             return False
 
@@ -240,11 +264,6 @@ async def _page(client: httpx.AsyncClient, path: str) -> httpx.Response:
         # It passes, so it says nothing of what the engine can do.
         raise WorkerError(RIDE_LOST, f"the engine answers {response.status_code} at {path}", ExitCode.RETRY)
     return response
-
-
-def _check_size(requests: int, request_id: str) -> None:
-    if requests > _SEQUENCES:
-        _refuse(f"{request_id} is {requests} requests at once, and {_SEQUENCES} ride at most")
 
 
 def _refuse(message: str) -> NoReturn:

@@ -18,7 +18,8 @@ from rowen.runtime.worker import Progress
 _CONNECT_SECONDS = 10.0
 # How long a row takes is not bounded: it waits while the engine's online requests leave nothing of its steps.
 _TIMEOUT = httpx.Timeout(None, connect=_CONNECT_SECONDS, write=60.0)
-_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+# vLLM closes a connection after 5 s without a request: what is sent just then is lost.
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0)
 
 
 async def answer_rest(

@@ -13,7 +13,7 @@ _LOST_TOKENS = 1024
 @dataclass(slots=True)
 class _Running:
     first_at: float
-    ridden: float
+    first_ridden: float
     """Seconds that riders had taken by then."""
     tokens: int
     """That it has."""
@@ -21,6 +21,8 @@ class _Running:
     """When it needs the next one."""
     last_at: float
     """When it got the last one."""
+    last_ridden: float
+    """Seconds that riders had taken by then."""
 
 
 class NextTokens:
@@ -45,7 +47,7 @@ class NextTokens:
         them. Returns the TPOT of each that ended, and how much of it riders took.
         """
         token_seconds = self._pace.token_seconds
-        found = [self._tpot(each) for name in ended if (each := self._running.pop(name, None)) and each.tokens > 1]
+        found = [_tpot(each) for name in ended if (each := self._running.pop(name, None)) and each.tokens > 1]
         self._stepping = []
         for name, tokens in stepping:
             each = self._running.get(name)
@@ -54,9 +56,9 @@ class NextTokens:
                 if tokens != 1:
                     continue
                 due_at = self._last + token_seconds
-                each = self._running[name] = _Running(self._last, self._ridden, tokens, due_at, self._last)
+                each = self._running[name] = self._begun(tokens, due_at)
             each.due_at += (tokens - each.tokens) * token_seconds + self._last - each.last_at
-            each.tokens, each.last_at = tokens, self._last
+            each.tokens, each.last_at, each.last_ridden = tokens, self._last, self._ridden
             self._stepping.append(each)
         return found
 
@@ -67,7 +69,7 @@ class NextTokens:
         for each in self._stepping:
             each.tokens += 1
             each.due_at += token_seconds
-            each.last_at = now
+            each.last_at, each.last_ridden = now, ridden
 
     def due_in(self, now: float) -> float:
         """Seconds until somebody in the step needs a token; below 0: somebody is behind, infinite: nobody is there."""
@@ -78,6 +80,10 @@ class NextTokens:
                 soonest = left
         return soonest
 
-    def _tpot(self, each: _Running) -> tuple[float, float]:
-        gaps = each.tokens - 1
-        return (self._last - each.first_at) / gaps, (self._ridden - each.ridden) / gaps
+    def _begun(self, tokens: int, due_at: float) -> _Running:
+        return _Running(self._last, self._ridden, tokens, due_at, self._last, self._ridden)
+
+
+def _tpot(each: _Running) -> tuple[float, float]:
+    gaps = each.tokens - 1
+    return (each.last_at - each.first_at) / gaps, (each.last_ridden - each.first_ridden) / gaps

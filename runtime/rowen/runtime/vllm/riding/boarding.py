@@ -19,6 +19,7 @@ from rowen.runtime.coserve.training.architecture import Architecture, Architectu
 from rowen.runtime.coserve.training.checks import check_task
 from rowen.runtime.coserve.training.files import ModelFiles
 from rowen.runtime.coserve.training.learner import MachineLearner
+from rowen.runtime.coserve.training.memory import workspace_bytes
 from rowen.runtime.coserve.training.weights import weight_files
 from rowen.runtime.log import get_logger
 from rowen.runtime.vllm.riding.boarded import Boarded
@@ -68,12 +69,24 @@ def _boarded(config: "VllmConfig", model: "Module", terms: RideTerms, planner: P
     with ExitStack() as undo:
         files = undo.enter_context(closing(_files(folder)))
         learner = MachineLearner(folder, terms.memory_bytes, config.model_config.dtype)
+        _check_memory(learner, terms, architecture)
         host, waker = _host(folder, architecture, learner), Waker()
         # Once nothing of the model can be unsuitable any more: they stay.
         hooks = Hooks(model, architecture.layers)
         seat = Seat(agent, host, waker.wake)
         undo.pop_all()
     return Conductor(planner, Boarded(learner, seat, hooks, files), waker)
+
+
+def _check_memory(learner: MachineLearner, terms: RideTerms, architecture: Architecture) -> None:
+    """Raises `UnsuitableError` where no task has room."""
+    least = workspace_bytes(architecture, 1)
+    if learner.memory_bytes < least:
+        copied = terms.memory_bytes - learner.memory_bytes
+        raise UnsuitableError(
+            f"coServe.memory is {terms.memory_bytes} bytes: the least task takes more than {least}, "
+            f"and a copy of the largest matrix in {learner.dtype} {copied}"
+        )
 
 
 def _files(folder: Path) -> ModelFiles:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
 
 _MOST_STRETCHES = 256
+"""Kept for requests that came before they are told of."""
 _LONGEST_WAIT_SECONDS = 60.0
 """Of a request before it is taken in; more is a clock that was set."""
 
@@ -20,13 +21,15 @@ def waited_seconds(wall_seconds: float) -> float:
     return min(max(0.0, time.time() - wall_seconds), _LONGEST_WAIT_SECONDS)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Arrival:
     """A request that has no token yet."""
 
     at: float
     """Seconds, monotonic."""
     prompt_tokens: int
+    ridden: float
+    """Seconds that the engine had worked for riders by then."""
 
 
 class FirstTokens:
@@ -36,11 +39,13 @@ class FirstTokens:
         self._waiting: dict[str, Arrival] = {}
         self._next: list[Arrival] = []
         self._stretches: deque[tuple[float, float]] = deque(maxlen=_MOST_STRETCHES)
+        self._ridden = 0.0
 
     def arrived(self, name: str, at: float, prompt_tokens: int) -> None:
         """A request has come."""
         if not is_row(name):
-            self._waiting[name] = Arrival(at, prompt_tokens)
+            since = sum(ended - max(at, begun) for begun, ended in self._stretches if ended > at)
+            self._waiting[name] = Arrival(at, prompt_tokens, self._ridden - since)
 
     def begin(self, output: "SchedulerOutput") -> None:
         """A step begins; the requests whose prompt it ends have their first token after it."""
@@ -60,12 +65,15 @@ class FirstTokens:
     def ridden(self, begun: float, ended: float) -> None:
         """So long the engine worked for riders."""
         self._stretches.append((begun, ended))
+        self._ridden += ended - begun
+        # Who has come meanwhile has waited for a part of it.
+        for arrival in reversed(self._waiting.values()):
+            if arrival.at <= begun:
+                break
+            arrival.ridden += min(arrival.at, ended) - begun
 
     def finish(self, now: float) -> list[tuple[float, float]]:
         """The step has ended: what each waited for its first token, and how much of that for riders."""
-        found = [(now - arrival.at, self._ridden_since(arrival.at)) for arrival in self._next]
+        found = [(now - arrival.at, self._ridden - arrival.ridden) for arrival in self._next]
         self._next = []
         return found
-
-    def _ridden_since(self, begun: float) -> float:
-        return sum(ended - max(begun, first) for first, ended in self._stretches if ended > begun)
