@@ -44,16 +44,25 @@ def machine() -> dict[str, Any]:
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
-    return {"rowen": _commit(), "python": platform.python_version()} | {name: _version(name) for name in packages}
+    return {"rowen": _COMMIT, "python": platform.python_version()} | {name: _version(name) for name in packages}
 
 
 def _commit() -> str:
-    """Of the code that runs, with `-dirty` where files differ from it."""
-    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*")
+    """Of the code that runs, with `-dirty` where files other than results differ from it."""
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results")
+        return _git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def _git(*words: str) -> str:
+    command = ("git", "-C", str(Path(__file__).parent), *words)
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+
+
+_COMMIT = _commit()
+"""As a run begins: it may take half an hour."""
 
 
 def _version(package: str) -> str:

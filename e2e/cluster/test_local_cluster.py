@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,9 @@ def pods() -> Iterator[dict[str, tuple[str, str]]]:
     kubectl("apply", "-f", "-", stdin=manifest())
     kubectl("rollout", "status", "daemonset/web", "--timeout=110s")
     listing = json.loads(kubectl("get", "pods", "-o", "json"))["items"]
+    # A node's kube-proxy writes its rules a moment after the endpoints are ready.
+    for pod in listing:
+        eventually(partial(answers, pod["metadata"]["name"], f"http://{service_ip()}/node"), seconds=30)
     yield {pod["spec"]["nodeName"]: (pod["metadata"]["name"], pod["status"]["podIP"]) for pod in listing}
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
 
@@ -119,11 +123,7 @@ def answers(pod: str, url: str) -> bool:
 
 
 def ask_until_all(pod: str, url: str, nodes: set[str]) -> set[str]:
-    """Who answers: the service chooses one of its pods at random each time.
-
-    A node's kube-proxy writes its rules a moment after the endpoints are ready: the first answer is waited for.
-    """
-    eventually(lambda: answers(pod, url), seconds=30)
+    """Who answers: the service chooses one of its pods at random each time."""
     seen: set[str] = set()
     for _ in range(40):
         seen.add(ask(pod, url))

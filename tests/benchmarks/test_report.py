@@ -1,7 +1,10 @@
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+from reporting import report as reports
 from reporting.report import Missing, print_report, report
 
 
@@ -18,10 +21,32 @@ def test_a_value_that_a_run_cannot_give_is_null_with_its_reason(capsys):
     assert any(line.split() == ["increase_low", "no", "value:", "2", "blocks"] for line in lines)
 
 
-def test_a_report_names_the_commit_that_it_is_of():
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    head = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    named = report("sample", 0, {}, {}, ["no-such-package"])["versions"]
-    assert named["no-such-package"] == "absent"
-    assert head.startswith(named["rowen"].removesuffix("-dirty"))
-    assert len(named["rowen"]) >= 7
+def test_a_report_names_the_commit_that_it_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, results = tmp_path / "benchmarks" / "reporting", tmp_path / "benchmarks" / "results"
+    folder.mkdir(parents=True)
+    results.mkdir()
+    script = Path(shutil.copy(reports.__file__, folder))
+    (results / "a.json").write_text("1")
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        done = subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "--quiet")
+    monkeypatch.setattr(reports, "__file__", str(script))
+    assert reports._commit() == "unknown"
+    git("add", ".")
+    git("commit", "--quiet", "--message=a")
+    commit = git("rev-parse", "--short", "HEAD")
+    assert reports._commit() == commit
+    # One result after another is written.
+    (results / "a.json").write_text("2")
+    (tmp_path / "notes.txt").write_text("")
+    assert reports._commit() == commit
+    script.write_text("changed")
+    assert reports._commit() == f"{commit}-dirty"
+
+
+def test_versions_say_what_is_absent() -> None:
+    assert report("sample", 0, {}, {}, ["no-such-package"])["versions"]["no-such-package"] == "absent"

@@ -108,25 +108,6 @@ def test_other_offline_work_makes_what_was_known_of_other_shares_worthless() -> 
     assert (found.largest, found.factors[4]) == (4, pytest.approx(2.1))
 
 
-def test_what_is_so_for_sure_is_known_at_once() -> None:
-    found = taught(t1=1.0, t2=1.0)
-    teach(found, 3, 1.0, times=2)
-    before = found.version
-    found.settle(3, 2.0)
-    assert (found.largest, found.version) == (3, before + 1)
-    assert found.factors[1:5] == pytest.approx([1.0, 1.0, 2.0, 2.0 * 7 / 6])
-    # What it was before is no part of it.
-    found.observe(3, 2.4)
-    assert found.factors[3] == pytest.approx(2.0 * (1 + 0.15 / 2))
-
-
-def test_where_it_was_known_otherwise_offline_work_is_another_now() -> None:
-    found = taught(t1=1.0, t2=1.0, t3=1.0, t4=1.0)
-    found.settle(3, 2.0)
-    assert found.largest == 3
-    assert found.factors[1:5] == pytest.approx([10 / 9, 1.25, 2.0, 2.0 * 7 / 6])
-
-
 def test_what_is_known_of_larger_shares_can_be_forgotten() -> None:
     found = taught(t1=1.3, t2=9.0, t3=9.0)
     before = found.version

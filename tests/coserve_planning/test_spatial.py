@@ -136,34 +136,34 @@ def test_a_step_far_longer_than_was_thought_has_its_kind_measured_alone_again() 
     assert found.share(SECOND, occupied=True) == 2
     assert found._slowdowns.factors[1] == pytest.approx(1.0)
     # Where that has not changed it, it is offline work's doing.
-    beside(found, 1, 1.6, times=1)
+    beside(found, 1, 1.6, times=3)
     assert found._slowdowns.factors[1] == pytest.approx(1.6)
-    assert found.share(SECOND, occupied=True) == 2
 
 
-def test_a_step_that_takes_what_was_thought_ends_the_doubt() -> None:
-    found = planner(100.0)
-    beside(found, 1, 1.0)
-    for _ in range(2):
-        beside(found, 1, 2.0, times=1)
-        beside(found, 1, 1.0, times=1)
-    assert found._slowdowns.factors[1] == pytest.approx(1.0)
-    # The next kind of step is doubted by itself.
-    found.observe_beside(Load(4, 2048), 2 * 2.048, 1)
-    assert found.share(Load(4, 2048), occupied=True) == 0
-    assert found.share(Load(4, 1024), occupied=True) == 2
-
-
-def test_offline_work_that_had_nothing_to_do_before_is_found_out_by_the_second_step() -> None:
+def test_offline_work_that_had_nothing_to_do_before_is_found_out_by_four_steps_of_any_kinds() -> None:
     found = grown(2.6)
-    assert found.share(SECOND, occupied=True) == 9
     kinds = [Load(4, 1000), Load(4, 2048), Load(4, 1024)]
-    found.observe_beside(kinds[0], 5 * 1.0, 9)
-    assert found.share(kinds[1], occupied=True) == 9
-    found.observe_beside(kinds[1], 5 * 2.048, 9)
-    # Nothing is known of smaller shares any more, but what offline work takes at most.
-    assert found._slowdowns.factors == pytest.approx([10 / (10 - tenths) for tenths in range(8)] + [5.0, 5.0])
+    for load in kinds:
+        found.observe_alone(load, load.decode_context / 1000)
+    assert found.share(SECOND, occupied=True) == 9
+    for load in (*kinds, kinds[1]):
+        # The first one may be the kind's own doing.
+        assert found._slowdowns.factors[9] == pytest.approx(1.0, abs=0.2)
+        found.observe_beside(load, 5 * load.decode_context / 1000, 9)
+    assert found._slowdowns.factors[9] == pytest.approx(5.0)
     assert found.share(kinds[2], occupied=True) == 6
+    assert found.share(kinds[1], occupied=True) == 2
+    assert found.share(kinds[0], occupied=True) == 0
+
+
+def test_long_steps_with_others_between_are_doubted_each() -> None:
+    found = grown(100.0)
+    for load in (SECOND, Load(4, 1024), Load(4, 2048)):
+        found.observe_alone(load, load.decode_context / 1000)
+        found.observe_beside(load, 5 * load.decode_context / 1000, 9)
+        assert found.share(load, occupied=True) == 0
+        found.observe_beside(Load(4, 0), 1e-6, 9)
+    assert found._slowdowns.factors[9] == pytest.approx(1.0)
 
 
 def test_without_offline_work_it_says_how_open_the_device_would_be() -> None:
@@ -208,10 +208,7 @@ def test_the_limit_of_growth_holds_for_one_that_stays_too() -> None:
 def test_offline_work_that_slows_steps_down_gets_less() -> None:
     found = grown(2.0)
     assert found.share(SECOND, occupied=True) == 9
-    beside(found, 9, 3.0, times=1)
-    for _ in range(FIRST):
-        found.observe_alone(SECOND, 1.0)
-    beside(found, 9, 3.0, times=1)
+    beside(found, 9, 3.0, times=3)
     # Another tuner: nothing is known of other shares, and nine tenths are too much.
     assert found.share(SECOND, occupied=True) == 5
     beside(found, 5, 1.95)
@@ -363,26 +360,18 @@ def shares(found: SharePlanner, count: int) -> list[int]:
     return [found.share(SECOND, occupied=True) for _ in range(count)]
 
 
-def slowed(found: SharePlanner, tenths: int) -> None:
-    """Five times, which the first step has its kind measured alone for."""
-    beside(found, tenths, 5.0, times=1)
-    for _ in range(FIRST):
-        found.observe_alone(SECOND, 1.0)
-    beside(found, tenths, 5.0)
-
-
 def test_a_share_that_was_found_too_large_is_tried_again_after_a_while() -> None:
     found = planner(2.0)
-    slowed(found, 1)
+    beside(found, 1, 5.0)
     assert set(shares(found, PATIENCE)) == {0}
     assert shares(found, 1) == [1]
 
 
 def test_then_for_another_while_it_is_not() -> None:
     found = planner(2.0)
-    slowed(found, 1)
+    beside(found, 1, 5.0)
     shares(found, PATIENCE)
-    slowed(found, 1)
+    beside(found, 1, 5.0)
     assert set(shares(found, PATIENCE)) == {0}
     assert shares(found, 1) == [1]
 
@@ -391,14 +380,14 @@ def test_what_was_used_meanwhile_is_not_doubted() -> None:
     found = planner(2.0)
     beside(found, 1, 1.0)
     beside(found, 2, 1.3)
-    slowed(found, 3)
+    beside(found, 3, 5.0)
     assert shares(found, 1) == [2]
     heavy = Load(4, 1700)
     for _ in range(PATIENCE - 1):
         assert found.share(heavy, occupied=True) == 1
     # Two tenths are still known, three are not.
     assert shares(found, 2) == [3, 3]
-    slowed(found, 3)
+    beside(found, 3, 5.0)
     for _ in range(PATIENCE - 2):
         assert found.share(heavy, occupied=True) == 1
     assert shares(found, 1) == [2]
@@ -418,7 +407,7 @@ def test_a_while_in_which_it_was_used_less_is_one_of_its_own() -> None:
 
 def test_nothing_is_tried_while_requests_do_not_get_what_they_were_promised() -> None:
     found = planner(2.0)
-    slowed(found, 1)
+    beside(found, 1, 5.0)
     found.observe_tpot(2.5, 0.0)
     shares(found, PATIENCE)
     assert shares(found, 1) == [0]

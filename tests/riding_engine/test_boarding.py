@@ -119,17 +119,22 @@ def test_a_model_that_cannot_be_learned_on_gets_no_hooks(
     assert (hooked, said) == ([], ["its weights cannot be read"])
 
 
-def test_an_engine_without_memory_for_any_task_says_so(
+def test_an_engine_without_memory_for_any_task_says_so_and_takes_batches(
     said: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terms = RideTerms(ttft=BOUND, tpot=BOUND, memory_bytes=2**20)
-    monkeypatch.setattr(boarding, "engine_terms", lambda: terms)
-    hooked: list[object] = []
-    monkeypatch.setattr(boarding, "Hooks", lambda *_: hooked.append(1))
-    assert boarding.board(config(model), torch.nn.Module()) is not None
-    assert hooked == []
-    [line] = said
-    assert line.startswith("coServe.memory is 1048576 bytes: the least task takes more than ")
+    warnings: list[dict[str, Any]] = []
+    hosts: list[Any] = []
+    monkeypatch.setattr(boarding, "log", SimpleNamespace(warning=lambda _, **values: warnings.append(values)))
+    monkeypatch.setattr(boarding, "Hooks", lambda *_: None)
+    monkeypatch.setattr(boarding, "Seat", lambda _, host, __: hosts.append(host))
+    monkeypatch.setattr(boarding, "Boarded", lambda *_: None)
+    for memory_bytes in (2**20, 2**30):
+        terms = RideTerms(ttft=BOUND, tpot=BOUND, memory_bytes=memory_bytes)
+        monkeypatch.setattr(boarding, "engine_terms", lambda terms=terms: terms)
+        assert boarding.board(config(model), torch.nn.Module()) is not None
+    [warning] = warnings
+    assert warning["bytes"] == 2**20 < warning["least_task"]
+    assert [host.most_tokens > 0 for host in hosts] == [True, True]
 
 
 def test_an_engine_whose_seat_fails_is_only_watched(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rowen.runtime.batch.room import Room, requests_in
+from rowen.runtime.batch.room import Room, has_prompt_logprobs, requests_in
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,22 @@ from rowen.runtime.batch.room import Room, requests_in
 )
 def test_a_row_is_as_many_requests_as_prompts_and_answers(route: str, body: dict[str, Any], requests: int) -> None:
     assert requests_in(route, body) == requests
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "asked"),
+    [
+        ("/v1/completions", {"prompt": "a", "prompt_logprobs": 0}, True),
+        ("/v1/completions", {"prompt": "a", "prompt_logprobs": None}, False),
+        ("/v1/completions", {"prompt": "a", "echo": True, "logprobs": 0}, True),
+        ("/v1/completions", {"prompt": "a", "echo": True}, False),
+        ("/v1/completions", {"prompt": "a", "logprobs": 5}, False),
+        ("/v1/chat/completions", {"messages": [{}], "echo": True}, True),
+        ("/v1/chat/completions", {"messages": [{}], "echo": False, "logprobs": True}, False),
+    ],
+)
+def test_which_rows_ask_for_log_probabilities_of_their_prompts(route: str, body: dict[str, Any], asked: bool) -> None:
+    assert has_prompt_logprobs(route, body) is asked
 
 
 def order_of(size: int, *counts: int) -> list[str]:

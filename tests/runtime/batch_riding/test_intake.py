@@ -37,7 +37,7 @@ def sent(loop: Loop, *sizes: int) -> list[float]:
     intake, found = Intake(), []
 
     async def send(size: int) -> None:
-        async with intake.turn(size):
+        async with intake.turn(1, size):
             found.append(loop.now)
 
     async def send_all() -> None:
@@ -55,18 +55,30 @@ def test_who_follows_a_long_row_waits_for_longer(loop: Loop) -> None:
     assert sent(loop, 100_000, 1000, 0) == pytest.approx([0.0, 0.404, 0.412])
 
 
+def test_a_row_counts_for_all_requests_that_it_is(loop: Loop) -> None:
+    intake, found = Intake(), []
+
+    async def send_all() -> None:
+        for requests in (64, 1):
+            async with intake.turn(requests, 1000):
+                found.append(loop.now)
+
+    loop.run_until_complete(send_all())
+    assert found == pytest.approx([0.0, 0.26])
+
+
 def test_while_a_row_cannot_be_sent_the_next_ones_wait(loop: Loop) -> None:
     intake, found = Intake(), []
     back = asyncio.Event()
 
     async def first() -> None:
-        async with intake.turn(0):
+        async with intake.turn(1, 0):
             await back.wait()
             loop.now = 50.0
             found.append(("first", loop.now))
 
     async def second() -> None:
-        async with intake.turn(0):
+        async with intake.turn(1, 0):
             found.append(("second", loop.now))
 
     async def both() -> None:
@@ -85,13 +97,13 @@ def test_a_row_that_is_given_up_lets_the_next_one_go(loop: Loop) -> None:
     intake, found = Intake(), []
 
     async def fails() -> None:
-        async with intake.turn(0):
+        async with intake.turn(1, 0):
             raise ValueError
 
     async def both() -> None:
         with pytest.raises(ValueError):
             await fails()
-        async with intake.turn(0):
+        async with intake.turn(1, 0):
             found.append(loop.now)
 
     loop.run_until_complete(both())

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-SAMPLING_ROUTES = ("/v1/chat/completions", "/v1/completions")
+_CHAT = "/v1/chat/completions"
+SAMPLING_ROUTES = (_CHAT, "/v1/completions")
 """Where answers are drawn, `n` of them."""
 _PROMPTS = ("prompt", "prompt_embeds", "input", "messages")
 """One, or a list of them. A list of tokens is one, and so is a conversation."""
@@ -23,6 +24,14 @@ def requests_in(route: str, body: Mapping[str, Any]) -> int:
         # A chat may have documents, too, and is one request with them.
         found += _texts(body.get("documents"))
     return max(1, found) * (_answers(body.get("n")) if route in SAMPLING_ROUTES else 1)
+
+
+def has_prompt_logprobs(route: str, body: Mapping[str, Any]) -> bool:
+    """Whether a row asks for the log probabilities of all tokens of its prompt, in vLLM's ways."""
+    if body.get("prompt_logprobs") is not None:
+        return True
+    # In a chat the number of them is 0 where it is not said.
+    return bool(body.get("echo")) and (route == _CHAT or body.get("logprobs") is not None)
 
 
 def _prompts(value: Any) -> int:

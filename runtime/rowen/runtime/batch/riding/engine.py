@@ -13,7 +13,7 @@ from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.runtime.batch.riding.answers import all_tokens, is_aborted, is_as_long
 from rowen.runtime.batch.riding.health import Health
 from rowen.runtime.batch.riding.intake import Intake
-from rowen.runtime.batch.room import requests_in
+from rowen.runtime.batch.room import has_prompt_logprobs, requests_in
 from rowen.runtime.batch.serving.length import Length, is_cut
 from rowen.runtime.batch.serving.routes import ROUTES
 from rowen.runtime.batch.serving.server import Answer, Server, body_of, is_json, unreadable
@@ -89,24 +89,24 @@ class EngineServer(Server):
     async def ask(self, route: str, body: dict[str, Any], request_id: str) -> Answer:
         self._check(route, body, request_id)
         before, pauses, losses = 0, list(_PAUSES_SECONDS), 0
+        failed: int | None = None
         while True:
-            again = len(pauses) < len(_PAUSES_SECONDS)
             try:
-                response = await self._post(route, body, again=again)
+                response = await self._post(route, body, failed)
             except _LostError as error:
-                self._health.is_lost = True
                 # vLLM answers 500 to what is under way when its engine process dies, and is away a moment later.
-                if error.under_way or again:
-                    losses += 1
-                    self._health.was_working = True
+                working = error.under_way or failed is not None
+                losses += working
+                self._health.be_lost(working=working)
                 if losses >= _MOST_LOSSES:
                     _refuse(f"{losses} engines were lost while they worked on {request_id}")
                 await asyncio.sleep(_BUSY_SECONDS)
                 await self._health.come_back()
                 # What the last engine failed at says nothing of this one.
-                pauses = list(_PAUSES_SECONDS)
+                pauses, failed = list(_PAUSES_SECONDS), None
                 continue
             if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                failed = None
                 await asyncio.sleep(_BUSY_SECONDS)
             elif response.status_code == httpx.codes.NOT_FOUND and not await self._is_joined():
                 raise WorkerError(RIDE_LOST, f"{self.model} is not at the engine's address any more", ExitCode.RETRY)
@@ -114,7 +114,7 @@ class EngineServer(Server):
                 return await self._answer(response, body, request_id)
             elif pauses:
                 log.warning("the engine failed at a row", request=request_id, status=response.status_code)
-                before = self._answered
+                before, failed, self._health.is_failing = self._answered, self._health.losses, True
                 await asyncio.sleep(pauses.pop(0))
             elif self._answered > before or await self._is_working(route):
                 # Others were answered meanwhile, or one is now, so it is this one.
@@ -131,23 +131,23 @@ class EngineServer(Server):
         size, most = len(json.dumps(body)), _ROW_BYTES + _TOKEN_BYTES * self.length.fitting
         if size > most:
             _refuse(f"{request_id} has {size} bytes, and rows of {most} at most ride in this engine")
-        if body.get("prompt_logprobs") is not None or (body.get("echo") and body.get("logprobs") is not None):
+        if has_prompt_logprobs(route, body):
             _refuse(f"{request_id} asks for the log probabilities of its prompt, which do not ride")
 
-    async def _post(self, route: str, body: dict[str, Any], *, again: bool) -> httpx.Response:
-        """`again`: soon after a try that this engine failed at, without waiting for a turn.
+    async def _post(self, route: str, body: dict[str, Any], failed: int | None = None) -> httpx.Response:
+        """`failed`: how many engines were lost when one failed at this row just now.
 
         Raises `_LostError`, and `WorkerError` where others have lost the engine and it does not come back.
         """
-        if again and self._health.is_lost:
-            raise _LostError(under_way=True)
         name = row_id()
         if route == _RESPONSES:
             body = {**body, "request_id": f"resp_{name}"}
         content = json.dumps(body).encode()
-        if not again:
-            async with self._intake.turn(len(content)):
-                await self._health.come_back()
+        async with self._intake.turn(requests_in(route, body), len(content)):
+            await self._health.come_back()
+        if failed is not None and self._health.losses > failed:
+            # Others have found out that it ended after that.
+            raise _LostError(under_way=True)
         try:
             response = await self._sent(route, content, name)
             if (
@@ -190,6 +190,7 @@ class EngineServer(Server):
         if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG in response.text:
             await self._refuse_shorter(f"{request_id} is longer than")
         if response.is_success:
+            self._health.is_failing = False
             if is_cut(body, answer) and is_as_long(body, answer, self.length.fitting):
                 await self._refuse_shorter(f"the answer to {request_id} ends at")
             self._answered += 1
@@ -220,7 +221,7 @@ class EngineServer(Server):
 
     async def _is_working(self, route: str) -> bool:
         try:
-            return (await self._post(route, {**ROUTES[route], "model": self.model}, again=False)).is_success
+            return (await self._post(route, {**ROUTES[route], "model": self.model})).is_success
         except _LostError:
             return False
 

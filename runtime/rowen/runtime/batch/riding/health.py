@@ -28,8 +28,12 @@ class Health:
         self._has_said_it = False
         self.is_lost = False
         """Whether the engine was lost and has not answered since: somebody else may have its address by now."""
+        self.losses = 0
+        """How often it was found to have gone away."""
         self.was_working = False
         """Whether it was lost while it worked on a row, likewise."""
+        self.is_failing = False
+        """Whether it has failed at a row and has answered none since."""
         self.closed = asyncio.Event()
         """Set while it takes no connections: one that ends waits for those that it has, and answers none of them."""
         self._refused_at: float | None = None
@@ -46,6 +50,12 @@ class Health:
         """Returns as soon as the engine answers. Raises `WorkerError` when it does not for too long."""
         async with self._asking:
             await self._come()
+
+    def be_lost(self, *, working: bool) -> None:
+        """It has gone away; `working`: while it worked on a row. One that has failed at a row just before was, too."""
+        self.losses += 1
+        self.is_lost = True
+        self.was_working |= working or self.is_failing
 
     async def come_back(self) -> None:
         """Likewise, for one that is lost; at once where it has answered since. Of many that wait one asks it."""
@@ -67,7 +77,7 @@ class Health:
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PERIOD_SECONDS)
-        self.is_lost = self.was_working = False
+        self.is_lost = self.was_working = self.is_failing = False
 
     async def is_good(self) -> bool:
         """Whether the engine answers now that it is well."""
@@ -87,7 +97,7 @@ class Health:
         if self._refused_at is None:
             self._refused_at = now
         elif now - self._refused_at >= _REFUSED_SECONDS:
-            self.is_lost = True
+            self.be_lost(working=False)
             self.closed.set()
 
     def _is_engine(self, said: str | None) -> bool:

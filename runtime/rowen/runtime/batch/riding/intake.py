@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-_ROW_SECONDS = 0.004
+_REQUEST_SECONDS = 0.004
 _BYTE_SECONDS = 4e-6
 """Four times what the API server takes for a request, and the tokenizer for a byte of text, or so."""
 
@@ -20,10 +20,10 @@ class Intake:
         self._free_at = 0.0
 
     @asynccontextmanager
-    async def turn(self, row_bytes: int) -> AsyncIterator[None]:
+    async def turn(self, requests: int, row_bytes: int) -> AsyncIterator[None]:
         """Waits until the row before is taken in, and three times as long again; the row is sent at the end."""
         now = asyncio.get_running_loop().time
         async with self._lock:
             await asyncio.sleep(self._free_at - now())
             yield
-            self._free_at = now() + _ROW_SECONDS + _BYTE_SECONDS * row_bytes
+            self._free_at = now() + _REQUEST_SECONDS * requests + _BYTE_SECONDS * row_bytes

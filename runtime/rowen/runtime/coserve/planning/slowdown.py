@@ -42,25 +42,11 @@ class Slowdowns:
         """A step took so many times (above 0) what it takes alone, beside so many tenths, 1 to 9."""
         ratio = self._ratios.setdefault(tenths, Ratio())
         if ratio.observe(factor):
-            self._keep_only(tenths, ratio)
+            # Other offline work, or something else that it does now: the other factors are those of before.
+            self._ratios, self._known = {tenths: ratio}, {tenths}
         elif ratio.count >= _KNOWN:
             self._known.add(tenths)
         self._take()
-
-    def settle(self, tenths: int, factor: float) -> None:
-        """What a step took beside so many tenths is so for sure, whatever was known."""
-        ratio = Ratio()
-        ratio.observe(factor)
-        if tenths in self._known:
-            self._keep_only(tenths, ratio)
-        else:
-            self._ratios[tenths] = ratio
-            self._known.add(tenths)
-        self._take()
-
-    def _keep_only(self, tenths: int, ratio: Ratio) -> None:
-        """Other offline work, or something else that it does now: the other factors are those of before."""
-        self._ratios, self._known = {tenths: ratio}, {tenths}
 
     def forget_above(self, tenths: int) -> None:
         """What is known of larger shares is so no more: it may have been a stall's doing."""

@@ -48,8 +48,8 @@ class SharePlanner:
         self._alone: Counter[tuple[int, int]] = Counter()
         """Steps by their kind, since it was doubted."""
         self._ranges: dict[tuple[int, int, int, int, int], tuple[int, int]] = {}
-        self._doubts = False
-        """Of the last step beside offline work that was measured: it took far longer than was thought."""
+        self._far = 0
+        """Steps beside offline work, the last that were measured, that took far longer than was thought."""
         self._share = 0
         self._most_share = 0
         self._decided = 0
@@ -89,16 +89,12 @@ class SharePlanner:
         if seconds < _LEAST_SECONDS:
             return
         factor, kind = seconds / self._seconds(load), _kind(load)
-        if factor <= _FAR * self._slowdowns.factors[tenths]:
-            self._doubts = False
-            self._slowdowns.observe(tenths, factor)
-        elif self._doubts:
-            # So it is offline work, whatever the kind of the step: it had nothing to do before, say.
-            self._doubts = False
-            self._slowdowns.settle(tenths, factor)
-        else:
-            # Most likely such steps take another time alone by now.
-            self._doubts, self._alone[kind] = True, 0
+        self._far = self._far + 1 if factor > _FAR * self._slowdowns.factors[tenths] else 0
+        if self._far == 1 and self._alone[kind] > _FIRST:
+            # Most likely such steps take another time alone by now. If not, the next ones say so, whatever their kinds.
+            self._alone[kind] = 0
+            return
+        self._slowdowns.observe(tenths, factor)
 
     def observe_gap(self, load: Load, seconds: float, beside: bool) -> None:
         """What requests waited from one token to the next, and whether offline work ran in it; `load` is the step's.

@@ -54,7 +54,9 @@ class MachineLearner(Learner):
         Raises `ArchitectureUnsupported` for a model that it cannot work with.
         """
         self._model = Model.of(model_folder, dtype)
-        self.memory_bytes = memory_bytes - self._model.copy_bytes
+        self.copy_bytes = self._model.copy_bytes
+        """Of `memory_bytes`, that its largest matrix takes where it is stored in another type."""
+        self.memory_bytes = max(0, memory_bytes - self.copy_bytes)
         """That tasks may need, each."""
         self._waiting: deque[tuple[int, Task]] = deque()
         self._wanted: tuple[Task, tuple[int, int]] | None = None

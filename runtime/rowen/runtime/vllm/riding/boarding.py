@@ -69,7 +69,7 @@ def _boarded(config: "VllmConfig", model: "Module", terms: RideTerms, planner: P
     with ExitStack() as undo:
         files = undo.enter_context(closing(_files(folder)))
         learner = MachineLearner(folder, terms.memory_bytes, config.model_config.dtype)
-        _check_memory(learner, terms, architecture)
+        _look_at_memory(learner, terms, architecture)
         host, waker = _host(folder, architecture, learner), Waker()
         # Once nothing of the model can be unsuitable any more: they stay.
         hooks = Hooks(model, architecture.layers)
@@ -78,14 +78,15 @@ def _boarded(config: "VllmConfig", model: "Module", terms: RideTerms, planner: P
     return Conductor(planner, Boarded(learner, seat, hooks, files), waker)
 
 
-def _check_memory(learner: MachineLearner, terms: RideTerms, architecture: Architecture) -> None:
-    """Raises `UnsuitableError` where no task has room."""
+def _look_at_memory(learner: MachineLearner, terms: RideTerms, architecture: Architecture) -> None:
+    """Says where no task has room: each is refused then. Batch rows take none of that memory."""
     least = workspace_bytes(architecture, 1)
     if learner.memory_bytes < least:
-        copied = terms.memory_bytes - learner.memory_bytes
-        raise UnsuitableError(
-            f"coServe.memory is {terms.memory_bytes} bytes: the least task takes more than {least}, "
-            f"and a copy of the largest matrix in {learner.dtype} {copied}"
+        log.warning(
+            "no fine-tuning rides in this engine: coServe.memory is too small",
+            bytes=terms.memory_bytes,
+            least_task=least,
+            copied_matrix=learner.copy_bytes,
         )
 
 
