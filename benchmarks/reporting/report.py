@@ -44,7 +44,8 @@ def machine() -> dict[str, Any]:
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
-    return {"rowen": _COMMIT, "python": platform.python_version()} | {name: _version(name) for name in packages}
+    found = {"python": platform.python_version()} | {package: _version(package) for package in packages}
+    return found | {"rowen": _COMMIT}
 
 
 def _commit() -> str:

@@ -48,5 +48,7 @@ def test_a_report_names_the_commit_that_it_is_of(tmp_path: Path, monkeypatch: py
     assert reports._commit() == f"{commit}-dirty"
 
 
-def test_versions_say_what_is_absent() -> None:
-    assert report("sample", 0, {}, {}, ["no-such-package"])["versions"]["no-such-package"] == "absent"
+def test_versions_are_those_of_packages_and_the_commit_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "_COMMIT", "abc1234")
+    versions = report("sample", 0, {}, {}, ["no-such-package", "rowen"])["versions"]
+    assert (versions["no-such-package"], versions["rowen"]) == ("absent", "abc1234")

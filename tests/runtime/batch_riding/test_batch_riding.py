@@ -1,12 +1,14 @@
 """A batch whose rows ride in a serving engine."""
 
 import asyncio
+import contextlib
 import json
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -239,6 +241,49 @@ async def test_no_row_goes_out_while_others_have_lost_the_engine(engine: Engine)
         engine.pod = "chat-a"
         assert (await server.ask("/v1/completions", {"prompt": "p", "model": "chat"}, "r")).status == 200
         assert not watched.is_lost
+
+
+class OthersFindOut(health.Health):
+    """Others have lost the engine, and it is back, whenever it has failed at a row."""
+
+    async def come_back(self) -> None:
+        if self.is_failing:
+            self.be_lost(working=False)
+            self.is_lost = self.is_failing = False
+
+
+async def test_engines_that_others_lose_after_they_failed_at_a_row_count_against_it(engine: Engine) -> None:
+    engine.turns = {"p": [500, 500, 500]}
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+        watched = OthersFindOut(client, None)
+        server = riding.EngineServer(
+            client, watched, print, model="chat", routes=(), length=100, model_length=lambda: None
+        )
+        with pytest.raises(WorkerError, match="3 engines were lost while they worked on r") as raised:
+            await server.ask("/v1/completions", {"prompt": "p", "model": "chat"}, "r")
+    assert raised.value.reason == "RideRefused"
+    assert len(engine.asked) == 3
+    # The new engine is not lost for it.
+    assert (watched.losses, watched.is_lost) == (3, False)
+
+
+async def test_each_try_of_a_row_takes_its_turn_by_what_it_is(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[tuple[int, int]] = []
+
+    @contextlib.asynccontextmanager
+    async def turn(requests: int, row_bytes: int) -> AsyncIterator[None]:
+        turns.append((requests, row_bytes))
+        yield
+
+    monkeypatch.setattr(riding, "Intake", lambda: SimpleNamespace(turn=turn))
+    engine.turns = {"p": [500]}
+    body = {"prompt": "p", "model": "chat", "n": 3}
+    async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+        server = riding.EngineServer(
+            client, health.Health(client, None), print, model="chat", routes=(), length=100, model_length=lambda: None
+        )
+        assert (await server.ask("/v1/completions", body, "r")).status == 200
+    assert turns == [(3, len(json.dumps(body)))] * 2
 
 
 def test_an_engine_that_is_not_there_is_lost(job: Job, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

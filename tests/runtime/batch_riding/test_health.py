@@ -28,6 +28,42 @@ def test_an_engine_that_has_come_back_was_not_ended_by_the_rows_of_before() -> N
     assert raised.value.reason == "RideLost"
 
 
+def test_an_engine_that_has_failed_at_a_row_and_stays_away_was_ended_by_rows() -> None:
+    engine = Engine()
+    engine.found = {"/health": 503}
+
+    async def lost() -> None:
+        async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+            watched = Health(client, None, lost_seconds=0.1)
+            watched.is_failing = True
+            await watched.come()
+
+    with pytest.raises(WorkerError) as raised:
+        asyncio.run(lost())
+    engine.end()
+    assert raised.value.reason == "RideBroken"
+
+
+def test_one_that_is_lost_worked_on_rows_where_it_had_failed_at_one() -> None:
+    engine = Engine()
+
+    async def found() -> list[bool]:
+        async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+            watched, worked = Health(client, None), []
+            for is_failing, working in ((False, False), (False, True), (True, False)):
+                watched.is_failing = is_failing
+                watched.be_lost(working=working)
+                worked.append(watched.was_working)
+                await watched.come_back()
+                assert (watched.is_lost, watched.was_working, watched.is_failing) == (False, False, False)
+            assert watched.losses == 3
+            return worked
+
+    worked = asyncio.run(found())
+    engine.end()
+    assert worked == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("told", "said", "good"),
     [

@@ -44,10 +44,11 @@ _TOO_LONG = "context length"
 class _LostError(Exception):
     """The engine went away."""
 
-    def __init__(self, *, under_way: bool) -> None:
-        """`under_way`: the engine may have begun to work on the row."""
+    def __init__(self, *, under_way: bool, is_known: bool = False) -> None:
+        """`under_way`: the engine may have begun to work on the row. `is_known`: others have found it out."""
         super().__init__()
         self.under_way = under_way
+        self.is_known = is_known
 
 
 class EngineServer(Server):
@@ -97,7 +98,8 @@ class EngineServer(Server):
                 # vLLM answers 500 to what is under way when its engine process dies, and is away a moment later.
                 working = error.under_way or failed is not None
                 losses += working
-                self._health.be_lost(working=working)
+                if not error.is_known:
+                    self._health.be_lost(working=working)
                 if losses >= _MOST_LOSSES:
                     _refuse(f"{losses} engines were lost while they worked on {request_id}")
                 await asyncio.sleep(_BUSY_SECONDS)
@@ -106,7 +108,6 @@ class EngineServer(Server):
                 pauses, failed = list(_PAUSES_SECONDS), None
                 continue
             if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-                failed = None
                 await asyncio.sleep(_BUSY_SECONDS)
             elif response.status_code == httpx.codes.NOT_FOUND and not await self._is_joined():
                 raise WorkerError(RIDE_LOST, f"{self.model} is not at the engine's address any more", ExitCode.RETRY)
@@ -145,9 +146,8 @@ class EngineServer(Server):
         content = json.dumps(body).encode()
         async with self._intake.turn(requests_in(route, body), len(content)):
             await self._health.come_back()
-        if failed is not None and self._health.losses > failed:
-            # Others have found out that it ended after that.
-            raise _LostError(under_way=True)
+            if failed is not None and self._health.losses > failed:
+                raise _LostError(under_way=True, is_known=True)
         try:
             response = await self._sent(route, content, name)
             if (

@@ -72,7 +72,7 @@ class Health:
             self.is_lost = True
             if time.monotonic() >= end:
                 message = f"the engine does not answer for {self._lost_seconds:.0f} s"
-                if self.was_working:
+                if self.was_working or self.is_failing:
                     raise WorkerError(RIDE_BROKEN, f"lost over rows, {message}", ExitCode.RETRY)
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
             await asyncio.sleep(pause)
