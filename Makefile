@@ -111,7 +111,7 @@ BENCHMARKS := placement lemix activation_memory predictor preempt reclaim headro
 PICTURED := activation_memory coserve coserve_batch predictor slo_sweep spatial
 MACHINE ?= $(shell nproc)core-vm
 # 10,000 jobs, the script's own number, do not get through on two cores.
-PLANE_JOBS := $(if $(filter 1 2,$(shell nproc)),3000,10000)
+PLANE_JOBS = $(if $(filter 1 2,$(shell nproc)),3000,10000)
 BENCH_RESULT = benchmarks/results/$$name$(if $(QUICK),-quick)-$(MACHINE).json
 
 .PHONY: bench
