@@ -49,7 +49,7 @@ def _versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Of the code that runs, with `-dirty` where files other than results differ from it."""
+    """Of the code that runs, with `-dirty` where files other than results differ from it, of those that git tracks."""
     try:
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results")
         return _git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")

@@ -14,6 +14,7 @@ from rowen.runtime.batch.room import Room, has_prompt_logprobs, requests_in
         ("/v1/completions", {"prompt": "one"}, 1),
         ("/v1/completions", {"prompt": "one", "n": 64}, 64),
         ("/v1/completions", {"prompt": "one", "n": "64"}, 64),
+        ("/v1/completions", {"prompt": ["one", "two"], "n": "9" * 4300}, 2**32),
         ("/v1/completions", {"prompt": ["one", "two", "three"]}, 3),
         ("/v1/completions", {"prompt": ["one", "two"], "n": 3}, 6),
         ("/v1/completions", {"prompt": [[1, 2], [3]]}, 2),

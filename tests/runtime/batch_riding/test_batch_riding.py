@@ -352,6 +352,8 @@ async def test_a_row_of_very_many_requests_is_for_an_engine_of_its_own() -> None
         ({"prompt": "a" * 67_136}, "r1 has 67150 bytes, and rows of 67136 at most ride"),
         ({"prompt": "a", "prompt_logprobs": 0}, "r1 asks for the log probabilities of its prompt"),
         ({"prompt": "a", "echo": True, "logprobs": 0}, "r1 asks for the log probabilities of its prompt"),
+        ({"prompt": "a", "use_beam_search": True}, "r1 asks for a beam search"),
+        ({"prompt": ["a", "b"], "n": "9" * 4300}, "r1 is 4294967296 requests at once"),
     ],
 )
 async def test_a_row_that_would_hold_up_the_api_server_is_for_an_engine_of_its_own(
@@ -366,10 +368,14 @@ async def test_a_row_that_would_hold_up_the_api_server_is_for_an_engine_of_its_o
 
 def test_rows_as_large_as_may_be_and_log_probabilities_of_answers_ride(job: Job) -> None:
     length = 2**16 + 16 * 100 - len(json.dumps({"prompt": "", "model": "chat", "seed": 1}))
-    bodies = [{"prompt": "a" * length}, {"prompt": "b", "echo": True}, {"prompt": "c", "logprobs": 1}]
+    bodies = [
+        {"prompt": "a" * length},
+        {"prompt": "b", "echo": True},
+        {"prompt": "c", "logprobs": 1, "use_beam_search": False},
+    ]
     job.write([_row(f"r{line}", "/v1/completions", body) for line, body in enumerate(bodies, start=1)])
     job.run()
-    assert len(job.results()) == 3
+    assert len(job.results()) == len(bodies)
 
 
 async def test_a_response_that_is_not_there_is_the_rows_own_affair() -> None:

@@ -17,7 +17,7 @@ def test_an_engine_that_has_come_back_was_not_ended_by_the_rows_of_before() -> N
     async def lost_again() -> None:
         async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
             watched = Health(client, None, lost_seconds=0.1)
-            watched.was_working = True
+            watched.be_lost(working=True)
             await watched.come()
             engine.found = {"/health": 503}
             await watched.come()
@@ -62,6 +62,24 @@ def test_one_that_is_lost_worked_on_rows_where_it_had_failed_at_one() -> None:
     worked = asyncio.run(found())
     engine.end()
     assert worked == [False, True, True]
+
+
+def test_that_it_answers_for_its_health_says_nothing_of_the_row_at_which_it_failed() -> None:
+    engine = Engine()
+
+    async def failing() -> list[bool]:
+        async with httpx.AsyncClient(base_url=engine.url, trust_env=False) as client:
+            watched, found = Health(client, None), []
+            watched.is_failing = True
+            await watched.come()
+            found.append(watched.is_failing)
+            watched.be_lost(working=False)
+            await watched.come()
+            return [*found, watched.is_failing]
+
+    failing_then = asyncio.run(failing())
+    engine.end()
+    assert failing_then == [True, False]
 
 
 @pytest.mark.parametrize(

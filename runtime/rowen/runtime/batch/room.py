@@ -12,6 +12,8 @@ _PROMPTS = ("prompt", "prompt_embeds", "input", "messages")
 """One, or a list of them. A list of tokens is one, and so is a conversation."""
 _TEXTS = ("texts", "inputs", "images", "items", "query", "queries", "text_1", "text_2", "data_1", "data_2")
 """One, or a list of them, whatever they are made of."""
+_MOST_ANSWERS = 2**31
+"""Counted of one row: Python writes no number of any length."""
 
 
 def requests_in(route: str, body: Mapping[str, Any]) -> int:
@@ -34,6 +36,11 @@ def has_prompt_logprobs(route: str, body: Mapping[str, Any]) -> bool:
     return bool(body.get("echo")) and (route == _CHAT or body.get("logprobs") is not None)
 
 
+def is_beam_search(body: Mapping[str, Any]) -> bool:
+    """Whether a row asks for it: vLLM's API server makes a new request of each beam for each token then."""
+    return bool(body.get("use_beam_search"))
+
+
 def _prompts(value: Any) -> int:
     several = isinstance(value, list) and bool(value) and isinstance(value[0], str | list)
     return len(value) if several else 1 if value else 0
@@ -45,7 +52,7 @@ def _texts(value: Any) -> int:
 
 def _answers(value: Any) -> int:
     try:
-        return max(1, int(value))
+        return min(max(1, int(value)), _MOST_ANSWERS)
     except (TypeError, ValueError, OverflowError):
         # What is no number vLLM refuses.
         return 1

@@ -13,7 +13,7 @@ from rowen.crds.job.worker import RIDE_LOST, RIDE_REFUSED, ExitCode
 from rowen.runtime.batch.riding.answers import all_tokens, is_aborted, is_as_long
 from rowen.runtime.batch.riding.health import Health
 from rowen.runtime.batch.riding.intake import Intake
-from rowen.runtime.batch.room import has_prompt_logprobs, requests_in
+from rowen.runtime.batch.room import has_prompt_logprobs, is_beam_search, requests_in
 from rowen.runtime.batch.serving.length import Length, is_cut
 from rowen.runtime.batch.serving.routes import ROUTES
 from rowen.runtime.batch.serving.server import Answer, Server, body_of, is_json, unreadable
@@ -134,6 +134,8 @@ class EngineServer(Server):
             _refuse(f"{request_id} has {size} bytes, and rows of {most} at most ride in this engine")
         if has_prompt_logprobs(route, body):
             _refuse(f"{request_id} asks for the log probabilities of its prompt, which do not ride")
+        if is_beam_search(body):
+            _refuse(f"{request_id} asks for a beam search, which does not ride")
 
     async def _post(self, route: str, body: dict[str, Any], failed: int | None = None) -> httpx.Response:
         """`failed`: how many engines were lost when one failed at this row just now.
@@ -161,6 +163,8 @@ class EngineServer(Server):
         except (httpx.TransportError, ValueError) as error:
             # Half an answer is none.
             raise _LostError(under_way=True) from error
+        if response.is_success:
+            self._health.is_failing = False
         return response
 
     async def _sent(self, route: str, content: bytes, name: str) -> httpx.Response:
@@ -190,7 +194,6 @@ class EngineServer(Server):
         if response.status_code == httpx.codes.BAD_REQUEST and _TOO_LONG in response.text:
             await self._refuse_shorter(f"{request_id} is longer than")
         if response.is_success:
-            self._health.is_failing = False
             if is_cut(body, answer) and is_as_long(body, answer, self.length.fitting):
                 await self._refuse_shorter(f"the answer to {request_id} ends at")
             self._answered += 1

@@ -77,7 +77,10 @@ class Health:
                 raise WorkerError(RIDE_LOST, message, ExitCode.RETRY)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PERIOD_SECONDS)
-        self.is_lost = self.was_working = self.is_failing = False
+        if self.is_lost:
+            # It is another one, or well again.
+            self.is_failing = False
+        self.is_lost = self.was_working = False
 
     async def is_good(self) -> bool:
         """Whether the engine answers now that it is well."""

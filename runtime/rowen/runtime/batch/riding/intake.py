@@ -12,7 +12,8 @@ _BYTE_SECONDS = 4e-6
 class Intake:
     """Lets rows through one by one, so that hardly more than one stands before a request that comes.
 
-    What is refused unread costs no step, so that nothing else slows it down.
+    What is refused unread costs no step, so that nothing else slows it down. When a row is taken in is an estimate:
+    rows gather where the API server stands still, as many as the batch has under way at most.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,7 @@ class Intake:
 
     @asynccontextmanager
     async def turn(self, requests: int, row_bytes: int) -> AsyncIterator[None]:
-        """Waits until the row before is taken in, and three times as long again; the row is sent at the end."""
+        """Waits four times as long as the row before takes to be taken in, or so; the row is sent at the end."""
         now = asyncio.get_running_loop().time
         async with self._lock:
             await asyncio.sleep(self._free_at - now())
