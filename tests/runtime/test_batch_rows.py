@@ -72,14 +72,6 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str, place: str) -> Non
     assert place in text
 
 
-def test_a_row_that_is_nested_too_deeply_keeps_its_id(tmp_path: Path) -> None:
-    # Where a release of before answered it, its result is this row's.
-    (tmp_path / "in.jsonl").write_text(row("a", tools=nested(150)))
-    rows = Rows(tmp_path / "in.jsonl")
-    assert (rows.row(1).custom_id, rows.row(1).content) == ("a", None)
-    assert rows.has(1, "a")
-
-
 def test_a_hundred_levels_are_read_wherever_that_is_done(tmp_path: Path) -> None:
     deep, deeper = nested(98), {"a": nested(97)}
     (tmp_path / "in.jsonl").write_text("\n".join([row("a", tools=deep), row("b", tools=deeper)]))

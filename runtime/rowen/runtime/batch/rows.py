@@ -132,28 +132,29 @@ def _digest(custom_id: str | None) -> bytes:
     return hashlib.blake2b(custom_id.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).digest()
 
 
-def _is_too_deep(value: Any) -> bool:
+def _read(data: bytes) -> Any:
+    """Raises `ValueError`; and `RecursionError` for what is nested too deeply."""
+    value = json.loads(data)
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(_MOST_LEVELS):
         inner = (each.values() if isinstance(each, dict) else each for each in level)
         level = [each for values in inner for each in values if isinstance(each, dict | list)]
-    return bool(level)
+        if not level:
+            return value
+    raise RecursionError
 
 
 def _row(name: str, line: int, data: bytes) -> Row:
     if is_too_long(data):
         return Row(line, None, None, f"{name}:{line}: {too_long()}")
-    too_deep = f"{name}:{line}: nested too deeply, more than {_MOST_LEVELS} levels"
     try:
-        value = json.loads(data)
+        value = _read(data)
     except ValueError as error:
         return Row(line, None, None, f"{name}:{line}: {not_json(error)}")
     except RecursionError:
-        return Row(line, None, None, too_deep)
+        return Row(line, None, None, f"{name}:{line}: nested too deeply, more than {_MOST_LEVELS} levels")
     custom_id = value.get("custom_id") if isinstance(value, dict) else None
     custom_id = custom_id if isinstance(custom_id, str) else None
-    if _is_too_deep(value):
-        return Row(line, custom_id, None, too_deep)
     try:
         content = RowContent.model_validate(value)
     except ValidationError as error:
