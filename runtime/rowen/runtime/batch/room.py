@@ -13,7 +13,7 @@ _PROMPTS = ("prompt", "prompt_embeds", "input", "messages")
 _TEXTS = ("texts", "inputs", "images", "items", "query", "queries", "text_1", "text_2", "data_1", "data_2")
 """One, or a list of them, whatever they are made of."""
 _MOST_ANSWERS = 2**31
-"""Counted of one row: Python writes no number of any length."""
+"""Counted of one row: Python does not write numbers of more than some thousand digits, as in a message."""
 
 
 def requests_in(route: str, body: Mapping[str, Any]) -> int:
