@@ -126,3 +126,27 @@ def test_one_that_refuses_connections_twice_is_closed_until_it_answers(monkeypat
     closed = asyncio.run(found())
     engine.end()
     assert closed == [False, True, False]
+
+
+def test_an_answer_of_before_it_was_lost_says_nothing_of_it_since() -> None:
+    asked = 0
+
+    async def found() -> tuple[bool, bool, bool]:
+        def answer(_: httpx.Request) -> httpx.Response:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                # A row was on its way when the engine went, and its connection broke before this answer was read.
+                watched.be_lost(working=True)
+                return httpx.Response(200)
+            return httpx.Response(503)
+
+        transport = httpx.MockTransport(answer)
+        async with httpx.AsyncClient(base_url="http://engine", transport=transport) as client:
+            watched = Health(client, None, lost_seconds=0.1)
+            with pytest.raises(WorkerError) as raised:
+                await watched.come()
+            return watched.is_lost, watched.was_working, raised.value.reason == "RideBroken"
+
+    assert asyncio.run(found()) == (True, True, True)
+    assert asked > 1

@@ -83,13 +83,16 @@ class Health:
         self.is_lost = self.was_working = False
 
     async def is_good(self) -> bool:
-        """Whether the engine answers now that it is well."""
+        """Whether the engine answers now that it is well. One that was lost before its answer came has not."""
+        losses = self.losses
         try:
             response = await self._client.get("/health", timeout=_ANSWER_SECONDS)
         except httpx.TransportError as error:
             # That it takes its time says nothing: it may be busy.
             if isinstance(error, httpx.ConnectError):
                 self._be_refused()
+            return False
+        if self.losses != losses:
             return False
         self._refused_at = None
         self.closed.clear()
