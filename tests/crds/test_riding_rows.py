@@ -39,8 +39,8 @@ def test_what_makes_no_difference_is_no_obstacle(job: list[str], engine: list[st
     ("job", "engine", "named"),
     [
         (["--max-model-len=512"], [], "args: --max-model-len, which the engine has not"),
-        (["--max-model-len=512"], ["--max-model-len=256"], "args: --max-model-len, which the engine has not"),
-        ([PARSER], ["--tool-call-parser=mistral"], "args: --tool-call-parser, which the engine has not"),
+        (["--max-model-len=512"], ["--max-model-len=256"], "args: --max-model-len, which the engine has otherwise"),
+        ([PARSER], ["--tool-call-parser=mistral"], "args: --tool-call-parser, which the engine has otherwise"),
         ([], [TEMPLATE], "the engine's --chat-template, which the job has not"),
         ([], ["--hf_overrides.top_k=1"], "the engine's --hf-overrides.top-k, which the job has not"),
         ([], ["--chat-temp", "x"], "the engine's --chat-temp, which the job has not"),

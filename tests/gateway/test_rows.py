@@ -121,6 +121,8 @@ def test_a_long_name_is_told_in_part() -> None:
 def test_what_is_no_json_is_told_by_its_place_in_the_line() -> None:
     (fault,) = faults(line(), '{"custom_id": 1')
     assert (fault.line, fault.message) == (2, "the line is not JSON: Expecting ',' delimiter at character 16")
+    (fault,) = faults(line(), '{"custom_id": "a')
+    assert fault.message == "the line is not JSON: Unterminated string starting at character 15"
 
 
 def test_a_line_is_not_read_for_ever() -> None:

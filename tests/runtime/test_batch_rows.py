@@ -52,6 +52,7 @@ def test_blank_lines_count_in_numbers_alone(tmp_path: Path) -> None:
     ("line", "place"),
     [
         ('{"custom_id": 1', "not JSON: Expecting ',' delimiter at character 17"),
+        ('{"custom_id": "a', "not JSON: Invalid control character at character 17"),
         ("[1]", "row"),
         (row(method="GET"), "method"),
         (row(stream=True), "body.stream: a row is answered in one piece"),

@@ -135,7 +135,7 @@ def _parsed(line: bytes) -> dict[str, Any] | str:
     except RecursionError:
         return "the line is nested too deeply"
     except json.JSONDecodeError as error:  # its own words would count lines anew
-        return f"the line is not JSON: {error.msg} at character {error.pos + 1}"
+        return f"the line is not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
     except ValueError as error:
         return f"the line is not JSON: {error}"
     return row if isinstance(row, dict) else "the line is no JSON object"

@@ -41,5 +41,5 @@ def too_long() -> str:
 def not_json(error: ValueError) -> str:
     """What is said of a line that the JSON parser refuses. Its own words would count lines anew."""
     if isinstance(error, JSONDecodeError):
-        return f"not JSON: {error.msg} at character {error.pos + 1}"
+        return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
     return f"not JSON: {error}"

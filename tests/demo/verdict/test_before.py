@@ -114,7 +114,9 @@ def test_those_that_changed_to_either_side_make_up_for_each_other(more, cause):
 
 def test_one_stall_before_there_were_jobs_does_not_make_the_service_slow():
     stalled = pairs(40, SLOW, SLOW, together=True)
-    assert verdict(pairs(360, FAST, FAST), stalled).cause is Cause.UNKNOWN
+    found = verdict(pairs(360, FAST, FAST), stalled)
+    assert found.cause is Cause.UNKNOWN
+    assert "hardly more than then, but without its worst stretch" in found.because
     assert verdict(pairs(350, FAST, FAST), stalled, pairs(10, SLOW, SLOW)).cause is Cause.SERVICE
     # Nor do a few without it.
     assert verdict(stalled, pairs(99, SLOW, SLOW)).cause is Cause.UNKNOWN

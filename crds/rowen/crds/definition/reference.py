@@ -65,7 +65,7 @@ def _limits(node: Schema) -> str:
     if "minimum" in node:
         parts.append(f"{'>' if node.get('exclusiveMinimum') else '≥'} {node['minimum']}")
     if "maximum" in node:
-        parts.append(f"≤ {node['maximum']}")
+        parts.append(f"{'<' if node.get('exclusiveMaximum') else '≤'} {node['maximum']}")
     if "pattern" in node:
         parts.append(f"`{node['pattern']}`".replace("|", "\\|"))
     if "default" in node and node["default"] != {}:

@@ -38,7 +38,7 @@ def rows_obstacle(batch: BatchInference, engine_args: Sequence[str]) -> str | No
         return f"the engine's {closed}"
     for name, values in wanted.items():
         if name not in _INDIFFERENT and served.get(name) != values:
-            return f"args: {name}, which the engine has not"
+            return f"args: {name}, which the engine has {'otherwise' if name in served else 'not'}"
     for name in served:
         if name not in wanted and name not in (*_INDIFFERENT, *_SERVING):
             return f"the engine's {name}, which the job has not"

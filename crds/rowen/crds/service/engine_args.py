@@ -39,7 +39,7 @@ CO_SERVE_ARGS = (
 """Those that an engine cannot have in which jobs ride."""
 _SHORT_CO_SERVE_ARGS = (*_SHORT_ELASTIC_ARGS, "-pcp", "-q", "-cc", "-O[0-9]*")
 
-_MESSAGE = "args must not name any of {}"
+_MESSAGE = "args must not name any of {} (or their short forms)"
 ELASTIC_MESSAGE = f"{_MESSAGE.format(', '.join(ELASTIC_ARGS))} with a memoryLimit"
 CO_SERVE_MESSAGE = f"engine.{_MESSAGE.format(', '.join(CO_SERVE_ARGS))} with harvest.mode CoServe"
 BATCH_MESSAGE = f"{_MESSAGE.format(', '.join(BATCH_ARGS))}: the job decides them"

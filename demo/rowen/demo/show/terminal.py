@@ -63,8 +63,8 @@ def _device_line(device: DeviceSummary) -> str:
 def _ride_words(riding: RideSummary) -> str:
     ridden = riding.ridden
     return (
-        f"jobs rode in {ridden.riding_steps} of its engine's {ridden.steps} steps (seconds in which anything rode, by "
-        f"reports a second apart: {riding.share:.0%} of the time); "
+        f"while requests were replayed jobs rode in {ridden.riding_steps} of its engine's {ridden.steps} steps "
+        f"(seconds in which anything rode, by reports a second apart: {riding.share:.0%} of the time); "
         f"tokens of fine-tuning: {ridden.forward} forward in steps, {ridden.solo} outside of them, {ridden.backward} "
         f"backward; of batch rows: {ridden.rows}"
     )

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from rowen.crds.common import Condition, find_condition, is_true, set_condition
+from rowen.crds.harvest.node_harvest import DeviceHarvest, OfflineTenant
 from rowen.kube.timestamps import rfc3339
 from rowen.operator.jobs.snapshot import JobSnapshot
 from rowen.operator.pods.view import PodView
@@ -83,10 +84,18 @@ def preempted(snapshot: JobSnapshot, pod: PodView | None, now: float) -> Say:
         return Say("False", "Riding", f"the engine computes it, with pod {pod.name}")
     count = max(tenant.preemptions for _, tenant in places)
     times = "once" if count == 1 else f"{count} times"
-    message = f"stopped {times} so far by pod {pod.name}'s node"
+    message = f"stopped {times} so far by pod {pod.name}'s node{_shared(places)}"
     if any(not device.gate_open for device, _ in places):
         return Say("True", "GateClosed", message)
     return Say("False", "GateOpen", message)
+
+
+def _shared(places: Sequence[tuple[DeviceHarvest, OfflineTenant]]) -> str:
+    """A job on several devices has no share of them."""
+    spatial = places[0][0].spatial if len(places) == 1 else None
+    if spatial is None:
+        return ""
+    return f"; beside requests {spatial.share:.0%} of its device, {spatial.open_fraction:.0%} of the last minute"
 
 
 def state(conditions: Iterable[Condition]) -> str:
