@@ -178,7 +178,7 @@ def test_jobs_rode():
     check = checks.rode_in_engine(RODE, RIDDEN)
     assert check.passed
     assert check.evidence == (
-        "support-lora: CoServe at 31 looks; nightly-summaries: CoServe at 9 looks; while there were jobs the engine "
+        "support-lora: CoServe at 31 looks; nightly-summaries: CoServe at 9 looks; while jobs were watched the engine "
         "worked through 300 tokens of fine-tuning forward, 100 of them in its steps, 290 backward, and 50 tokens of "
         "batch rows"
     )

@@ -144,12 +144,12 @@ def test_preempted_by_the_report_of_its_node(
     assert seen(*devices, age=age) == told
 
 
-def test_what_it_has_of_its_device_beside_requests_is_told() -> None:
+def test_what_there_is_of_its_device_beside_requests_is_told() -> None:
     def sharing(number: int) -> dict[str, Any]:
         place = on(number, preemptions=5, gate_open=False)
         return {**place, "spatial": {"share": 0.27, "openFraction": 0.25}}
 
-    told = f"{STOPPED}; beside requests 27% of its device, 25% of the last minute"
+    told = f"{STOPPED}; offline work might use 27% of its device beside requests, 25% of the time"
     assert seen(sharing(1)) == ("True", "GateClosed", told)
     # A job on several has no share of them.
     assert seen(sharing(1), sharing(2)) == ("True", "GateClosed", STOPPED)

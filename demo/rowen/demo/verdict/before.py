@@ -59,8 +59,9 @@ def compared(before: Before, target: Target) -> Finding:
     if changed <= allowed:
         if _misses_anyway(stretches, target):
             return Finding(Cause.SERVICE, told)
-        because = "hardly more than then, but without its worst stretch of time the service may have met the objective"
-        return Finding(Cause.UNKNOWN, f"{told}: {because}")
+        if value > target.seconds:
+            because = "no more on top than the objective allows, but without its worst stretch of time it may be met"
+            return Finding(Cause.UNKNOWN, f"{told}: {because}")
     return Finding(Cause.UNKNOWN, f"{told}: chance may have made the difference")
 
 

@@ -227,7 +227,7 @@ def rode_in_engine(modes: Mapping[str, Mapping[str, int]], ridden: Ridden) -> Ch
     """
     seen = "; ".join(f"{job}: {_looks(of)}" for job, of in modes.items())
     evidence = (
-        f"{seen}; while there were jobs the engine worked through {ridden.tuned} tokens of fine-tuning forward, "
+        f"{seen}; while jobs were watched the engine worked through {ridden.tuned} tokens of fine-tuning forward, "
         f"{ridden.forward} of them in its steps, {ridden.backward} backward, and {ridden.rows} tokens of batch rows"
     )
     placed = bool(modes) and all(set(of) == {CO_SERVE} for of in modes.values())

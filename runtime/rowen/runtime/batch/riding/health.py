@@ -68,7 +68,7 @@ class Health:
 
     async def _come(self) -> None:
         end, pause = time.monotonic() + self._lost_seconds, 0.25
-        while not await self.is_good():
+        while not await self._is_back():
             self.is_lost = True
             if time.monotonic() >= end:
                 message = f"the engine does not answer for {self._lost_seconds:.0f} s"
@@ -82,17 +82,19 @@ class Health:
             self.is_failing = False
         self.is_lost = self.was_working = False
 
-    async def is_good(self) -> bool:
-        """Whether the engine answers now that it is well. One that was lost before its answer came has not."""
+    async def _is_back(self) -> bool:
+        """An answer on its way while the engine was lost is none of the engine since."""
         losses = self.losses
+        return await self.is_good() and self.losses == losses
+
+    async def is_good(self) -> bool:
+        """Whether the engine answers now that it is well."""
         try:
             response = await self._client.get("/health", timeout=_ANSWER_SECONDS)
         except httpx.TransportError as error:
             # That it takes its time says nothing: it may be busy.
             if isinstance(error, httpx.ConnectError):
                 self._be_refused()
-            return False
-        if self.losses != losses:
             return False
         self._refused_at = None
         self.closed.clear()
