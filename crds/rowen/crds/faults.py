@@ -1,7 +1,8 @@
-"""What is wrong with what a user gave, field by field and in words: pydantic's errors, said for people."""
+"""What is wrong with what a user gave, field by field and in words: errors of pydantic and of JSON, said for people."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import Any
 
 from pydantic import ValidationError
@@ -47,6 +48,13 @@ def faults(error: ValidationError) -> list[Fault]:
 def field_name(location: tuple[int | str, ...]) -> str:
     """As `containers[0].env`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+
+
+def not_json(error: ValueError) -> str:
+    """What is said of a line that the JSON parser refuses. Its own words would count lines anew."""
+    if isinstance(error, JSONDecodeError):
+        return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
+    return f"not JSON: {error}"
 
 
 def _follows(problem: Mapping[str, Any], problems: list[Mapping[str, Any]]) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rowen.crds.faults import not_json
+
 MOST_LINE_BYTES = 16 * 2**20
 MOST_ID_CHARACTERS = 512
 MOST_FAULTS = 20
@@ -134,8 +136,6 @@ def _parsed(line: bytes) -> dict[str, Any] | str:
         row = json.loads(line)
     except RecursionError:
         return "the line is nested too deeply"
-    except json.JSONDecodeError as error:  # its own words would count lines anew
-        return f"the line is not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
     except ValueError as error:
-        return f"the line is not JSON: {error}"
+        return f"the line is {not_json(error)}"
     return row if isinstance(row, dict) else "the line is no JSON object"

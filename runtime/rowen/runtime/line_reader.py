@@ -1,7 +1,6 @@
 """Lines of a user's file, of which none is so long that it fills the memory."""
 
 from collections.abc import Iterator
-from json import JSONDecodeError
 from typing import BinaryIO
 
 from rowen.crds.base import quantity_text
@@ -36,10 +35,3 @@ def is_too_long(data: bytes) -> bool:
 def too_long() -> str:
     """What is said of such a line."""
     return f"longer than {quantity_text(LONGEST_LINE_BYTES)}"
-
-
-def not_json(error: ValueError) -> str:
-    """What is said of a line that the JSON parser refuses. Its own words would count lines anew."""
-    if isinstance(error, JSONDecodeError):
-        return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
-    return f"not JSON: {error}"

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rowen.crds.faults import not_json
 from rowen.crds.job.worker import ExitCode
 from rowen.runtime.failure import WorkerError, reading
-from rowen.runtime.line_reader import is_too_long, not_json, read_line, read_lines, too_long
+from rowen.runtime.line_reader import is_too_long, read_line, read_lines, too_long
 
 _DIGEST_BYTES = 16
 _BLANK, _ROW, _PROBLEM = range(3)

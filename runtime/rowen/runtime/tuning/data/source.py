@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow
 from pyarrow.parquet import ParquetFile
 
+from rowen.crds.faults import not_json
 from rowen.runtime.failure import WorkerError, input_failure, reading
-from rowen.runtime.line_reader import is_too_long, not_json, read_lines, too_long
+from rowen.runtime.line_reader import is_too_long, read_lines, too_long
 
 Record = tuple[str, Callable[[], object]]
 """Where a row is, and how its value is read; that raises `ValueError`."""
