@@ -1,12 +1,13 @@
-"""pydantic's errors in words."""
+"""Errors of pydantic and of JSON in words."""
 
+import json
 from typing import Annotated
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from rowen.crds.base import Quantity
-from rowen.crds.faults import Fault, FieldFaultsError, faults
+from rowen.crds.faults import Fault, FieldFaultsError, faults, not_json
 
 
 def _below(value: int) -> int:
@@ -47,3 +48,19 @@ def test_what_a_validator_finds_below_its_field_is_told_with_the_whole_path() ->
         Fault("inner[0].number.a[0]", "one"),
         Fault("inner[0].number.b", "two"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"a": 1', "not JSON: Expecting ',' delimiter at character 8"),
+        (b'{"a": "b', "not JSON: Unterminated string starting at character 7"),
+        (b'{"a": "b\n', "not JSON: Invalid control character at character 9"),
+        (b'{"a": "\\d"}', "not JSON: Invalid \\escape at character 8"),
+        (b'{"a": "\xff"}', "not JSON: 'utf-8' codec can't decode byte 0xff in position 7: invalid start byte"),
+    ],
+)
+def test_what_is_no_json_is_told_by_its_place(line: bytes, told: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        json.loads(line)
+    assert not_json(raised.value) == told

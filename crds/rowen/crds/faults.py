@@ -53,7 +53,7 @@ def field_name(location: tuple[int | str, ...]) -> str:
 def not_json(error: ValueError) -> str:
     """What is said of a line that the JSON parser refuses. Its own words would count lines anew."""
     if isinstance(error, JSONDecodeError):
-        return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
+        return f"not JSON: {error.msg.removesuffix(' at').rstrip(': ')} at character {error.pos + 1}"
     return f"not JSON: {error}"
 
 

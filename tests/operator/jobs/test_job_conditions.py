@@ -149,8 +149,9 @@ def test_what_there_is_of_its_device_beside_requests_is_told() -> None:
         place = on(number, preemptions=5, gate_open=False)
         return {**place, "spatial": {"share": 0.27, "openFraction": 0.25}}
 
-    told = f"{STOPPED}; offline work might use 27% of its device beside requests, 25% of the time"
+    told = f"{STOPPED}; of late offline work might use 27% of the device beside requests, 25% of the time"
     assert seen(sharing(1)) == ("True", "GateClosed", told)
+    assert seen({**sharing(1), "gateOpen": True}) == ("False", "GateOpen", told)
     # A job on several has no share of them.
     assert seen(sharing(1), sharing(2)) == ("True", "GateClosed", STOPPED)
 

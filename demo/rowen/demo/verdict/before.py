@@ -60,7 +60,7 @@ def compared(before: Before, target: Target) -> Finding:
         if _misses_anyway(stretches, target):
             return Finding(Cause.SERVICE, told)
         if value > target.seconds:
-            because = "no more on top than the objective allows, but without its worst stretch of time it may be met"
+            because = "no more on top than the objective allows, but nothing beside its worst stretch shows a miss"
             return Finding(Cause.UNKNOWN, f"{told}: {because}")
     return Finding(Cause.UNKNOWN, f"{told}: chance may have made the difference")
 

@@ -88,7 +88,7 @@ def env() -> None:
 
 
 @app.command()
-def down(purge: Annotated[bool, typer.Option("--purge", help="Remove caches and volumes too.")] = False) -> None:
+def down(purge: Annotated[bool, typer.Option("--purge", help="Remove all below the root too.")] = False) -> None:
     """Stop the cluster and remove what it left on the machine."""
     layout, where = Layout(), mode.current()
     with exclusive(layout, "images"), exclusive(layout):

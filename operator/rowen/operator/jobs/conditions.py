@@ -91,12 +91,12 @@ def preempted(snapshot: JobSnapshot, pod: PodView | None, now: float) -> Say:
 
 
 def _shared(places: Sequence[tuple[DeviceHarvest, OfflineTenant]]) -> str:
-    """What all offline work of its device might use beside requests. A job on several devices has no share of them."""
+    """What all offline work of the device might use beside requests. A job on several devices has no share of them."""
     spatial = places[0][0].spatial if len(places) == 1 else None
     if spatial is None:
         return ""
     share, time = f"{spatial.share:.0%}", f"{spatial.open_fraction:.0%}"
-    return f"; offline work might use {share} of its device beside requests, {time} of the time"
+    return f"; of late offline work might use {share} of the device beside requests, {time} of the time"
 
 
 def state(conditions: Iterable[Condition]) -> str:
